@@ -124,20 +124,9 @@ STILL_UPWARD: frozenset[str] = frozenset(
     {
         "kcli.spark.decode.formats.formats -> kcli.spark.export.options.FieldFormat",
         "kcli.spark.decode.formats.formats -> kcli.spark.export.options.OnBadValue",
-        "kcli.storage.producers.producer_snapshot -> kcli.storage.log.local_log.LogSegments",
-        "kcli.storage.producers.producer_snapshot -> kcli.storage.log.log_segment.LogSegment",
-        "kcli.storage.producers.producer_state -> kcli.storage.log.log_segment.LogSegment",
     }
 )
 STILL_CIRCLES: tuple[str, ...] = (
-    (
-        "kcli.storage.log.local_log "
-        "kcli.storage.log.log_appender "
-        "kcli.storage.log.log_read "
-        "kcli.storage.log.unified_log "
-        "kcli.storage.producers.producer_snapshot "
-    ),
-    ("kcli.storage.dirs.directory_loading kcli.storage.dirs.log_manager "),
     (
         "kcli.broker.replication.alter_log_dirs_manager "
         "kcli.broker.replication.alter_partition_manager "

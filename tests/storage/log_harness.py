@@ -16,8 +16,8 @@ from kcli.protocol.records.record import Record
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.log.local_log import DeletionPlan
 from kcli.storage.log.log_appender import LogAppendInfo
-from kcli.storage.log.log_config import LogConfig
-from kcli.storage.log.log_loader import load_log
+from kcli.storage.log.log_config import LogConfig, LogSettings
+from kcli.storage.log.log_loader import Checkpointed, load_log
 from kcli.storage.log.log_read import Isolation
 from kcli.storage.log.unified_log import UnifiedLog
 from kcli.storage.producers.producer_state import Origin
@@ -90,15 +90,15 @@ class LogHarness:
     def _load(self, *, is_clean: bool) -> UnifiedLog:
         log = load_log(
             str(self.directory),
-            topic_partition=TOPIC_PARTITION,
+            TOPIC_PARTITION,
             topic_id=None,
-            config=self.config,
+            settings=LogSettings(
+                config=self.config,
+                report=self.reports.append,
+                on_failure=lambda _, message: self.failures.append(message),
+            ),
             now_ms=NOW_MS,
-            is_clean=is_clean,
-            log_start_offset=self.log_start_offset,
-            recovery_point=self.recovery_point,
-            report=self.reports.append,
-            on_failure=lambda log, message: self.failures.append(message),
+            checkpointed=Checkpointed(is_clean, self.recovery_point, self.log_start_offset),
         )
         log.advance_high_watermark(log.log_end_offset)
         return log

@@ -41,7 +41,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) 
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     logs: dict[str, list[UnifiedLog]] = {}
-    for log in (*manager, *manager.future.logs.values()):
+    for log in manager.all_logs:
         name = log.topic_partition
         if wanted is None or (name.topic, name.partition) in wanted:
             logs.setdefault(log.parent_directory, []).append(log)

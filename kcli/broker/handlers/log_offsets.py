@@ -54,7 +54,6 @@ from kcli.protocol.messages.offset_for_leader_epoch import (
 )
 from kcli.protocol.topics import INTERNAL_TOPICS
 from kcli.storage.log.log_read import Isolation
-from kcli.storage.log.unified_log import offset_for_timestamp, offset_of_max_timestamp, offsets_before
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator
@@ -199,7 +198,7 @@ def _find(partition: Partition, timestamp: int, isolation: Isolation) -> tuple[i
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return -1, -1, -1
     found = (
-        offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
+        log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     )
     if found is None or found[1] >= partition.limit(isolation):
         return -1, -1, -1
@@ -210,7 +209,7 @@ def _segment_offsets(
     partition: Partition, timestamp: int, max_count: int, isolation: Isolation, now_ms: int
 ) -> list[int]:
     """Return at most `max_count` segment bases, newest first, as version 0 has them."""
-    offsets = offsets_before(partition.log, timestamp, max_offsets=max(0, max_count), now_ms=now_ms)
+    offsets = partition.log.offsets_before(timestamp, max_offsets=max(0, max_count), now_ms=now_ms)
     limit = partition.limit(isolation)
     if any(offset > limit for offset in offsets):
         offsets = [limit, *(offset for offset in offsets if offset <= limit)]

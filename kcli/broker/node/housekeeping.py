@@ -30,15 +30,6 @@ from kcli.storage.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
-from kcli.storage.dirs.log_manager import (
-    apply_retention,
-    commit_deletions,
-    commit_presence,
-    expire_producers,
-    flush_plans,
-    plan_deletions,
-    plan_presence,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -150,7 +141,7 @@ class Housekeeping:
         return Job(name, interval_ms=interval_ms, due_ms=interval_ms, run=run)
 
     async def _flush(self) -> None:
-        for log, plan in flush_plans(self._log_manager, self._wall_ms()):
+        for log, plan in self._log_manager.plan_flushes(self._wall_ms()):
             try:
                 await self._replica_manager.group_commit.run(log, plan)
             except KafkaError as error:
@@ -158,18 +149,18 @@ class Housekeeping:
                 _log.error("%s", error.message)
 
     async def _look_for_directories(self) -> None:
-        plan = plan_presence(self._log_manager)
+        plan = self._log_manager.plan_directory_check()
         await trio.to_thread.run_sync(plan.run)
-        commit_presence(self._log_manager, plan)
+        self._log_manager.commit_directory_check(plan)
 
     async def _delete_files(self) -> None:
-        plan = plan_deletions(self._log_manager, self._wall_ms())
+        plan = self._log_manager.plan_deletions(self._wall_ms())
         if plan is not None:
             await trio.to_thread.run_sync(plan.run)
-            commit_deletions(self._log_manager, plan)
+            self._log_manager.commit_deletions(plan)
 
     async def _apply_retention(self) -> None:
-        count = apply_retention(self._log_manager, self._wall_ms())
+        count = self._log_manager.apply_retention(self._wall_ms())
         if count:
             _log.info("retention deleted %d segments", count)
             for key, partition in self._replica_manager.partitions.items():
@@ -177,4 +168,4 @@ class Housekeeping:
                 partition.tell_offsets()
 
     async def _expire_producers(self) -> None:
-        expire_producers(self._log_manager, self._wall_ms())
+        self._log_manager.expire_producers(self._wall_ms())

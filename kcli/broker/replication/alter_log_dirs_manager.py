@@ -19,7 +19,6 @@ from kcli.broker.replication.replication_throttle import ReplicationThrottle
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
-from kcli.storage.dirs.log_manager import create_future_log, drop_future_log, promote_future_log
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
@@ -54,24 +53,24 @@ class LogDirMoves:
         if log is None or partition is None:
             self._logs.preferred_directories[name] = directory
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"there is no replica of {name} here")
-        copy = self._logs.future.get(topic, index)
+        copy = self._logs.future_log(topic, index)
         if copy is not None and copy.parent_directory != directory:
             self.stop(partition.key)
             copy = None
         if copy is None and log.parent_directory != directory:
-            create_future_log(self._logs, log, directory=directory, now_ms=self._manager.wall_ms())
+            self._logs.create_future_log(log, directory=directory, now_ms=self._manager.wall_ms())
         self.resume(partition)
 
     def resume(self, partition: Partition) -> None:
         """Go on with the move of a replica, if it has a copy on its way."""
-        if self._logs.future.get(*partition.key) is not None:
+        if self._logs.future_log(*partition.key) is not None:
             self._moving[partition.key] = partition
             self._wanted.set()
 
     def stop(self, key: PartitionId) -> None:
         """Give up a move. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         self._moving.pop(key, None)
-        drop_future_log(self._logs, TopicPartition(*key), now_ms=self._manager.wall_ms())
+        self._logs.drop_future_log(TopicPartition(*key), now_ms=self._manager.wall_ms())
 
     def _check(self, directory: str) -> None:
         for each in self._logs.directories:
@@ -102,7 +101,7 @@ class LogDirMoves:
 
     def _advance(self, partition: Partition) -> None:
         """Copy a piece of one replica; put the copy in its place once it has everything."""
-        copy = self._logs.future.get(*partition.key)
+        copy = self._logs.future_log(*partition.key)
         if copy is None or self._manager.partitions.get(partition.key) is not partition:
             del self._moving[partition.key]
             return
@@ -134,14 +133,10 @@ class LogDirMoves:
 
     def _finish(self, partition: Partition) -> None:
         name = TopicPartition(*partition.key)
-        former, copy = partition.log.parent_directory, self._logs.future.logs[name]
-        try:
-            for epoch, start_offset in partition.log.leader_epochs.entries():
-                if epoch > copy.leader_epochs.latest_epoch:  # One without a record so far.
-                    copy.leader_epochs.assign(epoch, start_offset)
-        except OSError as error:
-            raise copy.failed("write the leader epochs of", error) from error
-        partition.log = promote_future_log(self._logs, name, now_ms=self._manager.wall_ms())
+        former, copy = partition.log.parent_directory, self._logs.future_log(*name)
+        assert copy is not None
+        copy.take_epochs_of(partition.log)
+        partition.log = self._logs.promote_future_log(name, now_ms=self._manager.wall_ms())
         del self._moving[partition.key]
         self._manager.replica_moved(partition)
         _log.info("%s has moved from `%s` to `%s`", name, former, partition.log.parent_directory)

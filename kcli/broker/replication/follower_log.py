@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.storage.log.log_appender import append_run
-from kcli.storage.log.unified_log import truncate_fully_and_start_at, truncate_to
 
 if TYPE_CHECKING:
     from kcli.storage.log.unified_log import UnifiedLog
@@ -21,7 +19,7 @@ _BATCH_OFFSET_BYTES = 8
 
 def append(log: UnifiedLog, records: memoryview, *, now_ms: int) -> None:
     """Append what a leader sent, whole batches of it. Raises `KafkaError`."""
-    if append_run(log, records):
+    if log.append_run(records):
         return
     try:
         log.append_as_follower(records, now_ms=now_ms)
@@ -31,14 +29,14 @@ def append(log: UnifiedLog, records: memoryview, *, now_ms: int) -> None:
         if error.code != ErrorCode.OFFSET_OUT_OF_RANGE or not begins_within_batch:
             raise
         # The leader's log starts in the middle of a batch, and this one was empty.
-        truncate_fully_and_start_at(log, first_offset, now_ms=now_ms, log_start_offset=log.log_start_offset)
+        log.truncate_fully_and_start_at(first_offset, now_ms=now_ms, log_start_offset=log.log_start_offset)
         log.append_as_follower(records, now_ms=now_ms)
 
 
 def begin(log: UnifiedLog, *, now_ms: int) -> None:
     """Make a log fit to be compared with a leader's: without epochs only what is committed is sure."""
     if not len(log.leader_epochs) and log.log_end_offset > log.high_watermark:
-        truncate_to(log, log.high_watermark, now_ms=now_ms)
+        log.truncate_to(log.high_watermark, now_ms=now_ms)
 
 
 def truncate_to_epoch(log: UnifiedLog, epoch: int, end_offset: int, *, now_ms: int) -> None:
@@ -52,20 +50,20 @@ def truncate_to_epoch(log: UnifiedLog, epoch: int, end_offset: int, *, now_ms: i
         # An epoch below all that are known here would be answered as if it were known.
         knows = own_epoch == epoch
         target = min(own_end, target) if knows else min(own_end, log.log_end_offset)
-    truncate_to(log, target, now_ms=now_ms)
+    log.truncate_to(target, now_ms=now_ms)
 
 
 def fit(log: UnifiedLog, leader_start: int, leader_end: int, *, now_ms: int) -> None:
     """Bring a log into the range of its leader's, which does not reach its end. Raises `KafkaError`."""
     if leader_end < log.log_end_offset:
-        truncate_to(log, leader_end, now_ms=now_ms)
+        log.truncate_to(leader_end, now_ms=now_ms)
     elif leader_start > log.log_end_offset:
         start_over(log, leader_start, now_ms=now_ms)
 
 
 def start_over(log: UnifiedLog, offset: int, *, now_ms: int) -> None:
     """Drop everything, and go on where the leader's log starts. Raises `KafkaError`."""
-    truncate_fully_and_start_at(log, offset, now_ms=now_ms)
+    log.truncate_fully_and_start_at(offset, now_ms=now_ms)
 
 
 def follow_offsets(log: UnifiedLog, *, high_watermark: int, log_start_offset: int) -> None:

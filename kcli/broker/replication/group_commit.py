@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.storage.log.local_log import commit_flush, plan_flush
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -38,7 +36,7 @@ class GroupCommit:
                 # It may have begun before our records; then the next round is ours or somebody else's.
                 await running.wait()
                 continue
-            plan = plan_flush(log)
+            plan = log.plan_flush()
             if plan is None:
                 return
             await self.run(log, plan)
@@ -57,4 +55,4 @@ class GroupCommit:
             if self._running.get(log) is done:
                 del self._running[log]
             done.set()
-        commit_flush(log, plan, now_ms=now_ms)
+        log.commit_flush(plan, now_ms=now_ms)

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Protocol
 from kcli.broker.replication.fetch_data import FetchedPartition
 from kcli.broker.replication.in_sync_replicas import NOBODY, InSyncReplicas, is_eligible
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.storage.log.log_appender import NOT_PLAIN, append_plain
+from kcli.storage.log.log_appender import NOT_PLAIN
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ class Partition:
         self.in_sync = in_sync
         if new_epoch:
             # Even if no record follows: a follower must find this epoch's start.
-            self._begin_epoch()
+            self.log.assign_epoch_at_end(self.leader_epoch)
             if in_sync is not None:
                 end, now_ms = self.log.log_end_offset, self.host.clock_ms()
                 in_sync.begin_epoch(end, is_new_leader=is_new_leader, now_ms=now_ms)
@@ -346,12 +346,6 @@ class Partition:
         self.leader = -1
         self.is_alone = False
         self.in_sync = None
-
-    def _begin_epoch(self) -> None:
-        try:
-            self.log.leader_epochs.assign(self.leader_epoch, self.log.log_end_offset)
-        except OSError as error:
-            raise self.log.failed("write the leader epochs of", error) from error
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise `KafkaError` unless this node leads, in the epoch that the caller knows of."""
@@ -433,7 +427,7 @@ class Partition:
         `NOT_PLAIN` says that it is for `append`, and nothing was done. Raises `KafkaError`.
         """
         log = self.log
-        first_offset = append_plain(log, records, self.leader_epoch, now_ms)
+        first_offset = log.append_plain(records, self.leader_epoch, now_ms)
         if first_offset != NOT_PLAIN:
             log.advance_high_watermark_to_end()
             self._touch(self.key)

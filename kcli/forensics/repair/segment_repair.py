@@ -254,7 +254,7 @@ class SegmentCopy:
             start += len(data)
         segment.indexes.add(position, entry.size, entry.last_offset, batch.max_timestamp)
         if appends is not None:
-            appends.publish(segment)
+            segment.add_aborted(appends.publish())
             self._state.high_watermark_moved(entry.last_offset + 1)
         self._state.map_end_offset = entry.last_offset + 1
 

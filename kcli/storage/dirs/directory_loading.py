@@ -1,17 +1,9 @@
-"""Loading a log directory: every replica in it, with the offsets that its checkpoints have.
-
-After a clean stop that reads next to nothing; after a crash every log is recovered, several at a time.
-
-ReplicaScan: what the directories inside a log directory are.
-
-Running jobs in a few threads, for recovery: reading and checksums let other threads go on.
-"""
+"""DirectoryLoader: what a start finds in one log directory: replicas, checkpoints, the clean-stop marker."""
 
 from __future__ import annotations
 
 import os
 import threading
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.topics import METADATA_TOPIC
@@ -24,6 +16,7 @@ from kcli.storage.checkpoints import (
     read_offsets,
     read_partition_metadata,
 )
+from kcli.storage.log.log_loader import Checkpointed
 from kcli.storage.log_paths import (
     DELETE_DIRECTORY_SUFFIX,
     STRAY_DIRECTORY_SUFFIX,
@@ -36,33 +29,44 @@ if TYPE_CHECKING:
 
     from kcli.protocol.topics import TopicPartition
     from kcli.storage.dirs.log_directory import LogDirectory
-    from kcli.storage.dirs.log_manager import LogManager
 
 
 class FoundReplica(NamedTuple):
-    """A replica directory; the topic id is None where `partition.metadata` does not tell."""
+    """A replica directory; the topic id is None if `partition.metadata` does not tell it."""
 
     path: str
     topic_partition: TopicPartition
     topic_id: bytes | None
 
 
-class ReplicaScan:
-    """The replicas in a log directory, and the directories that were deleted and still have to go.
+class DirectoryLoader:
+    """The replicas in a log directory, their checkpointed offsets, and the deleted directories to unlink.
 
-    Directories set aside earlier and the metadata log's are left alone; others are reported and ignored.
-    Raises `OSError`.
+    Takes the clean-stop marker. Leaves alone the metadata log's directory and those set aside earlier, and
+    reports others that are no replica. Raises `OSError`.
     """
 
-    __slots__ = ("_directory", "_report", "deleted", "replicas")
+    __slots__ = (
+        "_directory",
+        "_high_watermarks",
+        "_log_start_offsets",
+        "_recovery_points",
+        "_report",
+        "deleted",
+        "replicas",
+    )
 
-    def __init__(self, directory: str, report: Callable[[str], None]) -> None:
+    def __init__(self, directory: LogDirectory, report: Callable[[str], None]) -> None:
         self._directory = directory
         self._report = report
+        directory.take_clean_marker()
+        self._recovery_points = self._read_offsets(RECOVERY_POINT_CHECKPOINT)
+        self._log_start_offsets = self._read_offsets(LOG_START_OFFSET_CHECKPOINT)
+        self._high_watermarks = self._read_offsets(REPLICATION_OFFSET_CHECKPOINT)
         self.replicas: list[FoundReplica] = []
         self.deleted: list[str] = []
-        for name in sorted(entry.name for entry in os.scandir(directory) if entry.is_dir()):
-            path = f"{directory}/{name}"
+        for name in sorted(entry.name for entry in os.scandir(directory.path) if entry.is_dir()):
+            path = f"{directory.path}/{name}"
             parsed = parse_replica_directory(name)
             if parsed is None:
                 report(f"ignoring a directory that is no replica: `{path}`")
@@ -72,7 +76,7 @@ class ReplicaScan:
                 self.replicas.append(FoundReplica(path, parsed.topic_partition, self._topic_id(path)))
 
     def set_aside_unless(self, keep: Callable[[TopicPartition, bytes | None], bool]) -> None:
-        """Rename to `-stray` every replica that `keep(topic_partition, topic_id)` does not want."""
+        """Rename to `-stray` every replica for which `keep(topic_partition, topic_id)` is False."""
         kept = []
         for replica in self.replicas:
             if keep(replica.topic_partition, replica.topic_id):
@@ -82,8 +86,25 @@ class ReplicaScan:
                 replica.topic_partition, STRAY_DIRECTORY_SUFFIX, random_uuid().hex()
             )
             self._report(f"a replica that this node does not have: `{replica.path}` is now `{stray}`")
-            os.replace(replica.path, f"{self._directory}/{stray}")
+            os.replace(replica.path, f"{self._directory.path}/{stray}")
         self.replicas = kept
+
+    def checkpointed(self, topic_partition: TopicPartition) -> Checkpointed:
+        """Return what the checkpoints say of a log, 0 where they do not name it."""
+        return Checkpointed(
+            self._directory.was_clean,
+            self._recovery_points.get(topic_partition, 0),
+            self._log_start_offsets.get(topic_partition, 0),
+        )
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int:
+        """Return the checkpointed high watermark of a log, 0 without one."""
+        return self._high_watermarks.get(topic_partition, 0)
+
+    @property
+    def checkpointed_names(self) -> set[TopicPartition]:
+        """The logs that any checkpoint names."""
+        return {*self._recovery_points, *self._log_start_offsets, *self._high_watermarks}
 
     def _topic_id(self, path: str) -> bytes | None:
         try:
@@ -91,6 +112,13 @@ class ReplicaScan:
         except CheckpointError as error:
             self._report(error.message)
             return None
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(f"{self._directory.path}/{name}")
+        except CheckpointError as error:
+            self._report(f"a checkpoint counts as empty: {error.message}")
+            return {}
 
 
 def run_all(jobs: Sequence[Callable[[], None]], thread_count: int) -> None:
@@ -121,55 +149,3 @@ def run_all(jobs: Sequence[Callable[[], None]], thread_count: int) -> None:
         thread.join()
     if errors:
         raise errors[0]
-
-
-def load_directory(
-    manager: LogManager,
-    directory: LogDirectory,
-    *,
-    now_ms: int,
-    keep: Callable[[TopicPartition, bytes | None], bool] | None,
-) -> None:
-    """Load the logs of one directory into their manager; see `LogManager.load`.
-
-    Raises `OSError`, and `KcliError` when a replica is found twice.
-    """
-    directory.take_clean_marker()
-    recovery_points = _read_offsets(manager, directory, RECOVERY_POINT_CHECKPOINT)
-    log_start_offsets = _read_offsets(manager, directory, LOG_START_OFFSET_CHECKPOINT)
-    high_watermarks = _read_offsets(manager, directory, REPLICATION_OFFSET_CHECKPOINT)
-
-    def job(path: str, topic_partition: TopicPartition, topic_id: bytes | None) -> None:
-        log = manager.load_log(
-            path,
-            topic_partition=topic_partition,
-            topic_id=topic_id,
-            now_ms=now_ms,
-            is_clean=directory.was_clean,
-            recovery_point=recovery_points.get(topic_partition, 0),
-            log_start_offset=log_start_offsets.get(topic_partition, 0),
-        )
-        log.set_high_watermark(high_watermarks.get(topic_partition, 0))
-        manager.add(log)
-
-    scan = ReplicaScan(directory.path, manager.report)
-    for path in scan.deleted:
-        manager.deletions.add(path, now_ms=now_ms, delay_ms=manager.default_config.file_delete_delay_ms)
-    if keep is not None:
-        scan.set_aside_unless(keep)
-    jobs = [partial(job, *replica) for replica in scan.replicas]
-    if jobs and not directory.was_clean:
-        manager.report(f"recovering {len(jobs)} logs in `{directory.path}` after an unclean stop")
-    # A clean start reads next to nothing, and Python runs it on one core anyway.
-    run_all(jobs, 1 if directory.was_clean else manager.recovery_threads)
-    entries = {*recovery_points, *log_start_offsets, *high_watermarks}
-    manager.checkpoints.entries_expired(entries - {log.topic_partition for log in manager})
-    directory.is_loaded = True
-
-
-def _read_offsets(manager: LogManager, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
-    try:
-        return read_offsets(f"{directory.path}/{name}")
-    except CheckpointError as error:
-        manager.report(f"a checkpoint counts as empty: {error.message}")
-        return {}

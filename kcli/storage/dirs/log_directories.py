@@ -85,7 +85,11 @@ class LogDirectories:
 
     def of(self, log: UnifiedLog) -> LogDirectory:
         """Return the directory that a log is in."""
-        return next(each for each in self._directories if each.path == log.parent_directory)
+        return self.at(log.parent_directory)
+
+    def at(self, path: str) -> LogDirectory:
+        """Return the directory with a path."""
+        return next(each for each in self._directories if each.path == path)
 
     def for_new_log(
         self, logs: Iterable[UnifiedLog], *, directory_id: bytes | None, preferred: str | None

@@ -1,24 +1,11 @@
 """LocalLog: the segments of one replica on disk: rolling, finding, flushing, truncating, deleting.
 
-It knows files and positions. What records mean, producers, epochs and who may read how far, is the business
-of the `UnifiedLog` around it, which also turns the `OSError` and `CorruptRecord` raised here into answers
-(Kafka class `LocalLog`).
+It knows files and positions. The `UnifiedLog` around it knows records, producers and leader epochs, and turns
+the `OSError` and `CorruptRecord` raised here into errors of the protocol (Kafka class `LocalLog`).
 
-Everything below the recovery point is on disk for good; a start after a crash trusts it. Segments on their
-way out are renamed to `.deleted` at once and deleted when `file.delete.delay.ms` has passed.
-
-LogSegments: the segments of one log in the order of their base offsets; the last one is active.
-
-FlushPlan: the fsyncs that make a log durable up to an offset.
-
-Planned and committed by the thread that owns the log, run in any: the plan holds on to open files and
-paths only, so the log may be appended to, rolled and truncated meanwhile. What is synced counts as such only
-when the plan is committed: it may fail, or never be run.
-
-Deleting files: a list of what waits for its delay, and the plan that unlinks what is due.
-
-Files and directories are renamed at once, and unlinked when `file.delete.delay.ms` has passed. What is due is
-taken off the list by the thread that owns the logs; unlinking, slow for large files, is for any thread.
+Everything below the recovery point is durable; a start after a crash trusts it. Files to delete are renamed
+to `.deleted` at once and unlinked when `file.delete.delay.ms` has passed. A log whose directory failed keeps
+the reason in `failure`.
 """
 
 from __future__ import annotations
@@ -28,24 +15,30 @@ from bisect import bisect_left, bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kcli.errors import reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage import disk
 from kcli.storage.log.file_records import EntryPosition
 from kcli.storage.log.log_read import LogOffsetMetadata
 from kcli.storage.log.log_segment import LogSegment
-from kcli.storage.log_paths import PARTITION_METADATA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from kcli.protocol.corruption import CorruptRecord
+    from kcli.protocol.records.batch import RecordBatch
+    from kcli.protocol.records.message_set import LegacyEntry
+    from kcli.protocol.topics import TopicPartition
     from kcli.storage.index.transaction_index import AbortedTransaction
     from kcli.storage.log.file_records import OpenFile
-    from kcli.storage.log.log_config import LogConfig
-    from kcli.storage.log.unified_log import UnifiedLog
+    from kcli.storage.log.log_config import LogConfig, LogSettings
 
 
 class LogSegments:
-    """A sorted list, since segments are few and found by offset all the time."""
+    """The segments of one log in the order of their base offsets; the last one is active.
+
+    A sorted list, since segments are few and found by offset all the time.
+    """
 
     __slots__ = ("_base_offsets", "_segments", "active")
 
@@ -119,9 +112,50 @@ class LogSegments:
         """Return the segments that begin above `offset`."""
         return self._segments[bisect_right(self._base_offsets, offset) :]
 
+    def batches_between(self, start: int, end: int) -> Iterator[RecordBatch | LegacyEntry]:
+        """Yield the batches that end within [start, end). Raises `CorruptRecord` and `OSError`."""
+        for segment in self.between(start, end):
+            first = max(segment.base_offset, start)
+            entry = segment.find(first)
+            if entry is None:
+                continue
+            for _, batch in segment.batches(entry.position):
+                if batch.last_offset >= end:
+                    break
+                if batch.last_offset >= first:
+                    yield batch
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
+        """Return (timestamp, offset, leader epoch) of the first record at or after both, None without one.
+
+        Raises `CorruptRecord` and `OSError`.
+        """
+        for segment in self:
+            if segment.largest_timestamp >= timestamp:
+                found = segment.find_offset_by_timestamp(timestamp, start_offset)
+                # The record that made the segment qualify may lie below the start.
+                if found is not None:
+                    return found
+        return None
+
+    def newest_timestamp(self) -> tuple[int, int, int] | None:
+        """Return (timestamp, offset, leader epoch) of the first record with the largest timestamp.
+
+        None for a log without timestamps. Raises `CorruptRecord` and `OSError`.
+        """
+        newest = max(self, key=lambda segment: segment.indexes.max_timestamp)
+        largest = newest.indexes.max_timestamp
+        if largest < 0:
+            return None
+        return newest.first_with_timestamp(largest, newest.indexes.offset_of_max_timestamp)
+
 
 class FlushPlan:
-    """Everything below `offset` is durable once `run` has returned and the log has committed the plan."""
+    """The fsyncs that make a log durable up to `offset`.
+
+    The thread that owns the log makes and commits the plan; any thread runs it. The plan holds only open
+    files and paths, so the log may be appended to, rolled and truncated meanwhile.
+    """
 
     __slots__ = ("_directory", "_files", "epoch_changes", "offset", "paths", "snapshots", "truncations")
 
@@ -155,67 +189,8 @@ class FlushPlan:
                 return
 
 
-def plan_due_flush(log: UnifiedLog, now_ms: int) -> FlushPlan | None:
-    """Return what to sync now: everything if a flush is due, what is rolled after a roll, or nothing.
-
-    Raises `KafkaError` KAFKA_STORAGE_ERROR.
-    """
-    if log.local.is_flush_due(now_ms):
-        return plan_flush(log)
-    if log.local.has_rolled:
-        return plan_flush(log, up_to=log.segments.active.base_offset)
-    return None
-
-
-def plan_flush(log: UnifiedLog, up_to: int | None = None) -> FlushPlan | None:
-    """Bring the index files up to date and return what to sync, None if all is durable.
-
-    Run the plan anywhere, then call `commit_flush`, or the log's `failed` with the `OSError` that it raised.
-    The offset defaults to the log end. Raises `KafkaError` KAFKA_STORAGE_ERROR.
-    """
-    if log.failure is not None:
-        # After an fsync that failed the next one may succeed without having written anything.
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, log.failure)
-    offset = log.log_end_offset if up_to is None else up_to
-    if offset <= log.recovery_point:
-        return None
-    epochs, snapshots = log.leader_epochs, tuple(log.unsynced_snapshots)
-    paths = [log.snapshots.path(snapshot) for snapshot in snapshots]
-    if epochs.changes != epochs.synced_changes:
-        paths.append(epochs.path)
-    if log.local.has_unflushed_files():
-        paths.append(f"{log.directory}/{PARTITION_METADATA}")
-    try:
-        plan = log.local.plan_flush(offset, paths)
-    except OSError as error:
-        raise log.failed("flush", error) from error
-    plan.snapshots, plan.epoch_changes = snapshots, epochs.changes
-    return plan
-
-
-def commit_flush(log: UnifiedLog, plan: FlushPlan, *, now_ms: int) -> None:
-    """Raise the recovery point after a plan was run, unless the log was truncated or failed meanwhile."""
-    if log.failure is not None:
-        return
-    log.leader_epochs.synced_changes = max(log.leader_epochs.synced_changes, plan.epoch_changes)
-    log.unsynced_snapshots = [each for each in log.unsynced_snapshots if each not in plan.snapshots]
-    log.local.commit_flush(plan, now_ms)
-
-
-def flush(log: UnifiedLog, *, now_ms: int) -> None:
-    """Make everything durable, at once. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
-    plan = plan_flush(log)
-    if plan is None:
-        return
-    try:
-        plan.run()
-    except OSError as error:
-        raise log.failed("flush", error) from error
-    commit_flush(log, plan, now_ms=now_ms)
-
-
 class PendingDeletions:
-    """Paths that were marked deleted, each with the time of that and the time from which it may go."""
+    """Paths that were marked deleted, each with the time of that and the time from which it is unlinked."""
 
     __slots__ = ("_items",)
 
@@ -278,36 +253,42 @@ class LocalLog:
 
     __slots__ = (
         "_deletions",
+        "_on_failure",
         "_random_below",
-        "_report",
         "_truncations",
         "config",
         "directory",
         "end_offset",
+        "failure",
         "last_flushed_ms",
         "recovery_point",
+        "report",
         "segments",
+        "topic_partition",
     )
 
     def __init__(
         self,
-        *,
         directory: str,
-        config: LogConfig,
+        topic_partition: TopicPartition,
+        *,
+        settings: LogSettings,
         segments: LogSegments,
         end_offset: int,
         recovery_point: int,
         now_ms: int,
-        report: Callable[[str], None],
-        random_below: Callable[[int], int],
     ) -> None:
         self.directory = directory
-        self.config = config
+        self.topic_partition = topic_partition
+        self.config = settings.config
         self.segments = segments
         self.recovery_point = recovery_point
         self.last_flushed_ms = now_ms
-        self._report = report
-        self._random_below = random_below
+        self.report = settings.report
+        self.failure: str | None = None
+        """Why the log is out of service."""
+        self._on_failure = settings.on_failure
+        self._random_below = settings.random_below
         self._deletions = PendingDeletions()
         self._truncations = 0
         self.set_end(end_offset)
@@ -393,7 +374,7 @@ class LocalLog:
     def _create_segment(self, base_offset: int, now_ms: int) -> LogSegment:
         for path in LogSegment.paths(self.directory, base_offset):
             if os.path.exists(path):
-                self._report(f"deleting a file in the way of a new segment: `{path}`")
+                self.report(f"deleting a file in the way of a new segment: `{path}`")
                 os.unlink(path)
         jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
         segment = LogSegment.create(
@@ -402,7 +383,7 @@ class LocalLog:
             config=self.config,
             now_ms=now_ms,
             roll_jitter_ms=self._random_below(jitter_ms) if jitter_ms > 0 else 0,
-            report=self._report,
+            report=self.report,
         )
         self.segments.add(segment)
         return segment
@@ -491,7 +472,37 @@ class LocalLog:
         for segment in self.segments:
             segment.moved_to(path)
 
+    def update_config(self, config: LogConfig) -> None:
+        """Use another configuration from now on; segments keep the index settings they were made with."""
+        self.config = config
+        self.segments.active.forget_timestamp_limit()
+
     def close_handlers(self) -> None:
-        """Let go of the files, writing nothing."""
+        """Close the files, writing nothing."""
         for segment in self.segments:
             segment.close_handlers()
+
+    # --- failure
+
+    @property
+    def parent_directory(self) -> str:
+        """The log directory that holds the replica's directory."""
+        return os.path.dirname(self.directory)
+
+    def go_offline(self, reason: str) -> None:
+        """Close the files and refuse every read and append from now on: the log directory has failed."""
+        self.failure = reason
+        self.close_handlers()
+
+    def failed(self, doing: str, error: OSError | CorruptRecord) -> KafkaError:
+        """Take the log directory out of service for an I/O error; return the error to raise."""
+        directory = self.parent_directory
+        message = f"cannot {doing} {self.topic_partition} in `{directory}`: {reason_of(error)}"
+        self.failure = message
+        self._on_failure(directory, message)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+    def check_in_service(self) -> None:
+        """Raise `KafkaError` KAFKA_STORAGE_ERROR if the log is out of service."""
+        if self.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)

@@ -1,30 +1,14 @@
-"""Appending to a log: the leader gives records offsets and its epoch, a follower takes them as they are.
+"""LogAppender: writes records at the end of a log, as leader or as follower.
 
-Everything is checked before the first byte is written, and what is remembered of it, the log's end, the
-producers, the epochs, changes only after the last (Kafka method `UnifiedLog.append`).
+A leader gives records their offsets and its epoch; a follower writes them byte for byte as its leader has
+them. Everything is checked before the first byte is written; the log's end, the producers and the epochs
+change only after the last (Kafka method `UnifiedLog.append`).
 
-LogAppendInfo: what an append did to a log.
-
-PlainAppend: one small batch as most producers send it, checked and written in one pass over its header.
-
-At the rate of such batches every call counts. Nothing is left out: checksum, structure, the records one by
-one, times, sequence, roll, indexes, what is remembered of the producer. But all that is asked is whether the
-batch is as nearly all are. If it is not, in whatever way, nothing has been changed, and the ordinary way,
-`LogValidator` and `log_append`, finds out what it is and says why it is refused.
-
-The batch is not compressed, the topic stores what producers send, the epoch is the one that the log is in,
-the producer simply continues its sequence, and the segment has room.
-
-FollowerAppend: a run of ordinary batches of a leader, checked and written in one pass over their heads.
-
-It is for a follower what `plain_append` is for a leader: all that is asked is whether the batches are as
-nearly all are. If not, nothing has been changed, and `log_append.append_replicated` takes them apart.
-
-The batches are of magic 2, outside transactions, of the epoch that the log is in and in the order of their
-offsets, their producers simply continue, and the segment has room for all of them. Bytes are written as they
-came: the log becomes the leader's, byte for byte.
-
-What a follower checks of the records it fetched, which its leader has validated already.
+Two short ways serve most appends in one pass over the headers: `append_plain` one small batch of a client,
+`append_run` a run of batches from a leader. They check as much as the ordinary way, but know only the
+ordinary case: the epoch is the one that the log is in, producers continue their sequences outside
+transactions, the segment has room. Anything else they decline without a change, and the ordinary way decides
+what it is.
 """
 
 from __future__ import annotations
@@ -49,24 +33,44 @@ from kcli.protocol.records.batch_header import (
 from kcli.protocol.records.record import NO_TIMESTAMP
 from kcli.protocol.records.record_walk import is_one_record, walk_records
 from kcli.storage.log.file_records import write_at
-from kcli.storage.producers.producer_state import BatchMetadata, Origin, check_producers
+from kcli.storage.log.log_validator import LogValidator
+from kcli.storage.producers.producer_state import BatchMetadata, Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kcli.protocol.corruption import Buffer
     from kcli.protocol.records.message_set import LegacyEntry
     from kcli.storage.log.file_records import WriteAhead
+    from kcli.storage.log.leader_epochs import LeaderEpochs
+    from kcli.storage.log.local_log import LocalLog
+    from kcli.storage.log.log_config import LogConfig
+    from kcli.storage.log.log_segment import LogSegment
     from kcli.storage.log.log_validator import ValidatedRecords
-    from kcli.storage.log.unified_log import UnifiedLog
-    from kcli.storage.producers.producer_state import ProducerStateEntry
+    from kcli.storage.producers.producer_snapshot import ProducerSnapshots
+    from kcli.storage.producers.producer_state import ProducerStateEntry, ProducerStateManager
+
+UNKNOWN_OFFSET = -1
+NOT_PLAIN = -1
+MAX_RECORDS = 512
+"""`append_plain` declines a batch of more records, however few bytes it has."""
+
+_SPECIAL_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
+_MAX_TIMESTAMP_POSITION = 35
+_read_header = HEADER.unpack_from
+_read_max_timestamp = Struct(">q").unpack_from
+_write_stamp = Struct(">qii").pack_into
+"""Writes base offset, length and leader epoch, which the checksum does not cover."""
+
+_Batch = tuple[int, int, int, int, "ProducerStateEntry | None", int]
+"""Size, first offset, last offset, largest timestamp, the producer and its last sequence."""
 
 
 class LogAppendInfo:
     """Where records went. `first_offset` is -1 if there was nothing to append.
 
-    A `duplicate` was written before: the offsets are those of then. `log_append_time` is -1 unless the broker
-    set the timestamps. `size` counts the bytes stored now.
+    A `duplicate` was written earlier: the offsets are those of that time. `log_append_time` is -1 unless the
+    broker set the timestamps. `size` counts the bytes stored now.
     """
 
     __slots__ = (
@@ -84,8 +88,7 @@ class LogAppendInfo:
         first_offset: int,
         last_offset: int,
         max_timestamp: int,
-        log_append_time: int,
-        log_start_offset: int,
+        log_append_time: int = NO_TIMESTAMP,
         duplicate: bool = False,
         size: int = 0,
     ) -> None:
@@ -93,166 +96,281 @@ class LogAppendInfo:
         self.last_offset = last_offset
         self.max_timestamp = max_timestamp
         self.log_append_time = log_append_time
-        self.log_start_offset = log_start_offset
+        self.log_start_offset = UNKNOWN_OFFSET
         self.duplicate = duplicate
         self.size = size
 
 
-NOT_PLAIN = -1
-MAX_RECORDS = 512
-"""A batch of more records than that is not small, whatever its bytes."""
+class LogAppender:
+    """Appends to one log; not the log start and high watermark, which the `UnifiedLog` has."""
 
-_read_header = HEADER.unpack_from
-_stamp_of_plain_append = Struct(">qii").pack_into
-"""Base offset, length and leader epoch, which the checksum does not cover."""
-_MAX_TIMESTAMP_POSITION = 35
-_read_max_timestamp = Struct(">q").unpack_from
+    __slots__ = ("leader_epochs", "local", "producer_state", "snapshots", "validator")
 
+    def __init__(
+        self,
+        local: LocalLog,
+        leader_epochs: LeaderEpochs,
+        producer_state: ProducerStateManager,
+        snapshots: ProducerSnapshots,
+    ) -> None:
+        self.local = local
+        self.leader_epochs = leader_epochs
+        self.producer_state = producer_state
+        self.snapshots = snapshots
+        self.validator = LogValidator(local.config)
 
-def append_plain(log: UnifiedLog, records: memoryview, leader_epoch: int, now_ms: int) -> int:
-    """Append a client's batch, patched in place; return its first offset, `NOT_PLAIN` if it is not of this
-    kind.
+    def update_config(self, config: LogConfig) -> None:
+        """Check records against another configuration from now on."""
+        self.validator = LogValidator(config)
 
-    Raises `KafkaError` KAFKA_STORAGE_ERROR; nothing was written then.
-    """
-    validator = log.validator
-    size = len(records)
-    if not HEADER_SIZE < size <= validator.plain_bytes:
-        return NOT_PLAIN
-    (
-        base_offset,
-        length,
-        _,
-        magic,
-        crc,
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
-    ) = _read_header(records)
-    if (
-        length + LOG_OVERHEAD != size
-        or magic != 2
-        or attributes
-        or base_offset
-        or not 0 <= last_offset_delta == count - 1 < MAX_RECORDS
-        or not -1 <= max_timestamp <= now_ms + validator.after_max_ms
-        or leader_epoch != log.leader_epochs.latest_epoch
-        or log.failure is not None
-    ):
-        return NOT_PLAIN
-    local = log.local
-    segment = local.segments.active
-    file_records, indexes = segment.records, segment.indexes
-    position = file_records.size
-    first_offset = local.end_offset
-    last_offset = first_offset + last_offset_delta
-    if (
-        position + size > local.config.segment_bytes
-        or last_offset > segment.offset_limit
-        or max_timestamp > segment.timestamp_limit
-        or indexes.is_full
-        or (file := file_records.file) is None
-    ):
-        return NOT_PLAIN
-    state = log.producer_state
-    producer = None
-    if producer_id >= 0:
-        producer = state.producers.get(producer_id)
-        if producer is None or not producer.is_continued_by(producer_epoch, base_sequence):
-            return NOT_PLAIN
-    if crc32c(records[CRC_START:]) != crc:
-        return NOT_PLAIN
-    if count != 1 or base_timestamp != max_timestamp or not is_one_record(records, HEADER_SIZE):
+    # --- the ordinary way
+
+    def append(
+        self,
+        validated: ValidatedRecords,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        written: WriteAhead | None = None,
+    ) -> LogAppendInfo:
+        """Give validated records offsets and the leader's epoch, and write them. Raises `KafkaError`.
+
+        What `write_ahead` returned and has been run is not written again.
+        """
+        self._stamp(validated, leader_epoch)
+        info = self._append(validated.data, validated.batches, validated.origin, now_ms, written)
+        if not info.duplicate:
+            info.log_append_time = validated.log_append_time
+        return info
+
+    def append_as_follower(self, records: Buffer, now_ms: int) -> LogAppendInfo:
+        """Write records as the leader has them. Raises `KafkaError`; see `UnifiedLog.append_as_follower`."""
+        data, batches = whole_batches(records, self.local.end_offset)
+        return self._append(data, batches, Origin.REPLICATION, now_ms)
+
+    def write_ahead(
+        self, validated: ValidatedRecords, *, leader_epoch: int, now_ms: int
+    ) -> WriteAhead | None:
+        """Return what writes validated records in any thread; see `UnifiedLog.write_ahead`."""
+        self._stamp(validated, leader_epoch)
+        local = self.local
+        size, segment = len(validated.data), local.segments.active
+        if not validated.batches or local.failure is not None:
+            return None
+        last = validated.batches[-1]
         try:
-            # Byte by byte a view is read a third more slowly than bytes.
-            _, max_delta, is_dense, _ = walk_records(records.tobytes(), HEADER_SIZE, count)
-        except CorruptRecord:
+            if segment.should_roll(size, last.last_offset, last.max_timestamp, local.config, now_ms):
+                return None
+            return segment.records.write_ahead(validated.data)
+        except OSError as error:
+            raise local.failed("append to", error) from error
+
+    def roll_at(self, base_offset: int, now_ms: int) -> LogSegment:
+        """Begin a new segment at `base_offset`, not below the log end, and return it. Raises `OSError`."""
+        segment = self.local.roll(base_offset, now_ms)
+        self.producer_state.map_end_offset = max(self.producer_state.map_end_offset, base_offset)
+        self.snapshots.take(self.producer_state, sync_later=True)
+        return segment
+
+    def _stamp(self, validated: ValidatedRecords, leader_epoch: int) -> None:
+        offset = self.local.end_offset
+        for batch in validated.batches:
+            set_base_offset_and_epoch(validated.data, batch.position, offset, leader_epoch)
+            batch.base_offset = offset
+            batch.partition_leader_epoch = leader_epoch
+            offset += batch.last_offset_delta + 1
+
+    def _append(
+        self,
+        data: Buffer,
+        batches: Sequence[RecordBatch | LegacyEntry],
+        origin: Origin,
+        now_ms: int,
+        written: WriteAhead | None = None,
+    ) -> LogAppendInfo:
+        local, size = self.local, len(data)
+        self._check_room(size)
+        if not batches:
+            return LogAppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_TIMESTAMP)
+        first = batches[0]
+        # An older entry's first offset is inside; its last one does for everything it is needed for.
+        first_offset = first.base_offset if first.magic == 2 else first.last_offset
+        last_offset = batches[-1].last_offset
+        max_timestamp = max([batch.max_timestamp for batch in batches])
+        try:
+            producers = self.producer_state.check(batches, origin)
+        except CorruptRecord as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
+        if isinstance(producers, BatchMetadata):
+            written_ms = producers.timestamp
+            return LogAppendInfo(
+                producers.first_offset, producers.last_offset, written_ms, written_ms, duplicate=True
+            )
+        try:
+            segment = local.segments.active
+            if segment.should_roll(size, last_offset, max_timestamp, local.config, now_ms):
+                segment = self.roll_at(max(first_offset, local.end_offset), now_ms)
+            for batch in batches:
+                if batch.partition_leader_epoch != self.leader_epochs.latest_epoch:
+                    self._assign_epoch(batch)
+            segment.append(data, batches, written)
+            local.set_end(last_offset + 1)
+            if producers is not None:
+                segment.add_aborted(producers.publish())
+        except OSError as error:
+            raise local.failed("append to", error) from error
+        self.producer_state.map_end_offset = last_offset + 1
+        return LogAppendInfo(first_offset, last_offset, max_timestamp, size=size)
+
+    def _check_room(self, size: int) -> None:
+        local = self.local
+        if local.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, local.failure)
+        if size > local.config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{size} bytes are more than a segment holds, segment.bytes: {local.config.segment_bytes}",
+            )
+
+    def _assign_epoch(self, batch: RecordBatch | LegacyEntry) -> None:
+        if batch.partition_leader_epoch >= 0:
+            self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        elif batch.magic < 2 and len(self.leader_epochs):
+            topic_partition = self.local.topic_partition
+            self.local.report(f"leader epochs of {topic_partition} are dropped: records of an older format")
+            self.leader_epochs.clear()
+
+    # --- the short ways
+
+    def append_plain(self, records: memoryview, leader_epoch: int, now_ms: int) -> int:
+        """Append one small batch of a client, patched in place; return its first offset, or `NOT_PLAIN`.
+
+        The batch is not compressed and the topic stores what producers send. Every call counts at the rate of
+        such batches. Raises `KafkaError` KAFKA_STORAGE_ERROR; nothing was written then.
+        """
+        validator, local = self.validator, self.local
+        size = len(records)
+        if not HEADER_SIZE < size <= validator.plain_bytes:
             return NOT_PLAIN
-        if not is_dense or base_timestamp + max_delta != max_timestamp:
+        (
+            base_offset,
+            length,
+            _,
+            magic,
+            crc,
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        ) = _read_header(records)
+        if (
+            length + LOG_OVERHEAD != size
+            or magic != 2
+            or attributes
+            or base_offset
+            or not 0 <= last_offset_delta == count - 1 < MAX_RECORDS
+            or not -1 <= max_timestamp <= now_ms + validator.after_max_ms
+            or leader_epoch != self.leader_epochs.latest_epoch
+            or local.failure is not None
+        ):
             return NOT_PLAIN
+        segment = local.segments.active
+        file_records, indexes = segment.records, segment.indexes
+        position = file_records.size
+        first_offset = local.end_offset
+        last_offset = first_offset + last_offset_delta
+        if (
+            position + size > local.config.segment_bytes
+            or last_offset > segment.offset_limit
+            or max_timestamp > segment.timestamp_limit
+            or indexes.is_full
+            or (file := file_records.file) is None
+        ):
+            return NOT_PLAIN
+        state = self.producer_state
+        producer = None
+        if producer_id >= 0:
+            producer = state.producers.get(producer_id)
+            if producer is None or not producer.is_continued_by(producer_epoch, base_sequence):
+                return NOT_PLAIN
+        if crc32c(records[CRC_START:]) != crc:
+            return NOT_PLAIN
+        if count != 1 or base_timestamp != max_timestamp or not is_one_record(records, HEADER_SIZE):
+            try:
+                # Byte by byte a view is read a third more slowly than bytes.
+                _, max_delta, is_dense, _ = walk_records(records.tobytes(), HEADER_SIZE, count)
+            except CorruptRecord:
+                return NOT_PLAIN
+            if not is_dense or base_timestamp + max_delta != max_timestamp:
+                return NOT_PLAIN
 
-    _stamp_of_plain_append(records, 0, first_offset, length, leader_epoch)
-    try:
-        write_at(file.descriptor, records, position)
-    except OSError as error:
-        raise log.failed("append to", error) from error
-    file_records.size = position + size
-    indexes.add(position, size, last_offset, max_timestamp)
-    segment.tail = position, size, first_offset, last_offset
-    state.map_end_offset = local.end_offset = last_offset + 1
-    if producer is not None:
-        last_sequence = (base_sequence + last_offset_delta) & SEQUENCE_MASK
-        producer.add(last_sequence, first_offset, last_offset, max_timestamp)
-    return first_offset
-
-
-def plain_info(log: UnifiedLog, records: Buffer, first_offset: int) -> LogAppendInfo:
-    """Return what the append that has just been made did."""
-    (max_timestamp,) = _read_max_timestamp(records, _MAX_TIMESTAMP_POSITION)
-    end_offset = log.log_end_offset
-    return LogAppendInfo(
-        first_offset,
-        end_offset - 1,
-        max_timestamp,
-        NO_TIMESTAMP,
-        log.log_start_offset,
-        size=len(records),
-    )
-
-
-_SPECIAL_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
-
-_Batch = tuple[int, int, int, int, "ProducerStateEntry | None", int]
-"""Size, first offset, last offset, largest timestamp, its producer and the last sequence of it."""
-
-
-def append_run(log: UnifiedLog, records: memoryview) -> bool:
-    """Append the whole batches of `records`; return False, and do nothing, if they are not all of this kind.
-
-    Raises `KafkaError` KAFKA_STORAGE_ERROR; nothing was written then.
-    """
-    batches = _take_apart(log, records)
-    if not batches:
-        return False
-    local, state = log.local, log.producer_state
-    segment = local.segments.active
-    indexes, file_records = segment.indexes, segment.records
-    position, size = file_records.size, sum([batch[0] for batch in batches])
-    last_offset, max_timestamp = batches[-1][2], max([batch[3] for batch in batches])
-    if (
-        log.failure is not None
-        or position + size > local.config.segment_bytes
-        or last_offset > segment.offset_limit
-        or max_timestamp > segment.timestamp_limit
-        or indexes.is_full
-        or (file := file_records.file) is None
-    ):
-        return False
-    try:
-        write_at(file.descriptor, records if size == len(records) else records[:size], position)
-    except OSError as error:
-        raise log.failed("append to", error) from error
-    file_records.size = position + size
-    for size, first_offset, last_offset, timestamp, producer, last_sequence in batches:
-        indexes.add(position, size, last_offset, timestamp)
-        position += size
+        _write_stamp(records, 0, first_offset, length, leader_epoch)
+        try:
+            write_at(file.descriptor, records, position)
+        except OSError as error:
+            raise local.failed("append to", error) from error
+        file_records.size = position + size
+        indexes.add(position, size, last_offset, max_timestamp)
+        segment.tail = position, size, first_offset, last_offset
+        state.map_end_offset = local.end_offset = last_offset + 1
         if producer is not None:
-            producer.add(last_sequence, first_offset, last_offset, timestamp)
-    segment.tail = position - size, size, first_offset, last_offset
-    state.map_end_offset = local.end_offset = last_offset + 1
-    return True
+            last_sequence = (base_sequence + last_offset_delta) & SEQUENCE_MASK
+            producer.add(last_sequence, first_offset, last_offset, max_timestamp)
+        return first_offset
+
+    def plain_info(self, records: Buffer, first_offset: int) -> LogAppendInfo:
+        """Return what the `append_plain` that was just made did."""
+        (max_timestamp,) = _read_max_timestamp(records, _MAX_TIMESTAMP_POSITION)
+        return LogAppendInfo(first_offset, self.local.end_offset - 1, max_timestamp, size=len(records))
+
+    def append_run(self, records: memoryview) -> bool:
+        """Append the whole batches of `records`; return False, and do nothing, if they are not all ordinary.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR; nothing was written then.
+        """
+        local, state = self.local, self.producer_state
+        batches = _ordinary_batches(
+            records, local.end_offset, self.leader_epochs.latest_epoch, state.producers
+        )
+        if not batches:
+            return False
+        segment = local.segments.active
+        indexes, file_records = segment.indexes, segment.records
+        position, size = file_records.size, sum([batch[0] for batch in batches])
+        last_offset, max_timestamp = batches[-1][2], max([batch[3] for batch in batches])
+        if (
+            local.failure is not None
+            or position + size > local.config.segment_bytes
+            or last_offset > segment.offset_limit
+            or max_timestamp > segment.timestamp_limit
+            or indexes.is_full
+            or (file := file_records.file) is None
+        ):
+            return False
+        try:
+            write_at(file.descriptor, records if size == len(records) else records[:size], position)
+        except OSError as error:
+            raise local.failed("append to", error) from error
+        file_records.size = position + size
+        for size, first_offset, last_offset, timestamp, producer, last_sequence in batches:
+            indexes.add(position, size, last_offset, timestamp)
+            position += size
+            if producer is not None:
+                producer.add(last_sequence, first_offset, last_offset, timestamp)
+        segment.tail = position - size, size, first_offset, last_offset
+        state.map_end_offset = local.end_offset = last_offset + 1
+        return True
 
 
-def _take_apart(log: UnifiedLog, records: memoryview) -> list[_Batch]:
-    """Return the whole batches, none unless all of them are ordinary."""
+def _ordinary_batches(
+    records: memoryview, next_offset: int, epoch: int, producers: Mapping[int, ProducerStateEntry]
+) -> list[_Batch]:
+    """Return the whole batches of `records`, none unless all of them are ordinary."""
     batches: list[_Batch] = []
-    next_offset, epoch = log.local.end_offset, log.leader_epochs.latest_epoch
-    producers = log.producer_state.producers
     written: dict[int, int] = {}
     at, end = 0, len(records)
     while at + HEADER_SIZE <= end:
@@ -305,9 +423,9 @@ def _take_apart(log: UnifiedLog, records: memoryview) -> list[_Batch]:
 
 
 def whole_batches(records: Buffer, next_offset: int) -> tuple[Buffer, list[RecordBatch | LegacyEntry]]:
-    """Return the whole batches at the start of a buffer, as bytes and taken apart.
+    """Return the whole batches at the start of a buffer, as bytes and parsed.
 
-    Checksums must be right, and offsets go up from `next_offset`, holes allowed. Raises `KafkaError`
+    Checks the checksums, and that offsets rise from `next_offset` on, holes allowed. Raises `KafkaError`
     CORRUPT_MESSAGE and OFFSET_OUT_OF_RANGE.
     """
     batches: list[RecordBatch | LegacyEntry] = []
@@ -329,126 +447,3 @@ def whole_batches(records: Buffer, next_offset: int) -> tuple[Buffer, list[Recor
     except CorruptRecord as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
     return (records if size == len(records) else memoryview(records)[:size]), batches
-
-
-UNKNOWN_OFFSET = -1
-
-
-def append_validated(
-    log: UnifiedLog,
-    validated: ValidatedRecords,
-    *,
-    leader_epoch: int,
-    now_ms: int,
-    written: WriteAhead | None = None,
-) -> LogAppendInfo:
-    """Give validated records offsets and the leader's epoch, and write them: `UnifiedLog.append`."""
-    _stamp(log, validated, leader_epoch)
-    info = _append(log, validated.data, validated.batches, validated.origin, now_ms, written)
-    if not info.duplicate:
-        info.log_append_time = validated.log_append_time
-    return info
-
-
-def append_replicated(log: UnifiedLog, records: Buffer, now_ms: int) -> LogAppendInfo:
-    """Write records as the leader has them: `UnifiedLog.append_as_follower`."""
-    data, batches = whole_batches(records, log.log_end_offset)
-    return _append(log, data, batches, Origin.REPLICATION, now_ms)
-
-
-def write_ahead(
-    log: UnifiedLog, validated: ValidatedRecords, *, leader_epoch: int, now_ms: int
-) -> WriteAhead | None:
-    """Return what writes validated records in any thread: `UnifiedLog.write_ahead`."""
-    _stamp(log, validated, leader_epoch)
-    size, segment = len(validated.data), log.segments.active
-    if not validated.batches or log.failure is not None:
-        return None
-    last = validated.batches[-1]
-    try:
-        if segment.should_roll(size, last.last_offset, last.max_timestamp, log.config, now_ms):
-            return None
-        return segment.records.write_ahead(validated.data)
-    except OSError as error:
-        raise log.failed("append to", error) from error
-
-
-def _stamp(log: UnifiedLog, validated: ValidatedRecords, leader_epoch: int) -> None:
-    offset = log.log_end_offset
-    for batch in validated.batches:
-        set_base_offset_and_epoch(validated.data, batch.position, offset, leader_epoch)
-        batch.base_offset = offset
-        batch.partition_leader_epoch = leader_epoch
-        offset += batch.last_offset_delta + 1
-
-
-def _append(
-    log: UnifiedLog,
-    data: Buffer,
-    batches: Sequence[RecordBatch | LegacyEntry],
-    origin: Origin,
-    now_ms: int,
-    written: WriteAhead | None = None,
-) -> LogAppendInfo:
-    size = len(data)
-    _check_room(log, size)
-    if not batches:
-        start = log.log_start_offset
-        return LogAppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, start)
-    first = batches[0]
-    # An older entry's first offset is inside; its last one does for everything it is needed for.
-    first_offset = first.base_offset if first.magic == 2 else first.last_offset
-    last_offset = batches[-1].last_offset
-    max_timestamp = max([batch.max_timestamp for batch in batches])
-    try:
-        producers = check_producers(log.producer_state, batches, origin)
-    except CorruptRecord as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
-    if isinstance(producers, BatchMetadata):
-        return _duplicate_info(log, producers)
-    try:
-        segment = log.segments.active
-        if segment.should_roll(size, last_offset, max_timestamp, log.config, now_ms):
-            segment = log.roll_at(max(first_offset, log.log_end_offset), now_ms)
-        for batch in batches:
-            if batch.partition_leader_epoch != log.leader_epochs.latest_epoch:
-                _assign_epoch(log, batch)
-        segment.append(data, batches, written)
-        log.local.set_end(last_offset + 1)
-        if producers is not None:
-            producers.publish(segment)
-    except OSError as error:
-        raise log.failed("append to", error) from error
-    log.producer_state.map_end_offset = last_offset + 1
-    return LogAppendInfo(
-        first_offset, last_offset, max_timestamp, NO_TIMESTAMP, log.log_start_offset, size=size
-    )
-
-
-def _check_room(log: UnifiedLog, size: int) -> None:
-    if log.failure is not None:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, log.failure)
-    if size > log.config.segment_bytes:
-        raise KafkaError(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"{size} bytes are more than a segment holds, segment.bytes: {log.config.segment_bytes}",
-        )
-
-
-def _duplicate_info(log: UnifiedLog, duplicate: BatchMetadata) -> LogAppendInfo:
-    return LogAppendInfo(
-        duplicate.first_offset,
-        duplicate.last_offset,
-        duplicate.timestamp,
-        duplicate.timestamp,
-        log.log_start_offset,
-        duplicate=True,
-    )
-
-
-def _assign_epoch(log: UnifiedLog, batch: RecordBatch | LegacyEntry) -> None:
-    if batch.partition_leader_epoch >= 0:
-        log.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-    elif batch.magic < 2 and len(log.leader_epochs):
-        log.report(f"leader epochs of {log.topic_partition} are dropped: records of an older format")
-        log.leader_epochs.clear()

@@ -1,11 +1,17 @@
-"""LogConfig: the topic configuration that a log acts on, under the names of the topic configurations."""
+"""LogConfig: the topic configuration of a log, under the names of the topic configurations; LogSettings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _INT64_MAX = 2**63 - 1
 _DAY_MS = 24 * 60 * 60 * 1000
+
+PRODUCER_ID_EXPIRATION_MS = _DAY_MS
 
 DELETE = "delete"
 COMPACT = "compact"
@@ -70,3 +76,18 @@ class LogConfig:
             case "zstd":
                 return self.compression_zstd_level
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """What a log gets from the node: its configuration, and whom it tells what happens.
+
+    `report` takes one line for each event worth a log line. `on_failure(log directory, message)` takes the
+    log directory offline. `random_below(n)` returns an int in [0, n), for `segment.jitter.ms`.
+    """
+
+    config: LogConfig
+    report: Callable[[str], None]
+    on_failure: Callable[[str, str], None]
+    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+    random_below: Callable[[int], int] = lambda limit: 0

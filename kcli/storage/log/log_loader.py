@@ -14,7 +14,7 @@ recovered. The recovery point never moves beyond what was flushed (Kafka class `
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.corruption import CorruptRecord
 from kcli.storage.index.index_file import CorruptIndex
@@ -35,112 +35,88 @@ from kcli.storage.log_paths import (
     base_offset_of,
     offset_from_name,
 )
-from kcli.storage.producers.producer_snapshot import (
-    ProducerSnapshots,
-    rebuild_producer_state,
-    replay,
-    take_snapshot,
-)
+from kcli.storage.producers.producer_snapshot import ProducerSnapshots
 from kcli.storage.producers.producer_state import ProducerStateManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kcli.protocol.records.batch import RecordBatch
     from kcli.protocol.records.message_set import LegacyEntry
     from kcli.protocol.topics import TopicPartition
-    from kcli.storage.log.log_config import LogConfig
-
-PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
+    from kcli.storage.log.log_config import LogSettings
 
 _OFFSET_END = 2**63 - 1
 
 
+class Checkpointed(NamedTuple):
+    """What the checkpoints and the clean-stop marker of a log directory say of a log."""
+
+    is_clean: bool = True
+    recovery_point: int = 0
+    log_start_offset: int = 0
+
+
+NEW_LOG = Checkpointed()
+
+
 def load_log(
     directory: str,
-    *,
     topic_partition: TopicPartition,
+    *,
     topic_id: bytes | None,
-    config: LogConfig,
+    settings: LogSettings,
     now_ms: int,
-    is_clean: bool = True,
-    log_start_offset: int = 0,
-    recovery_point: int = 0,
-    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-    report: Callable[[str], None],
-    on_failure: Callable[[UnifiedLog, str], None],
-    random_below: Callable[[int], int] = lambda limit: 0,
+    checkpointed: Checkpointed = NEW_LOG,
 ) -> UnifiedLog:
-    """Load the log in a directory that exists, which may be empty.
-
-    `log_start_offset` and `recovery_point` are the checkpointed ones. `random_below(n)` gives an int in
-    [0, n), for `segment.jitter.ms`. Raises `OSError`.
-    """
-    loader = _LogLoader(
-        directory,
-        topic_partition=topic_partition,
-        config=config,
-        now_ms=now_ms,
-        report=report,
-        producer_id_expiration_ms=producer_id_expiration_ms,
-    )
+    """Load the log in a directory that exists, which may be empty. Raises `OSError`."""
+    loader = LogLoader(directory, topic_partition, settings=settings, now_ms=now_ms)
+    is_clean, recovery_point, log_start_offset = checkpointed
     try:
-        end_offset = loader.load(
-            is_clean=is_clean, log_start_offset=log_start_offset, recovery_point=recovery_point
-        )
+        end_offset = loader.load(checkpointed)
     except CorruptRecord as error:
         # Below the recovery point nothing is checked at load, so damage there shows where it is met.
         raise OSError(f"damaged records below the recovery point: {error}: `{directory}`") from error
     local = LocalLog(
-        directory=directory,
-        config=config,
+        directory,
+        topic_partition,
+        settings=settings,
         segments=loader.segments,
         end_offset=end_offset,
         recovery_point=end_offset if is_clean and not loader.was_changed else min(recovery_point, end_offset),
         now_ms=now_ms,
-        report=report,
-        random_below=random_below,
     )
     return UnifiedLog(
         local,
-        topic_partition=topic_partition,
         topic_id=topic_id,
         leader_epochs=loader.leader_epochs,
         producer_state=loader.producer_state,
         snapshots=loader.snapshots,
         log_start_offset=max(log_start_offset, loader.segments.first.base_offset),
-        report=report,
-        on_failure=on_failure,
         is_future=directory.endswith(FUTURE_DIRECTORY_SUFFIX),
     )
 
 
-class _LogLoader:
+class LogLoader:
+    """The segments, epochs and producers of one replica directory, while they are loaded."""
+
     def __init__(
-        self,
-        directory: str,
-        *,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        now_ms: int,
-        report: Callable[[str], None],
-        producer_id_expiration_ms: int,
+        self, directory: str, topic_partition: TopicPartition, *, settings: LogSettings, now_ms: int
     ) -> None:
+        self.config = settings.config
+        self.report = settings.report
         self.directory = directory
-        self.config = config
         self.now_ms = now_ms
-        self.report = report
         self.segments = LogSegments()
         self.leader_epochs = LeaderEpochs(directory)
         self.snapshots = ProducerSnapshots(directory)
         self.producer_state = ProducerStateManager(
-            topic_partition, producer_id_expiration_ms=producer_id_expiration_ms
+            topic_partition, producer_id_expiration_ms=settings.producer_id_expiration_ms
         )
         # Whether records were lost, so that the checkpoints no longer describe this log.
         self.was_changed = False
 
-    def load(self, *, is_clean: bool, log_start_offset: int, recovery_point: int) -> int:
-        """Fill the fields and return the log end offset."""
+    def load(self, checkpointed: Checkpointed) -> int:
+        """Fill the fields and return the log end offset. Raises `CorruptRecord` and `OSError`."""
+        is_clean, recovery_point, log_start_offset = checkpointed
         names = [entry.name for entry in os.scandir(self.directory) if entry.is_file()]
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
             self._finish_interrupted(names)
@@ -197,15 +173,14 @@ class _LogLoader:
         self.snapshots.remove_strays(self.segments.base_offsets)
         if has_producers:
             self.snapshots.remove_if(above=end_offset)
-            take_snapshot(self.producer_state, self.snapshots)
+            self.snapshots.take(self.producer_state)
             return
         self._rebuild_producers(log_start_offset, end_offset)
 
     def _rebuild_producers(self, log_start_offset: int, end_offset: int) -> None:
-        rebuild_producer_state(
+        self.snapshots.rebuild(
             self.producer_state,
-            self.snapshots,
-            self.segments,
+            self.segments.batches_between,
             log_start_offset=log_start_offset,
             end_offset=end_offset,
             now_ms=self.now_ms,
@@ -307,7 +282,7 @@ class _LogLoader:
         self._rebuild_producers(max(log_start_offset, self.segments.first.base_offset), first.base_offset)
         for number, segment in enumerate(unflushed):
             cut = self._recover_segment(segment)
-            take_snapshot(self.producer_state, self.snapshots)
+            self.snapshots.take(self.producer_state)
             if cut:
                 later = unflushed[number + 1 :]
                 self._report_loss(segment, cut, later)
@@ -317,7 +292,7 @@ class _LogLoader:
 
     def _recover_segment(self, segment: LogSegment) -> int:
         def on_batch(batch: RecordBatch | LegacyEntry) -> None:
-            replay(self.producer_state, batch, segment)
+            segment.add_aborted(self.producer_state.replay(batch))
             if batch.partition_leader_epoch > self.leader_epochs.latest_epoch:
                 self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
 

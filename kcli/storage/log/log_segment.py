@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kcli.protocol.corruption import Buffer
     from kcli.protocol.records.message_set import LegacyEntry
     from kcli.protocol.records.record import Record
+    from kcli.storage.index.transaction_index import AbortedTransaction
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.log_config import LogConfig
 
@@ -170,6 +171,11 @@ class LogSegment:
         base_offset = batch.base_offset if batch.magic == 2 else last_offset
         # Not the batch itself: it holds on to the caller's buffer.
         self.tail = position - size, size, base_offset, last_offset
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """List aborted transactions, whose markers are in this segment, in its index. Raises `OSError`."""
+        for transaction in transactions:
+            self.indexes.transactions.append(transaction)
 
     def should_roll(
         self, size: int, last_offset: int, max_timestamp: int, config: LogConfig, now_ms: int

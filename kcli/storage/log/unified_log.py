@@ -3,63 +3,56 @@
     log start offset <= last stable offset <= high watermark <= log end offset
     recovery point <= log end offset
 
-The log start is the first offset that may be read, the log end the one that the next record gets. Below the
-high watermark records are on all in-sync replicas; below the last stable offset no transaction is open. Below
-the recovery point everything is on disk for good, and a start after a crash trusts it.
+The log start is the first offset that may be read, the log end the offset of the next record. Records below
+the high watermark are on all in-sync replicas; no transaction is open below the last stable offset.
+Everything below the recovery point is durable, and a start after a crash trusts it.
 
-Every method is synchronous and is called from one thread; `FlushPlan.run` and `validate` alone may run in
-another. Times are parameters. An `OSError` is reported to `on_failure`, which takes the log directory out of
-service, and reaches the caller as KAFKA_STORAGE_ERROR: nothing that was acknowledged is touched by it, and a
-record set that could not be written whole is cut off again.
-
-How a log is appended to and read is in `log_append` and `log_read`; what else is done to one are functions
-of `timestamp_search`, `flush_plan`, `log_truncation` and `retention`. Files and positions are the business of
-its `LocalLog` (Kafka classes `UnifiedLog` and `LocalLog`).
-
-Cutting a log: at its end, as a follower does that parted from its leader, or all of it.
-
-Finding offsets in a log by time, as ListOffsets asks for them.
+Every method is synchronous and is called from one thread; only `FlushPlan.run`, `WriteAhead.run` and
+`LogValidator.validate` may run in another. Times are parameters. An `OSError` takes the log directory out of
+service and reaches the caller as KAFKA_STORAGE_ERROR: it harms nothing that was acknowledged, and a record
+set that was not written whole is cut off again (Kafka class `UnifiedLog`).
 """
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kcli.errors import reason_of
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.storage.log import log_appender as log_append
-from kcli.storage.log import log_read
-from kcli.storage.log.local_log import flush
-from kcli.storage.log.log_appender import NOT_PLAIN, append_plain, plain_info
-from kcli.storage.log.log_validator import MAX_DECOMPRESSED_BYTES, LogValidator, ValidatedRecords
-from kcli.storage.producers.producer_snapshot import rebuild_producer_state, take_snapshot
+from kcli.storage.index.index_file import CorruptIndex
+from kcli.storage.log.log_appender import NOT_PLAIN, LogAppender
+from kcli.storage.log.log_read import Isolation, LogOffsetMetadata, LogRead
+from kcli.storage.log.log_validator import MAX_DECOMPRESSED_BYTES
+from kcli.storage.log.retention import Retention, rules_of
+from kcli.storage.log_paths import PARTITION_METADATA
 from kcli.storage.producers.producer_state import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from kcli.protocol.corruption import Buffer
-    from kcli.protocol.topics import TopicPartition
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.leader_epochs import LeaderEpochs
-    from kcli.storage.log.local_log import LocalLog
+    from kcli.storage.log.local_log import FlushPlan, LocalLog
     from kcli.storage.log.log_appender import LogAppendInfo
     from kcli.storage.log.log_config import LogConfig
-    from kcli.storage.log.log_read import Isolation, LogOffsetMetadata, LogRead
     from kcli.storage.log.log_segment import LogSegment
+    from kcli.storage.log.log_validator import LogValidator, ValidatedRecords
     from kcli.storage.producers.producer_snapshot import ProducerSnapshots
     from kcli.storage.producers.producer_state import ProducerStateEntry, ProducerStateManager
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
 
 
 class UnifiedLog:
     """A loaded log. `log_loader.load_log` makes one from a replica directory."""
 
     __slots__ = (
-        "_on_failure",
-        "failure",
+        "append_plain",
+        "append_run",
+        "appender",
         "high_watermark",
         "high_watermark_metadata",
         "is_future",
@@ -67,34 +60,27 @@ class UnifiedLog:
         "local",
         "log_start_offset",
         "producer_state",
-        "report",
         "segments",
         "snapshots",
         "topic_id",
         "topic_partition",
-        "unsynced_snapshots",
-        "validator",
     )
 
     def __init__(
         self,
         local: LocalLog,
         *,
-        topic_partition: TopicPartition,
         topic_id: bytes | None,
         leader_epochs: LeaderEpochs,
         producer_state: ProducerStateManager,
         snapshots: ProducerSnapshots,
         log_start_offset: int,
-        report: Callable[[str], None],
-        on_failure: Callable[[UnifiedLog, str], None],
         is_future: bool = False,
     ) -> None:
         self.local = local
         self.segments = local.segments
-        self.topic_partition = topic_partition
+        self.topic_partition = local.topic_partition
         self.topic_id = topic_id
-        self.validator = LogValidator(local.config)
         self.leader_epochs = leader_epochs
         self.producer_state = producer_state
         self.snapshots = snapshots
@@ -102,11 +88,10 @@ class UnifiedLog:
         self.high_watermark = log_start_offset
         self.is_future = is_future
         self.high_watermark_metadata: LogOffsetMetadata | None = None
-        self.unsynced_snapshots: list[int] = []
-        self.report = report
-        self._on_failure = on_failure
-        # Why the log is out of service.
-        self.failure: str | None = None
+        self.appender = LogAppender(local, leader_epochs, producer_state, snapshots)
+        # The short ways, without a call in between.
+        self.append_plain = self.appender.append_plain
+        self.append_run = self.appender.append_run
 
     def __repr__(self) -> str:
         return (
@@ -139,7 +124,7 @@ class UnifiedLog:
     @property
     def parent_directory(self) -> str:
         """The log directory that this replica is in."""
-        return os.path.dirname(self.directory)
+        return self.local.parent_directory
 
     @property
     def size_bytes(self) -> int:
@@ -190,18 +175,22 @@ class UnifiedLog:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         max_decompressed: int = MAX_DECOMPRESSED_BYTES,
+        try_plain: bool = True,
     ) -> LogAppendInfo:
         """Check records, give them offsets and the leader's epoch, and write them.
 
-        A writable buffer is patched in place and written as it is; the log keeps no reference to it. Raises
+        A writable buffer is patched in place and written as it is; the log keeps no reference to it. Pass
+        `try_plain=False` for records that `append_plain` has declined. Raises
         `KafkaError` CORRUPT_MESSAGE (2), MESSAGE_TOO_LARGE (10), RECORD_LIST_TOO_LARGE (18),
         OUT_OF_ORDER_SEQUENCE_NUMBER (45), INVALID_PRODUCER_EPOCH (47), INVALID_TXN_STATE (48),
         KAFKA_STORAGE_ERROR (56) and `InvalidRecords` (32, 87); nothing was written then.
         """
-        if type(records) is memoryview and origin is Origin.CLIENT and not records.readonly:
-            first_offset = append_plain(self, records, leader_epoch, now_ms)
+        if try_plain and type(records) is memoryview and origin is Origin.CLIENT and not records.readonly:
+            first_offset = self.append_plain(records, leader_epoch, now_ms)
             if first_offset != NOT_PLAIN:
-                return plain_info(self, records, first_offset)
+                info = self.appender.plain_info(records, first_offset)
+                info.log_start_offset = self.log_start_offset
+                return info
         validated = self.validator.validate(
             records, now_ms=now_ms, origin=origin, max_decompressed=max_decompressed
         )
@@ -219,9 +208,9 @@ class UnifiedLog:
 
         What `write_ahead` returned and has been run is not written again.
         """
-        return log_append.append_validated(
-            self, validated, leader_epoch=leader_epoch, now_ms=now_ms, written=written
-        )
+        info = self.appender.append(validated, leader_epoch=leader_epoch, now_ms=now_ms, written=written)
+        info.log_start_offset = self.log_start_offset
+        return info
 
     def write_ahead(
         self, validated: ValidatedRecords, *, leader_epoch: int, now_ms: int
@@ -231,7 +220,7 @@ class UnifiedLog:
         It may run in another thread. Until `append` has been called, or it was undone, nothing else may be
         appended. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
-        return log_append.write_ahead(self, validated, leader_epoch=leader_epoch, now_ms=now_ms)
+        return self.appender.write_ahead(validated, leader_epoch=leader_epoch, now_ms=now_ms)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> LogAppendInfo:
         """Write records as the leader has them; offsets may have holes but never go back.
@@ -239,28 +228,39 @@ class UnifiedLog:
         Raises `KafkaError` CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE when they begin below the log end,
         RECORD_LIST_TOO_LARGE and KAFKA_STORAGE_ERROR.
         """
-        return log_append.append_replicated(self, records, now_ms)
+        info = self.appender.append_as_follower(records, now_ms)
+        info.log_start_offset = self.log_start_offset
+        return info
+
+    @property
+    def validator(self) -> LogValidator:
+        """What checks a producer's records for this log."""
+        return self.appender.validator
+
+    def assign_epoch_at_end(self, epoch: int) -> None:
+        """Begin a leader's epoch at the log end. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        try:
+            self.leader_epochs.assign(epoch, self.log_end_offset)
+        except OSError as error:
+            raise self.failed("write the leader epochs of", error) from error
+
+    def take_epochs_of(self, other: UnifiedLog) -> None:
+        """Take over the newer epochs of another log, those without a record so far. Raises `KafkaError`."""
+        try:
+            for epoch, start_offset in other.leader_epochs.entries():
+                if epoch > self.leader_epochs.latest_epoch:
+                    self.leader_epochs.assign(epoch, start_offset)
+        except OSError as error:
+            raise self.failed("write the leader epochs of", error) from error
 
     # --- roll
 
     def roll(self, *, now_ms: int) -> None:
         """Begin a new segment at the log end. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         try:
-            self.roll_at(self.log_end_offset, now_ms)
+            self.appender.roll_at(self.log_end_offset, now_ms)
         except OSError as error:
             raise self.failed("roll", error) from error
-
-    def roll_at(self, base_offset: int, now_ms: int) -> LogSegment:
-        """Begin a new segment at `base_offset`, not below the log end, and return it. Raises `OSError`."""
-        segment = self.local.roll(base_offset, now_ms)
-        self.producer_state.map_end_offset = max(self.producer_state.map_end_offset, base_offset)
-        self._take_snapshot()
-        return segment
-
-    def _take_snapshot(self) -> None:
-        snapshot = take_snapshot(self.producer_state, self.snapshots)
-        if snapshot is not None:
-            self.unsynced_snapshots.append(snapshot)
 
     # --- read
 
@@ -270,7 +270,41 @@ class UnifiedLog:
         With `min_one` the first batch is in the slice however large it is. Raises `KafkaError`
         OFFSET_OUT_OF_RANGE (also below the log start), CORRUPT_MESSAGE and KAFKA_STORAGE_ERROR.
         """
-        return log_read.read(self, offset, max_bytes, isolation, min_one)
+        local = self.local
+        high_watermark, stable = self.high_watermark, self.last_stable_offset
+        start_offset, end_offset = self.log_start_offset, local.end_offset
+        if not start_offset <= offset <= end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not within {start_offset} to {end_offset}: {self.topic_partition}",
+            )
+        if local.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, local.failure)
+        try:
+            limit = self._read_limit(isolation, stable)
+            segment, entry, size = local.find_slice(offset, max_bytes, limit, min_one)
+            file_slice = segment.records.slice(entry.position, size) if size > 0 else None
+            aborted = None
+            if isolation is Isolation.TXN_COMMITTED:
+                end = entry.position + size
+                aborted = local.aborted_in(offset, segment, end) if size > 0 else []
+        except (CorruptRecord, CorruptIndex) as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
+        except OSError as error:
+            raise local.failed("read from", error) from error
+        return LogRead(file_slice, high_watermark, stable, start_offset, end_offset, aborted, entry.size)
+
+    def _read_limit(self, isolation: Isolation, stable: int) -> LogOffsetMetadata:
+        local, high_watermark = self.local, self.high_watermark
+        if isolation is Isolation.LOG_END or high_watermark == local.end_offset == stable:
+            return local.end()
+        if isolation is Isolation.TXN_COMMITTED and stable < high_watermark:
+            return local.locate(stable)
+        # Looked up when a read needs it, and remembered until it moves.
+        known = self.high_watermark_metadata
+        if known is None or known.offset != high_watermark:
+            known = self.high_watermark_metadata = local.locate(high_watermark)
+        return known
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest known epoch up to the one given, (-1, -1) if none."""
@@ -280,7 +314,140 @@ class UnifiedLog:
         """Return the producers that the log knows."""
         return list(self.producer_state.producers.values())
 
+    # --- search by time
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        """Return (timestamp, offset, leader epoch) of the first record at or after `timestamp`.
+
+        None without one. Raises `KafkaError` CORRUPT_MESSAGE and KAFKA_STORAGE_ERROR, as the next two do.
+        """
+        with self._searching():
+            return self.segments.find_timestamp(timestamp, self.log_start_offset)
+
+    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
+        """Return (timestamp, offset, leader epoch) of the first record with the largest timestamp.
+
+        None for a log without timestamps (KIP-734).
+        """
+        with self._searching():
+            return self.segments.newest_timestamp()
+
+    def offsets_before(self, timestamp: int, *, max_offsets: int, now_ms: int) -> list[int]:
+        """Return up to `max_offsets` base offsets, newest first, of segments from before `timestamp`.
+
+        The time of a segment is when its file was last written. -1 stands for the log end, -2 for the log
+        start. ListOffsets version 0 knows nothing finer (Kafka's `legacyFetchOffsetsBefore`).
+        """
+        with self._searching():
+            starts = [
+                (max(segment.base_offset, self.log_start_offset), segment.modified_ms)
+                for segment in self.segments
+            ]
+        if self.segments.active.size:
+            starts.append((self.log_end_offset, now_ms))
+        if timestamp == EARLIEST_TIMESTAMP:
+            count = 1
+        elif timestamp == LATEST_TIMESTAMP:
+            count = len(starts)
+        else:
+            count = max(
+                (i + 1 for i, (_, modified_ms) in enumerate(starts) if modified_ms <= timestamp), default=0
+            )
+        return sorted((offset for offset, _ in starts[max(count - max_offsets, 0) : count]), reverse=True)
+
+    @contextmanager
+    def _searching(self) -> Iterator[None]:
+        """Turn what reading the files raises into `KafkaError` CORRUPT_MESSAGE and KAFKA_STORAGE_ERROR."""
+        try:
+            yield
+        except CorruptRecord as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
+        except OSError as error:
+            raise self.failed("search", error) from error
+
+    # --- truncate
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
+        """Drop the records at and above `offset`; return whether there were any. Raises `KafkaError`."""
+        if offset < 0:
+            raise ValueError(f"cannot truncate {self!r} to offset {offset}")
+        try:
+            if offset >= self.log_end_offset:
+                self.leader_epochs.truncate_from_end(self.log_end_offset)
+                return False
+            if offset < self.segments.first.base_offset:
+                self._start_over_at(offset, offset, now_ms)
+                return True
+            for segment in self.local.truncate_to(offset, now_ms):
+                self._delete_snapshot(segment, now_ms)
+            self.leader_epochs.truncate_from_end(offset)
+            self.log_start_offset = min(offset, self.log_start_offset)
+            self.snapshots.rebuild(
+                self.producer_state,
+                self.segments.batches_between,
+                log_start_offset=self.log_start_offset,
+                end_offset=self.log_end_offset,
+                now_ms=now_ms,
+                report=self.local.report,
+            )
+            self.set_high_watermark(min(self.high_watermark, offset))
+        except (OSError, CorruptRecord) as error:
+            raise self.failed("truncate", error) from error
+        return True
+
+    def truncate_fully_and_start_at(
+        self, offset: int, *, now_ms: int, log_start_offset: int | None = None
+    ) -> None:
+        """Drop all records; the next one gets `offset`. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        try:
+            self._start_over_at(offset, offset if log_start_offset is None else log_start_offset, now_ms)
+        except OSError as error:
+            raise self.failed("truncate", error) from error
+
+    def _start_over_at(self, offset: int, log_start_offset: int, now_ms: int) -> None:
+        self.local.start_over_at(offset, now_ms)
+        self.leader_epochs.clear()
+        self.snapshots.remove_if(above=-1)
+        self.producer_state.clear(offset)
+        self.log_start_offset = log_start_offset
+        self.set_high_watermark(offset)
+
     # --- delete
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Delete the segments that log start, `retention.bytes` or `retention.ms` release; return how many.
+
+        Their files are renamed now; `take_due_deletions` returns them later. Raises `KafkaError`
+        KAFKA_STORAGE_ERROR.
+        """
+        try:
+            return sum(self._delete(rule(self._retention(now_ms)), now_ms) for rule in rules_of(self.config))
+        except OSError as error:
+            raise self.failed("delete segments of", error) from error
+
+    def _retention(self, now_ms: int) -> Retention:
+        return Retention(
+            self.segments,
+            self.config,
+            self.log_start_offset,
+            self.high_watermark,
+            self.log_end_offset,
+            now_ms,
+        )
+
+    def _delete(self, deletable: list[LogSegment], now_ms: int) -> int:
+        if not deletable:
+            return 0
+        if len(deletable) == len(self.segments):
+            self.appender.roll_at(self.log_end_offset, now_ms)
+        following = self.segments.higher(deletable[-1].base_offset)
+        assert following is not None
+        # The log start moves first: a crash in between must not leave offsets without records.
+        self.raise_log_start(following.base_offset)
+        for segment in deletable:
+            self.local.remove(segment, now_ms)
+            self._delete_snapshot(segment, now_ms)
+        return len(deletable)
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start up to `offset`, and return it; segments below go with the next retention run.
@@ -306,7 +473,7 @@ class UnifiedLog:
             raise self.failed("move the start of", error) from error
         self.producer_state.log_start_moved(offset)
 
-    def delete_snapshot(self, segment: LogSegment, now_ms: int) -> None:
+    def _delete_snapshot(self, segment: LogSegment, now_ms: int) -> None:
         """Mark the producer snapshot of a removed segment deleted. Raises `OSError`."""
         snapshot = self.snapshots.mark_deleted(segment.base_offset)
         if snapshot is not None:
@@ -316,13 +483,68 @@ class UnifiedLog:
         """Return the files that were marked deleted long enough ago, for the caller to unlink."""
         return self.local.take_due_deletions(now_ms)
 
+    # --- flush
+
+    def plan_due_flush(self, now_ms: int) -> FlushPlan | None:
+        """Return what to sync now: everything if a flush is due, rolled segments after a roll, or None.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        if self.local.is_flush_due(now_ms):
+            return self.plan_flush()
+        if self.local.has_rolled:
+            return self.plan_flush(up_to=self.segments.active.base_offset)
+        return None
+
+    def plan_flush(self, up_to: int | None = None) -> FlushPlan | None:
+        """Write the index files and return what to sync up to an offset, None if all is durable.
+
+        Run the plan in any thread, then call `commit_flush`, or `failed` with the `OSError` that it raised.
+        The offset defaults to the log end. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        # After an fsync that failed the next one may succeed without having written anything.
+        self.local.check_in_service()
+        offset = self.log_end_offset if up_to is None else up_to
+        if offset <= self.recovery_point:
+            return None
+        epochs, snapshots = self.leader_epochs, tuple(self.snapshots.unsynced)
+        paths = [self.snapshots.path(snapshot) for snapshot in snapshots]
+        if epochs.changes != epochs.synced_changes:
+            paths.append(epochs.path)
+        if self.local.has_unflushed_files():
+            paths.append(f"{self.directory}/{PARTITION_METADATA}")
+        try:
+            plan = self.local.plan_flush(offset, paths)
+        except OSError as error:
+            raise self.failed("flush", error) from error
+        plan.snapshots, plan.epoch_changes = snapshots, epochs.changes
+        return plan
+
+    def commit_flush(self, plan: FlushPlan, *, now_ms: int) -> None:
+        """Raise the recovery point after a plan was run, unless the log was truncated or failed meanwhile."""
+        if self.failure is not None:
+            return
+        self.leader_epochs.synced_changes = max(self.leader_epochs.synced_changes, plan.epoch_changes)
+        self.snapshots.unsynced = [each for each in self.snapshots.unsynced if each not in plan.snapshots]
+        self.local.commit_flush(plan, now_ms)
+
+    def flush(self, *, now_ms: int) -> None:
+        """Make everything durable, at once. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        plan = self.plan_flush()
+        if plan is None:
+            return
+        try:
+            plan.run()
+        except OSError as error:
+            raise self.failed("flush", error) from error
+        self.commit_flush(plan, now_ms=now_ms)
+
     # --- life
 
     def update_config(self, config: LogConfig) -> None:
-        """Act on another configuration from now on. Segments keep the index settings they were made with."""
-        self.local.config = config
-        self.segments.active.forget_timestamp_limit()
-        self.validator = LogValidator(config)
+        """Use another configuration from now on; segments keep the index settings they were made with."""
+        self.local.update_config(config)
+        self.appender.update_config(config)
 
     def rename_directory(self, name: str) -> None:
         """Rename the replica's directory within its log directory. Raises `KafkaError`."""
@@ -339,145 +561,27 @@ class UnifiedLog:
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         try:
-            self._take_snapshot()
+            self.snapshots.take(self.producer_state, sync_later=True)
             for segment in self.segments:
                 segment.finish()
         except OSError as error:
             raise self.failed("close", error) from error
-        flush(self, now_ms=now_ms)
+        self.flush(now_ms=now_ms)
         self.close_handlers()
 
     def close_handlers(self) -> None:
-        """Let go of the files, writing nothing."""
+        """Close the files, writing nothing."""
         self.local.close_handlers()
+
+    @property
+    def failure(self) -> str | None:
+        """Why the log is out of service, None while it is in service."""
+        return self.local.failure
 
     def go_offline(self, reason: str) -> None:
-        """Let go of the files and refuse every read and append from now on: the directory has failed."""
-        self.failure = reason
-        self.local.close_handlers()
+        """Close the files and refuse every read and append from now on: the log directory has failed."""
+        self.local.go_offline(reason)
 
     def failed(self, doing: str, error: OSError | CorruptRecord) -> KafkaError:
-        """Take the log directory out of service for an I/O error; return what to raise."""
-        message = f"cannot {doing} {self.topic_partition} in `{self.parent_directory}`: {reason_of(error)}"
-        self.failure = message
-        self._on_failure(self, message)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-
-
-def truncate_to(log: UnifiedLog, offset: int, *, now_ms: int) -> bool:
-    """Drop the records at and above `offset`; return whether there were any. Raises `KafkaError`."""
-    if offset < 0:
-        raise ValueError(f"cannot truncate {log!r} to offset {offset}")
-    try:
-        if offset >= log.log_end_offset:
-            log.leader_epochs.truncate_from_end(log.log_end_offset)
-            return False
-        if offset < log.segments.first.base_offset:
-            _start_over_at(log, offset, offset, now_ms)
-            return True
-        for segment in log.local.truncate_to(offset, now_ms):
-            log.delete_snapshot(segment, now_ms)
-        log.leader_epochs.truncate_from_end(offset)
-        log.log_start_offset = min(offset, log.log_start_offset)
-        _rebuild_producers(log, now_ms)
-        log.set_high_watermark(min(log.high_watermark, offset))
-    except (OSError, CorruptRecord) as error:
-        raise log.failed("truncate", error) from error
-    return True
-
-
-def truncate_fully_and_start_at(
-    log: UnifiedLog, offset: int, *, now_ms: int, log_start_offset: int | None = None
-) -> None:
-    """Drop all records; the next one gets `offset`. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
-    try:
-        _start_over_at(log, offset, offset if log_start_offset is None else log_start_offset, now_ms)
-    except OSError as error:
-        raise log.failed("truncate", error) from error
-
-
-def _start_over_at(log: UnifiedLog, offset: int, log_start_offset: int, now_ms: int) -> None:
-    log.local.start_over_at(offset, now_ms)
-    log.leader_epochs.clear()
-    log.snapshots.remove_if(above=-1)
-    log.producer_state.clear(offset)
-    log.log_start_offset = log_start_offset
-    log.set_high_watermark(offset)
-
-
-def _rebuild_producers(log: UnifiedLog, now_ms: int) -> None:
-    rebuild_producer_state(
-        log.producer_state,
-        log.snapshots,
-        log.segments,
-        log_start_offset=log.log_start_offset,
-        end_offset=log.log_end_offset,
-        now_ms=now_ms,
-        report=log.report,
-    )
-
-
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-
-
-@contextmanager
-def _reading(log: UnifiedLog) -> Iterator[None]:
-    """Turn what reading the files raises into `KafkaError` CORRUPT_MESSAGE and KAFKA_STORAGE_ERROR."""
-    try:
-        yield
-    except CorruptRecord as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
-    except OSError as error:
-        raise log.failed("search", error) from error
-
-
-def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> tuple[int, int, int] | None:
-    """Return (timestamp, offset, leader epoch) of the first record at or after `timestamp`, None without one.
-
-    Raises `KafkaError` CORRUPT_MESSAGE and KAFKA_STORAGE_ERROR, as the next two do.
-    """
-    with _reading(log):
-        for segment in log.segments:
-            if segment.largest_timestamp >= timestamp:
-                found = segment.find_offset_by_timestamp(timestamp, log.log_start_offset)
-                # The record that made the segment qualify may lie below the log start.
-                if found is not None:
-                    return found
-    return None
-
-
-def offset_of_max_timestamp(log: UnifiedLog) -> tuple[int, int, int] | None:
-    """Return (timestamp, offset, leader epoch) of the first record with the largest timestamp.
-
-    None for a log without timestamps (KIP-734).
-    """
-    with _reading(log):
-        newest = max(log.segments, key=lambda segment: segment.indexes.max_timestamp)
-        largest = newest.indexes.max_timestamp
-        if largest < 0:
-            return None
-        return newest.first_with_timestamp(largest, newest.indexes.offset_of_max_timestamp)
-
-
-def offsets_before(log: UnifiedLog, timestamp: int, *, max_offsets: int, now_ms: int) -> list[int]:
-    """Return up to `max_offsets` offsets, newest first, that segments began at before `timestamp`.
-
-    The time of a segment is when its file was written last. -1 stands for the log end, -2 for the log start.
-    ListOffsets version 0 knows nothing finer (Kafka's `legacyFetchOffsetsBefore`).
-    """
-    with _reading(log):
-        starts = [
-            (max(segment.base_offset, log.log_start_offset), segment.modified_ms) for segment in log.segments
-        ]
-    if log.segments.active.size:
-        starts.append((log.log_end_offset, now_ms))
-    if timestamp == EARLIEST_TIMESTAMP:
-        count = 1
-    elif timestamp == LATEST_TIMESTAMP:
-        count = len(starts)
-    else:
-        count = max(
-            (i + 1 for i, (_, modified_ms) in enumerate(starts) if modified_ms <= timestamp), default=0
-        )
-    return sorted((offset for offset, _ in starts[max(count - max_offsets, 0) : count]), reverse=True)
+        """Take the log directory out of service for an I/O error; return the error to raise."""
+        return self.local.failed(doing, error)

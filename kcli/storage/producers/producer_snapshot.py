@@ -26,10 +26,6 @@ at a restart what it needs to recognise the other four that may be in flight: th
 out of order, or written twice by a producer that then takes a new epoch. Here each of the batches retained
 has its row, newest last. Kafka reads that as its own, because a later row of a producer replaces the one
 before (Kafka class `ProducerStateManager`).
-
-Building the producer state of a log from its snapshots and segments.
-
-The newest valid snapshot is loaded and the batches behind it are replayed.
 """
 
 from __future__ import annotations
@@ -44,21 +40,13 @@ from kcli.protocol.records.batch_header import crc32c
 from kcli.protocol.records.record import NO_SEQUENCE, NO_TIMESTAMP
 from kcli.storage import disk
 from kcli.storage.log_paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of, segment_path
-from kcli.storage.producers.producer_state import (
-    NO_OFFSET,
-    BatchMetadata,
-    Origin,
-    ProducerAppends,
-    ProducerStateEntry,
-)
+from kcli.storage.producers.producer_state import NO_OFFSET, BatchMetadata, ProducerStateEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kcli.protocol.records.batch import RecordBatch
     from kcli.protocol.records.message_set import LegacyEntry
-    from kcli.storage.log.local_log import LogSegments
-    from kcli.storage.log.log_segment import LogSegment
     from kcli.storage.producers.producer_state import ProducerStateManager
 
 
@@ -138,11 +126,13 @@ MAX_BYTES = 48 * 1024 * 1024
 class ProducerSnapshots:
     """The snapshot files of one replica directory."""
 
-    __slots__ = ("directory", "offsets")
+    __slots__ = ("directory", "offsets", "unsynced")
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.offsets: set[int] = set()
+        self.unsynced: list[int] = []
+        """The snapshots that the next flush syncs."""
 
     def find(self) -> None:
         """Take note of the files there are. Raises `OSError`."""
@@ -180,7 +170,8 @@ class ProducerSnapshots:
         """Delete the snapshot at an offset if there is one. Raises `OSError`."""
         if offset in self.offsets:
             self.offsets.discard(offset)
-            _unlink_if_exists(self.path(offset))
+            with suppress(FileNotFoundError):
+                os.unlink(self.path(offset))
 
     def remove_if(self, *, below: int | None = None, above: int | None = None) -> None:
         """Delete the snapshots at offsets smaller than `below` and larger than `above`. Raises `OSError`."""
@@ -209,86 +200,54 @@ class ProducerSnapshots:
             return None
         return path + DELETED_SUFFIX
 
-    def sync(self, offset: int) -> None:
-        """Make the snapshot at an offset durable, if it is still there. Raises `OSError`."""
-        with suppress(FileNotFoundError):
-            disk.sync_path(self.path(offset))
+    def take(self, state: ProducerStateManager, *, sync_later: bool = False) -> None:
+        """Write the snapshot at the state's end unless there is one as new. Raises `OSError`.
 
-
-def _unlink_if_exists(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
-
-
-def rebuild_producer_state(
-    state: ProducerStateManager,
-    snapshots: ProducerSnapshots,
-    segments: LogSegments,
-    *,
-    log_start_offset: int,
-    end_offset: int,
-    now_ms: int,
-    report: Callable[[str], None],
-) -> None:
-    """Make the state that of everything below `end_offset`, and write its snapshot.
-
-    Snapshots at and below the log start or above the end are deleted: they are of no use any more. Raises
-    `CorruptRecord` and `OSError`.
-    """
-    snapshots.remove_if(below=log_start_offset + 1, above=end_offset)
-    load_newest_snapshot(state, snapshots, log_start_offset=log_start_offset, now_ms=now_ms, report=report)
-    for segment in segments.between(state.map_end_offset, end_offset):
-        start = max(segment.base_offset, state.map_end_offset, log_start_offset)
-        entry = segment.find(start)
-        if entry is None:
-            continue
-        for _, batch in segment.batches(entry.position):
-            if batch.last_offset >= end_offset:
-                break
-            if batch.last_offset >= start:
-                replay(state, batch)
-    state.map_end_offset = end_offset
-    take_snapshot(state, snapshots)
-
-
-def load_newest_snapshot(
-    state: ProducerStateManager,
-    snapshots: ProducerSnapshots,
-    *,
-    log_start_offset: int,
-    now_ms: int,
-    report: Callable[[str], None],
-) -> None:
-    """Load the newest snapshot that is valid, deleting newer ones that are not. Raises `OSError`."""
-    while (offset := snapshots.latest) is not None:
-        try:
-            state.load(snapshots.read(offset), end_offset=offset, now_ms=now_ms)
+        With `sync_later` the next flush of the log syncs it.
+        """
+        offset = state.map_end_offset
+        if offset <= (self.latest or 0):
             return
-        except CorruptSnapshot as error:
-            report(f"deleting a damaged producer snapshot: {error}: `{snapshots.path(offset)}`")
-            snapshots.remove(offset)
-    state.clear(log_start_offset)
+        self.write(offset, state.producers.values())
+        if sync_later:
+            self.unsynced.append(offset)
 
+    def rebuild(
+        self,
+        state: ProducerStateManager,
+        batches_between: Callable[[int, int], Iterable[RecordBatch | LegacyEntry]],
+        *,
+        log_start_offset: int,
+        end_offset: int,
+        now_ms: int,
+        report: Callable[[str], None],
+    ) -> None:
+        """Build the state at `end_offset` from the newest snapshot and later batches, and write its snapshot.
 
-def take_snapshot(state: ProducerStateManager, snapshots: ProducerSnapshots) -> int | None:
-    """Write the snapshot at the state's end, unless there is one as new; return its offset."""
-    if state.map_end_offset <= (snapshots.latest or 0):
-        return None
-    snapshots.write(state.map_end_offset, state.producers.values())
-    return state.map_end_offset
+        `batches_between(start, end)` gives the batches that end within [start, end). Deletes the snapshots at
+        and below the log start and above the end. Raises `CorruptRecord` and `OSError`.
+        """
+        self.remove_if(below=log_start_offset + 1, above=end_offset)
+        self.load_newest_into(state, log_start_offset=log_start_offset, now_ms=now_ms, report=report)
+        for batch in batches_between(max(state.map_end_offset, log_start_offset), end_offset):
+            state.replay(batch)
+        state.map_end_offset = end_offset
+        self.take(state)
 
-
-def replay(
-    state: ProducerStateManager, batch: RecordBatch | LegacyEntry, segment: LogSegment | None = None
-) -> None:
-    """Take over one batch of the log; with its segment, aborted transactions enter that segment's index.
-
-    Raises `CorruptRecord` and `OSError`.
-    """
-    if batch.producer_id >= 0:
-        appends = ProducerAppends(state)
-        appends.check((batch,), Origin.REPLICATION)
-        appends.publish(segment)
-    state.map_end_offset = batch.last_offset + 1
+    def load_newest_into(
+        self,
+        state: ProducerStateManager,
+        *,
+        log_start_offset: int,
+        now_ms: int,
+        report: Callable[[str], None],
+    ) -> None:
+        """Load the newest valid snapshot, deleting newer ones that are damaged. Raises `OSError`."""
+        while (offset := self.latest) is not None:
+            try:
+                state.load(self.read(offset), end_offset=offset, now_ms=now_ms)
+                return
+            except CorruptSnapshot as error:
+                report(f"deleting a damaged producer snapshot: {error}: `{self.path(offset)}`")
+                self.remove(offset)
+        state.clear(log_start_offset)

@@ -1,21 +1,14 @@
-"""ProducerStateManager: what each idempotent or transactional producer wrote last to one partition.
+"""ProducerStateManager: what each idempotent or transactional producer last wrote to one partition.
 
-Per producer id: its epoch, its last five batches (sequences, last offset, timestamp), the first offset of
-its open transaction. From this follows whether a batch continues the producer's sequence, repeats a batch
-that was written before, or comes from a producer that has been replaced (KIP-98, KIP-360).
+It keeps each producer's epoch, its last five batches and the first offset of its open transaction. From these
+it follows whether a batch continues the producer's sequence, repeats a batch written earlier, or comes from a
+fenced producer (KIP-98, KIP-360).
 
-A `producer_append.ProducerAppend` checks the batches of one append against that state and collects what they
-change; only `update`, after the write, changes the state. `producer_snapshot` keeps it on disk.
+`check` examines the batches of one append without changing the state; `publish` of what it returns applies
+them after the write. `producer_snapshot` stores the state on disk.
 
-The first unstable offset, below which everything is decided, is the start of the oldest transaction that is
-open, or closed by a marker that the high watermark has not passed (Kafka classes `ProducerStateManager`
-and `ProducerStateEntry`).
-
-ProducerAppends: the batches of producers in one append, checked against what each producer wrote before.
-
-Clients must continue the sequence of their epoch, or start at 0 with a new epoch; a producer the
-partition does not know may start anywhere. An older epoch is refused. Replicated batches are taken as
-they are: the leader has checked them (Kafka class `ProducerAppendInfo`).
+The first unstable offset is the start of the oldest transaction that is open, or whose marker is still above
+the high watermark (Kafka classes `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`).
 """
 
 from __future__ import annotations
@@ -36,7 +29,6 @@ if TYPE_CHECKING:
 
     from kcli.protocol.records.message_set import LegacyEntry
     from kcli.protocol.topics import TopicPartition
-    from kcli.storage.log.log_segment import LogSegment
 
 
 BATCHES_TO_RETAIN = 5
@@ -44,6 +36,7 @@ NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 
 MAX_SEQUENCE = 2**31 - 1
+_SPECIAL_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class BatchMetadata(NamedTuple):
@@ -170,8 +163,42 @@ class ProducerStateManager:
         self._ongoing: dict[int, int] = {}
         self._unreplicated: dict[int, int] = {}
 
-    def update(self, append: ProducerAppend) -> None:
-        """Take over the batches of an append that was written."""
+    def check(
+        self, batches: Sequence[RecordBatch | LegacyEntry], origin: Origin
+    ) -> Continuation | ProducerAppends | BatchMetadata | None:
+        """Return what to publish after the batches are written, or the batch that one of them repeats.
+
+        None if no batch has a producer id. Raises as `ProducerAppends.check` does.
+        """
+        if len(batches) == 1:
+            batch = batches[0]
+            if batch.producer_id < 0:
+                return None
+            entry = self.producers.get(batch.producer_id)
+            if (
+                entry is not None
+                and isinstance(batch, RecordBatch)
+                and not batch.attributes & _SPECIAL_BITS
+                and entry.is_continued_by(batch.producer_epoch, batch.base_sequence)
+            ):
+                return Continuation(entry, batch)
+        elif all(batch.producer_id < 0 for batch in batches):
+            return None
+        appends = ProducerAppends(self)
+        return appends.check(batches, origin) or appends
+
+    def replay(self, batch: RecordBatch | LegacyEntry) -> Sequence[AbortedTransaction]:
+        """Apply one batch of the log; return the transactions that it aborts. Raises `CorruptRecord`."""
+        aborted: Sequence[AbortedTransaction] = ()
+        if batch.producer_id >= 0:
+            appends = ProducerAppends(self)
+            appends.check((batch,), Origin.REPLICATION)
+            aborted = appends.publish()
+        self.map_end_offset = batch.last_offset + 1
+        return aborted
+
+    def update(self, append: ProducerAppendInfo) -> None:
+        """Apply the batches of one producer after they were written."""
         new = append.entry
         current = self.producers.get(new.producer_id)
         if current is None:
@@ -249,9 +276,6 @@ class ProducerStateManager:
         self.map_end_offset = end_offset
 
 
-_SPECIAL_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
-
-
 class Origin(Enum):
     """Where an append comes from, which decides what is checked (Kafka class `AppendOrigin`)."""
 
@@ -269,7 +293,7 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
-class ProducerAppend:
+class ProducerAppendInfo:
     """The batches of one producer in one append: checked in order, kept until they are written."""
 
     __slots__ = ("_current", "_origin", "_topic_partition", "entry", "started_transactions")
@@ -392,10 +416,11 @@ class Continuation:
         self._entry = entry
         self._batch = batch
 
-    def publish(self, _segment: LogSegment | None) -> None:
-        """Take the batch over, after it was written."""
+    def publish(self) -> Sequence[AbortedTransaction]:
+        """Apply the batch after it was written; it aborts no transaction."""
         batch = self._batch
         self._entry.add(batch.last_sequence, batch.base_offset, batch.last_offset, batch.max_timestamp)
+        return ()
 
 
 class ProducerAppends:
@@ -405,14 +430,14 @@ class ProducerAppends:
 
     def __init__(self, state: ProducerStateManager) -> None:
         self._state = state
-        self._appends: dict[int, ProducerAppend] = {}
+        self._appends: dict[int, ProducerAppendInfo] = {}
         self._completed: list[CompletedTransaction] = []
 
     def check(self, batches: Iterable[RecordBatch | LegacyEntry], origin: Origin) -> BatchMetadata | None:
         """Check the batches that have a producer; return the one that was written before, if one was.
 
-        Raises `KafkaError` as `ProducerAppend` does, and `CorruptRecord` for a control batch that makes no
-        sense.
+        Raises `KafkaError` as `ProducerAppendInfo` does, and `CorruptRecord` for a control batch that makes
+        no sense.
         """
         for batch in batches:
             producer_id = batch.producer_id
@@ -427,7 +452,7 @@ class ProducerAppends:
                     return duplicate
             append = self._appends.get(producer_id)
             if append is None:
-                append = ProducerAppend(self._state.topic_partition, producer_id, known, origin)
+                append = ProducerAppendInfo(self._state.topic_partition, producer_id, known, origin)
                 self._appends[producer_id] = append
             if batch.is_control:
                 self._add_marker(append, batch)
@@ -443,7 +468,7 @@ class ProducerAppends:
                 )
         return None
 
-    def _add_marker(self, append: ProducerAppend, batch: RecordBatch) -> None:
+    def _add_marker(self, append: ProducerAppendInfo, batch: RecordBatch) -> None:
         # Compaction may leave a control batch without its record: the transaction is gone altogether.
         record = next(iter(batch.records()), None)
         if record is None:
@@ -460,16 +485,14 @@ class ProducerAppends:
             if transaction is not None:
                 self._completed.append(transaction)
 
-    def publish(self, segment: LogSegment | None) -> None:
-        """Take the batches over, after they were written to `segment`, whose index lists what was aborted.
-
-        Without a segment that index is left alone. Raises `OSError`.
-        """
+    def publish(self) -> Sequence[AbortedTransaction]:
+        """Apply the batches after they were written; return the transactions that they abort."""
         for append in self._appends.values():
             self._state.update(append)
+        aborted = []
         for transaction in self._completed:
-            if segment is not None and transaction.is_aborted:
-                segment.indexes.transactions.append(
+            if transaction.is_aborted:
+                aborted.append(
                     AbortedTransaction(
                         transaction.producer_id,
                         transaction.first_offset,
@@ -478,28 +501,4 @@ class ProducerAppends:
                     )
                 )
             self._state.complete(transaction)
-
-
-def check_producers(
-    state: ProducerStateManager, batches: Sequence[RecordBatch | LegacyEntry], origin: Origin
-) -> Continuation | ProducerAppends | BatchMetadata | None:
-    """Return what is to be published once the batches are written, or the one that was written before.
-
-    None if no producer has an id. Raises as `ProducerAppends.check` does.
-    """
-    if len(batches) == 1:
-        batch = batches[0]
-        if batch.producer_id < 0:
-            return None
-        entry = state.producers.get(batch.producer_id)
-        if (
-            entry is not None
-            and isinstance(batch, RecordBatch)
-            and not batch.attributes & _SPECIAL_BITS
-            and entry.is_continued_by(batch.producer_epoch, batch.base_sequence)
-        ):
-            return Continuation(entry, batch)
-    elif all(batch.producer_id < 0 for batch in batches):
-        return None
-    appends = ProducerAppends(state)
-    return appends.check(batches, origin) or appends
+        return aborted

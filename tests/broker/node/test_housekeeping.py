@@ -17,7 +17,7 @@ from kcli.storage.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     read_offsets,
 )
-from kcli.storage.dirs.log_manager import LogManager, apply_retention
+from kcli.storage.dirs.log_manager import LogManager
 from kcli.storage.dirs.offset_checkpoints import CheckpointPlan
 from kcli.storage.log.local_log import DeletionPlan, FlushPlan
 from tests.broker.records import batch
@@ -220,7 +220,8 @@ async def test_a_job_that_fails_is_logged_and_runs_again(
             raise RuntimeError("a bug")
         return apply_retention(manager, now_ms)
 
-    monkeypatch.setattr("kcli.broker.node.housekeeping.apply_retention", fails_once)
+    apply_retention = LogManager.apply_retention
+    monkeypatch.setattr(LogManager, "apply_retention", fails_once)
     jobs = housekeeping(node)
     append(node, b"a")
     await tick(node, jobs, 30_000)

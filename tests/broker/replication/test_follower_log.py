@@ -15,7 +15,7 @@ from kcli.broker.replication import partition as partition_reading
 from kcli.broker.replication.fetch_data import FetchPartition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
-from kcli.storage.log.log_config import LogConfig
+from kcli.storage.log.log_config import LogConfig, LogSettings
 from kcli.storage.log.log_loader import load_log
 from kcli.storage.log.log_read import Isolation
 from kcli.storage.log.unified_log import UnifiedLog
@@ -36,13 +36,10 @@ def make_log(root: Path, number: int) -> UnifiedLog:
     directory.mkdir(parents=True)
     return load_log(
         str(directory),
-        topic_partition=TopicPartition("t", 0),
+        TopicPartition("t", 0),
         topic_id=None,
-        config=CONFIG,
+        settings=LogSettings(config=CONFIG, report=lambda _: None, on_failure=lambda _, why: None),
         now_ms=NOW_MS,
-        is_clean=True,
-        report=lambda _: None,
-        on_failure=lambda _, why: None,
     )
 
 

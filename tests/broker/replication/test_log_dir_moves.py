@@ -17,7 +17,6 @@ from kcli.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from kcli.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from kcli.storage.dirs.log_manager import create_future_log
 from kcli.storage.log.log_read import Isolation
 from tests.broker.replication.clusters import NOW_MS, append, create, files_of
 from tests.broker.replication.test_nearest_replica import connected
@@ -85,7 +84,7 @@ async def test_a_move_that_a_stop_interrupted_goes_on(tmp_path: Path) -> None:
         partition = broker.replica_manager.partition("t", 0)
         append(partition, b"a", b"b")
         target = other_directory(broker)
-        create_future_log(broker.log_manager, partition.log, directory=target, now_ms=NOW_MS)
+        broker.log_manager.create_future_log(partition.log, directory=target, now_ms=NOW_MS)
         assert [name.endswith("-future") for name in os.listdir(target) if name.startswith("t-0")] == [True]
     async with running_cluster(tmp_path, **directories(tmp_path)) as cluster:
         partition = cluster.brokers[0].replica_manager.partition("t", 0)
@@ -101,7 +100,7 @@ async def test_what_cannot_be_moved_says_why(tmp_path: Path) -> None:
             assert await ask(client, "/nowhere", version=version) == ErrorCode.LOG_DIR_NOT_FOUND
             assert await ask(client, current, "u", version) == ErrorCode.REPLICA_NOT_AVAILABLE
             assert await ask(client, current, version=version) == ErrorCode.NONE
-        assert not broker.log_manager.future.logs
+        assert broker.log_manager.all_logs == tuple(broker.log_manager)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -122,7 +121,7 @@ async def test_a_copy_is_told_of_and_goes_with_its_topic(tmp_path: Path) -> None
         append(partition, b"a", b"b")
         target = other_directory(broker)
         # Made, but not moved: the copy has nothing yet.
-        copy = create_future_log(broker.log_manager, partition.log, directory=target, now_ms=NOW_MS)
+        copy = broker.log_manager.create_future_log(partition.log, directory=target, now_ms=NOW_MS)
         answer = await client.ask(DescribeLogDirsRequest(topics=None), 4)
         told = {
             (each.log_dir, row.is_future_key): row.offset_lag
@@ -150,7 +149,7 @@ async def test_another_directory_replaces_the_first(tmp_path: Path) -> None:
         )
         moves = broker.replica_manager.log_dir_moves
         moves.begin("t", 0, first)
-        copy = broker.log_manager.future.get("t", 0)
+        copy = broker.log_manager.future_log("t", 0)
         moves.begin("t", 0, second)
         assert copy is not None
         assert copy.directory.endswith("-delete")

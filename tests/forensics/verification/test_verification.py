@@ -20,7 +20,6 @@ from kcli.forensics.verification.findings import (
 )
 from kcli.forensics.verification.fresh_indexes import rebuild
 from kcli.forensics.verification.replica_comparison import compare
-from kcli.storage.log.unified_log import truncate_to
 from tests.forensics.verification.sound_partition import ALL, DEEP, found, kinds, problems, segment_files
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness
 from tests.support.harms import entries_of_log
@@ -56,7 +55,7 @@ def test_nothing_is_wrong_after_a_crash_and_a_start(tmp_path: Path) -> None:
 def test_nothing_is_wrong_once_the_log_was_truncated(tmp_path: Path) -> None:
     harness = LogHarness(tmp_path)
     harness.fill(50)
-    truncate_to(harness.log, 31, now_ms=NOW_MS)
+    harness.log.truncate_to(31, now_ms=NOW_MS)
     harness.fill(5)
     assert problems(harness.directory, DEEP) == []
 

@@ -9,7 +9,7 @@ from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import read_offsets
 from kcli.storage.dirs.log_directory import LogDirectory
-from kcli.storage.dirs.log_manager import LogManager, commit_deletions, plan_deletions
+from kcli.storage.dirs.log_manager import LogManager
 from kcli.storage.log.log_config import LogConfig
 from kcli.storage.log.unified_log import UnifiedLog
 from tests.storage.log_harness import NOW_MS, batch_of
@@ -60,11 +60,11 @@ class NodeLogs:
 
     def delete_files(self, now_ms: int) -> int:
         """Delete what was marked long enough ago; return how many files and directories."""
-        plan = plan_deletions(self.manager, now_ms)
+        plan = self.manager.plan_deletions(now_ms)
         if plan is None:
             return 0
         plan.run()
-        commit_deletions(self.manager, plan)
+        self.manager.commit_deletions(plan)
         return len(plan.paths)
 
     def offsets(self, name: str, directory: int = 0) -> dict[TopicPartition, int]:

@@ -13,8 +13,6 @@ from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage import disk
 from kcli.storage.checkpoints import REPLICATION_OFFSET_CHECKPOINT
-from kcli.storage.dirs.log_manager import commit_presence, plan_presence
-from kcli.storage.log.local_log import plan_flush
 from tests.storage.dirs.node_logs import NodeLogs, fill
 from tests.storage.log_harness import NOW_MS
 
@@ -100,7 +98,7 @@ def test_a_directory_that_fails_at_the_stop_is_not_clean(
 def test_a_failed_fsync_takes_the_directory_offline(node: NodeLogs) -> None:
     log = node.create()
     fill(log, 3)
-    plan = plan_flush(log)
+    plan = log.plan_flush()
     assert plan is not None
     error = log.failed("flush", OSError(errno.EIO, "Input/output error"))
     assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -117,9 +115,9 @@ def test_checkpoints_of_a_full_disk_take_it_offline(node: NodeLogs, monkeypatch:
 
 def look(logs: NodeLogs) -> None:
     """Do what housekeeping does from time to time."""
-    plan = plan_presence(logs.manager)
+    plan = logs.manager.plan_directory_check()
     plan.run()
-    commit_presence(logs.manager, plan)
+    logs.manager.commit_directory_check(plan)
 
 
 @pytest.mark.parametrize("is_there_again", [False, True])
@@ -155,10 +153,10 @@ def test_a_replica_whose_directory_is_removed_takes_the_log_directory_offline(pa
 def test_a_replica_that_is_deleted_or_renamed_while_it_is_looked_for_is_not_missed(pair: NodeLogs) -> None:
     pair.create(partition=0)
     moved = pair.create(partition=1)
-    plan = plan_presence(pair.manager)
+    plan = pair.manager.plan_directory_check()
     pair.manager.delete("orders", 0, now_ms=NOW_MS)
     moved.rename_directory("orders-1.somewhere-else")
     plan.run()
     assert len(plan.missing) == 2
-    commit_presence(pair.manager, plan)
+    pair.manager.commit_directory_check(plan)
     assert pair.failed == []

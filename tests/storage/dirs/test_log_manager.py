@@ -21,7 +21,6 @@ from kcli.storage.checkpoints import (
 )
 from kcli.storage.dirs.log_manager import LogManager
 from kcli.storage.dirs.offset_checkpoints import CHECKPOINTS
-from kcli.storage.log.local_log import flush
 from kcli.storage.log.log_read import Isolation
 from kcli.storage.log.log_segment import LogSegment
 from tests.storage.dirs.node_logs import TOPIC_ID, NodeLogs, fill
@@ -302,7 +301,7 @@ def test_a_name_that_is_used_again_inherits_no_checkpoint(
         log = node.create(partition=partition)
         fill(log, 30)
         log.advance_high_watermark(30)
-        flush(log, now_ms=NOW_MS)
+        log.flush(now_ms=NOW_MS)
         log.delete_records_before(20)
     checkpoint_all(node.manager)
     for partition in range(3):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import KafkaError
-from kcli.storage.log.log_appender import append_run
 from kcli.storage.log.log_read import Isolation
 from kcli.storage.log.unified_log import UnifiedLog
 from tests.storage.log_harness import NOW_MS, LogHarness, batch_of
@@ -80,7 +79,7 @@ def test_one_pass_does_what_taking_apart_does(
         leader, quick, thorough = (_harness(root, name) for name in ("leader", "quick", "thorough"))
         fill(leader.log, batches)
         for piece in runs(leader.log, sizes):
-            if not append_run(quick.log, memoryview(bytearray(piece))):
+            if not quick.log.append_run(memoryview(bytearray(piece))):
                 quick.log.append_as_follower(piece, now_ms=NOW_MS)
             thorough.log.append_as_follower(piece, now_ms=NOW_MS)
             assert state(quick.log) == state(thorough.log)
@@ -100,7 +99,7 @@ def test_damage_is_never_appended(batch: tuple[int, int, Codec, int], data: st.D
         piece[position] ^= 1 << data.draw(st.integers(0, 7))
         ((epoch, _),) = leader.log.leader_epochs.entries()
         follower.log.leader_epochs.assign(epoch, 0)
-        assert not append_run(follower.log, memoryview(piece))
+        assert not follower.log.append_run(memoryview(piece))
         with pytest.raises(KafkaError):
             follower.log.append_as_follower(bytes(piece), now_ms=NOW_MS)
         assert follower.log.log_end_offset == follower.log.size_bytes == 0

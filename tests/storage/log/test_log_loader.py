@@ -10,7 +10,6 @@ import pytest
 
 from kcli.protocol.records.batch import iter_batches
 from kcli.storage.log.file_records import FileRecords
-from kcli.storage.log.local_log import commit_flush, flush, plan_due_flush
 from kcli.storage.log.log_config import LogConfig
 from kcli.storage.log.log_segment import LogSegment
 from kcli.storage.log.segment_indexes import SegmentIndexes
@@ -151,10 +150,10 @@ def test_damage_drops_what_follows_in_the_segment_and_all_later_ones(filled: Log
 
 
 def test_only_what_was_not_flushed_is_checked(filled: LogHarness) -> None:
-    plan = plan_due_flush(filled.log, NOW_MS)
+    plan = filled.log.plan_due_flush(NOW_MS)
     assert plan is not None
     plan.run()
-    commit_flush(filled.log, plan, now_ms=NOW_MS)
+    filled.log.commit_flush(plan, now_ms=NOW_MS)
     filled.checkpoint()
     filled.log.close_handlers()
     assert filled.recovery_point == filled.bases[-1]
@@ -167,7 +166,7 @@ def test_only_what_was_not_flushed_is_checked(filled: LogHarness) -> None:
 
 
 def test_the_recovery_point_is_never_beyond_the_end(filled: LogHarness) -> None:
-    flush(filled.log, now_ms=NOW_MS)
+    filled.log.flush(now_ms=NOW_MS)
     filled.checkpoint()
     filled.log.close_handlers()
     filled.cut(filled.bases[-1], 10)

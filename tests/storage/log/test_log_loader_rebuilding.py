@@ -8,8 +8,6 @@ import shutil
 import pytest
 
 from kcli.protocol.error_codes import KafkaError
-from kcli.storage.log.local_log import flush
-from kcli.storage.log.unified_log import truncate_to
 from tests.storage.log.filled_log import VALUES, index_entries
 from tests.storage.log_harness import NOW_MS, LogHarness
 
@@ -29,7 +27,7 @@ def test_after_a_crash_all_batches_in_flight_are_recognised(
         producer_batches(log, sequence, sequence + 1)
         if rolled_after is not None and sequence == 7 - rolled_after:
             log.log.roll(now_ms=NOW_MS)
-            flush(log.log, now_ms=NOW_MS)
+            log.log.flush(now_ms=NOW_MS)
             log.checkpoint()
     log.crash()
     for sequence in range(3, 8):
@@ -59,7 +57,7 @@ def test_after_a_truncation_all_batches_in_flight_are_recognised(log: LogHarness
         if sequence == rolled_before:
             log.log.roll(now_ms=NOW_MS)
         producer_batches(log, sequence, sequence + 1)
-    assert truncate_to(log.log, 8, now_ms=NOW_MS)
+    assert log.log.truncate_to(8, now_ms=NOW_MS)
     for sequence in range(3, 8):
         info = log.append(b"%d" % sequence, producer=(7, 0, sequence))
         assert (info.duplicate, info.first_offset) == (True, sequence)

@@ -15,10 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.storage.log.local_log import flush
 from kcli.storage.log.log_read import Isolation
-from kcli.storage.log.retention import delete_old_segments
-from kcli.storage.log.unified_log import offset_for_timestamp, truncate_to
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness
 
 PRODUCERS = st.sampled_from([7, 8, 9])
@@ -119,7 +116,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        flush(self.harness.log, now_ms=NOW_MS)
+        self.harness.log.flush(now_ms=NOW_MS)
         assert self.harness.log.recovery_point == self.end
 
     @rule()
@@ -131,7 +128,7 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, data: st.DataObject) -> None:
         number = data.draw(st.integers(0, len(self.batches) - 1))
         self.cut_model(number)
-        truncate_to(self.harness.log, self.end, now_ms=NOW_MS)
+        self.harness.log.truncate_to(self.end, now_ms=NOW_MS)
         self.harness.checkpoint()
 
     @rule(data=st.data())
@@ -145,7 +142,7 @@ class LogMachine(RuleBasedStateMachine):
     def retain(self, kept: int) -> None:
         log = self.harness.log
         log.update_config(replace(self.harness.config, retention_bytes=kept))
-        delete_old_segments(log, NOW_MS)
+        log.delete_old_segments(NOW_MS)
         log.update_config(self.harness.config)
         assert log.log_start_offset >= self.log_start
         self.set_log_start(log.log_start_offset)
@@ -272,7 +269,7 @@ class LogMachine(RuleBasedStateMachine):
                 if batch.timestamp >= timestamp and offset < batch.next_offset:
                     expected = (batch.timestamp, offset, batch.epoch)
                     break
-            assert offset_for_timestamp(self.harness.log, timestamp) == expected
+            assert self.harness.log.offset_for_timestamp(timestamp) == expected
 
     @invariant()
     def any_offset_can_be_read(self) -> None:

@@ -15,7 +15,6 @@ from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarke
 from kcli.storage.index.transaction_index import AbortedTransaction
 from kcli.storage.log.file_records import FileRecords
 from kcli.storage.log.log_read import Isolation
-from kcli.storage.log.retention import delete_old_segments
 from kcli.storage.producers.producer_state import Origin
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of
 
@@ -225,7 +224,7 @@ def test_slices_survive_roll_and_deletion(tmp_path: Path) -> None:
     assert part is not None
     before = part.read()
     log.fill(50)
-    assert delete_old_segments(log.log, NOW_MS) > 1
+    assert log.log.delete_old_segments(NOW_MS) > 1
     assert log.delete_files(NOW_MS) > 1
     assert not log.path(0).exists()
     assert part.read() == before

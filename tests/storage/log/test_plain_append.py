@@ -17,7 +17,7 @@ from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import HEADER, HEADER_SIZE, TRANSACTIONAL_BIT, update_crc
 from kcli.storage import disk
-from kcli.storage.log.log_appender import MAX_RECORDS, NOT_PLAIN, LogAppendInfo, append_plain
+from kcli.storage.log.log_appender import MAX_RECORDS, NOT_PLAIN, LogAppendInfo
 from kcli.storage.log.log_config import COMPACT, LOG_APPEND_TIME, LogConfig
 from kcli.storage.log.log_segment import LogSegment
 from kcli.storage.log.log_validator import CHECKED_BYTES
@@ -36,7 +36,7 @@ def begun(root: Path, config: LogConfig = ROOMY) -> LogHarness:
 
 
 def put(log: LogHarness, batch: bytearray, *, now_ms: int = NOW_MS, epoch: int = EPOCH) -> int:
-    return append_plain(log.log, memoryview(batch), epoch, now_ms)
+    return log.log.append_plain(memoryview(batch), epoch, now_ms)
 
 
 PLAIN = {

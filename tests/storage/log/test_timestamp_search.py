@@ -10,12 +10,6 @@ from hypothesis import strategies as st
 
 from kcli.protocol.compression.codecs import Codec
 from kcli.storage.log.log_config import LogConfig
-from kcli.storage.log.unified_log import (
-    offset_for_timestamp,
-    offset_of_max_timestamp,
-    offsets_before,
-    truncate_to,
-)
 from tests.storage.log_harness import NOW_MS, LogHarness
 
 
@@ -32,59 +26,59 @@ def timed(log: LogHarness) -> LogHarness:
     ("timestamp", "offset"), [(0, 0), (NOW_MS, 0), (NOW_MS + 1, 1), (NOW_MS + 200, 20), (NOW_MS + 385, 39)]
 )
 def test_the_first_record_at_or_after_a_time(timed: LogHarness, timestamp: int, offset: int) -> None:
-    assert offset_for_timestamp(timed.log, timestamp) == (NOW_MS + offset * 10, offset, offset // 20)
+    assert timed.log.offset_for_timestamp(timestamp) == (NOW_MS + offset * 10, offset, offset // 20)
     timed.reopen()
-    assert offset_for_timestamp(timed.log, timestamp) == (NOW_MS + offset * 10, offset, offset // 20)
+    assert timed.log.offset_for_timestamp(timestamp) == (NOW_MS + offset * 10, offset, offset // 20)
 
 
 def test_no_record_after_the_last(timed: LogHarness) -> None:
-    assert offset_for_timestamp(timed.log, NOW_MS + 391) is None
+    assert timed.log.offset_for_timestamp(NOW_MS + 391) is None
 
 
 def test_records_below_the_log_start_do_not_count(timed: LogHarness) -> None:
     timed.log.delete_records_before(7)
-    assert offset_for_timestamp(timed.log, 0) == (NOW_MS + 70, 7, 0)
+    assert timed.log.offset_for_timestamp(0) == (NOW_MS + 70, 7, 0)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_a_record_within_a_batch_is_found(log: LogHarness, codec: Codec) -> None:
     log.append(b"a", b"b", b"c", timestamp=NOW_MS, step_ms=10, codec=codec)
-    assert offset_for_timestamp(log.log, NOW_MS + 5) == (NOW_MS + 10, 1, 0)
-    assert offset_of_max_timestamp(log.log) == (NOW_MS + 20, 2, 0)
+    assert log.log.offset_for_timestamp(NOW_MS + 5) == (NOW_MS + 10, 1, 0)
+    assert log.log.offset_of_max_timestamp() == (NOW_MS + 20, 2, 0)
 
 
 def test_an_empty_log_has_no_times(log: LogHarness) -> None:
-    assert offset_for_timestamp(log.log, 0) is None
-    assert offset_of_max_timestamp(log.log) is None
+    assert log.log.offset_for_timestamp(0) is None
+    assert log.log.offset_of_max_timestamp() is None
 
 
 def test_records_without_timestamps_are_not_found(log: LogHarness) -> None:
     log.append(b"a", timestamp=-1)
-    assert offset_for_timestamp(log.log, 0) is None
-    assert offset_of_max_timestamp(log.log) is None
+    assert log.log.offset_for_timestamp(0) is None
+    assert log.log.offset_of_max_timestamp() is None
 
 
 def test_the_largest_timestamp_may_be_anywhere(log: LogHarness) -> None:
     for number in range(60):
         log.append(b"x" * 50, timestamp=NOW_MS + (500 if number in (17, 30) else number))
-    assert offset_of_max_timestamp(log.log) == (NOW_MS + 500, 17, 0)
+    assert log.log.offset_of_max_timestamp() == (NOW_MS + 500, 17, 0)
     log.reopen()
-    assert offset_of_max_timestamp(log.log) == (NOW_MS + 500, 17, 0)
-    truncate_to(log.log, 17, now_ms=NOW_MS)
-    assert offset_of_max_timestamp(log.log) == (NOW_MS + 16, 16, 0)
+    assert log.log.offset_of_max_timestamp() == (NOW_MS + 500, 17, 0)
+    log.log.truncate_to(17, now_ms=NOW_MS)
+    assert log.log.offset_of_max_timestamp() == (NOW_MS + 16, 16, 0)
 
 
 def test_version_0_of_list_offsets_knows_segments_by_the_time_of_their_files(timed: LogHarness) -> None:
     for number, segment in enumerate(timed.log.segments):
         os.utime(segment.records.path, (number, number))
     first, second, third = timed.bases[:3]
-    assert offsets_before(timed.log, -1, max_offsets=2, now_ms=NOW_MS) == [40, timed.bases[-1]]
-    assert offsets_before(timed.log, -2, max_offsets=5, now_ms=NOW_MS) == [0]
-    assert offsets_before(timed.log, 2500, max_offsets=10, now_ms=NOW_MS) == [third, second, first]
-    assert offsets_before(timed.log, 1000, max_offsets=1, now_ms=NOW_MS) == [second]
-    assert offsets_before(timed.log, NOW_MS, max_offsets=1, now_ms=NOW_MS) == [40]
+    assert timed.log.offsets_before(-1, max_offsets=2, now_ms=NOW_MS) == [40, timed.bases[-1]]
+    assert timed.log.offsets_before(-2, max_offsets=5, now_ms=NOW_MS) == [0]
+    assert timed.log.offsets_before(2500, max_offsets=10, now_ms=NOW_MS) == [third, second, first]
+    assert timed.log.offsets_before(1000, max_offsets=1, now_ms=NOW_MS) == [second]
+    assert timed.log.offsets_before(NOW_MS, max_offsets=1, now_ms=NOW_MS) == [40]
     timed.log.delete_records_before(5)
-    assert offsets_before(timed.log, 500, max_offsets=1, now_ms=NOW_MS) == [5]
+    assert timed.log.offsets_before(500, max_offsets=1, now_ms=NOW_MS) == [5]
 
 
 @given(
@@ -112,9 +106,9 @@ def test_searching_agrees_with_looking_at_every_record(
         expected = next(
             ((time, offset, 0) for offset, time in enumerate(made) if time >= NOW_MS + target), None
         )
-        assert offset_for_timestamp(log.log, NOW_MS + target) == expected
+        assert log.log.offset_for_timestamp(NOW_MS + target) == expected
     largest = max(made)
-    assert offset_of_max_timestamp(log.log) == (largest, made.index(largest), 0)
+    assert log.log.offset_of_max_timestamp() == (largest, made.index(largest), 0)
     log.log.close_handlers()
 
 
@@ -125,6 +119,6 @@ def test_a_batch_too_long_to_read_is_found_by_its_beginning(
     monkeypatch.setattr("kcli.storage.log.log_segment.MAX_SEARCHED_BYTES", 1000)
     log.append(b"a", b"b", timestamp=NOW_MS, step_ms=10)
     log.append(*[b"c"] * 20, timestamp=NOW_MS + 100, step_ms=10, codec=codec)
-    assert offset_for_timestamp(log.log, NOW_MS + 5) == (NOW_MS + 10, 1, 0)
-    assert offset_for_timestamp(log.log, NOW_MS + 120) == (NOW_MS + 290, 2, 0)
-    assert offset_of_max_timestamp(log.log) == (NOW_MS + 290, 2, 0)
+    assert log.log.offset_for_timestamp(NOW_MS + 5) == (NOW_MS + 10, 1, 0)
+    assert log.log.offset_for_timestamp(NOW_MS + 120) == (NOW_MS + 290, 2, 0)
+    assert log.log.offset_of_max_timestamp() == (NOW_MS + 290, 2, 0)

@@ -10,7 +10,7 @@ from kcli.storage.producers.producer_state import (
     BatchMetadata,
     CompletedTransaction,
     Origin,
-    ProducerAppend,
+    ProducerAppendInfo,
     ProducerStateEntry,
     ProducerStateManager,
 )
@@ -26,13 +26,13 @@ class Partition:
         self.state = ProducerStateManager(TopicPartition("orders", 0), producer_id_expiration_ms=1000)
         self.end = 0
 
-    def prepare(self, origin: Origin = Origin.CLIENT) -> ProducerAppend:
+    def prepare(self, origin: Origin = Origin.CLIENT) -> ProducerAppendInfo:
         current = self.state.producers.get(PRODUCER)
-        return ProducerAppend(self.state.topic_partition, PRODUCER, current, origin)
+        return ProducerAppendInfo(self.state.topic_partition, PRODUCER, current, origin)
 
     def add(
         self,
-        append: ProducerAppend,
+        append: ProducerAppendInfo,
         sequence: int,
         count: int = 1,
         *,
@@ -238,7 +238,7 @@ def test_silent_producers_expire_unless_a_transaction_is_open(partition: Partiti
 def test_the_last_stable_offset_is_that_of_the_oldest_other_transaction(partition: Partition) -> None:
     state = partition.state
     partition.write(0, transactional=True)
-    other = ProducerAppend(state.topic_partition, 8, None, Origin.CLIENT)
+    other = ProducerAppendInfo(state.topic_partition, 8, None, Origin.CLIENT)
     other.add_batch(
         producer_epoch=0,
         base_sequence=0,

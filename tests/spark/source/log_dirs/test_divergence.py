@@ -8,7 +8,6 @@ import pytest
 
 from kcli.protocol.records.message_set import MessageSetBuilder
 from kcli.spark.split import BatchMark, ReadCounters
-from kcli.storage.log.unified_log import truncate_to
 from kcli.storage.log_paths import LEADER_EPOCH_CHECKPOINT
 from tests.spark.source.log_dirs.log_dir import ORDERS, LogDir, read_all
 from tests.storage.log_harness import NOW_MS
@@ -34,7 +33,7 @@ def new_log(root: Path) -> LogDir:
 def truncated(root: Path, offset: int, end: int) -> LogDir:
     """The same log after an unclean election, its leader now that of epoch 6."""
     log = new_log(root)
-    truncate_to(log.log, offset, now_ms=NOW_MS)
+    log.log.truncate_to(offset, now_ms=NOW_MS)
     grow(log, end, 6)
     return log
 
