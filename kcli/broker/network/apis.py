@@ -1,6 +1,6 @@
 """The API table: what the broker speaks. ApiVersions is this table.
 
-An API is in it only if it works. The ranges go from the lowest version of Kafka 3.9 to the highest of 4.3.1.
+An API is in it only if it works. Keys and versions are those of `kcli.protocol.apis`.
 
 A row names code, and imports none: what reads, answers and writes all APIs would be a third of a broker's
 start, and most brokers are asked for a handful of them. So the code of an API is found by its name when it
@@ -16,6 +16,7 @@ from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from kcli.protocol.apis import named
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.schema.declaration import codec
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from kcli.protocol.error_codes import KafkaError
 
-API_VERSIONS_KEY = 18
 _UNSUPPORTED_VERSION = Struct(">hihhh")
 
 Handler = Callable[[Any, Any], Any]
@@ -59,20 +59,18 @@ class Api:
 
     def __init__(
         self,
-        key: int,
         name: str,
-        versions: str,
         handlers: str,
         *,
         decoder: str | None = None,
         direct: str | None = None,
         sends_files: bool = False,
     ) -> None:
-        lowest, _, highest = versions.partition("-")
-        self.key = key
+        api = named(name)
+        assert api.kcli is not None
+        self.key = api.key
         self.name = name
-        self.min_version = int(lowest)
-        self.max_version = int(highest or lowest)
+        self.min_version, self.max_version = api.kcli
         self.sends_files = sends_files
         self._function = "".join(f"_{each.lower()}" if each.isupper() else each for each in name)[1:]
         self._handlers = handlers
@@ -131,51 +129,49 @@ def _named(reference: str) -> Any:  # noqa: ANN401 - the function
 
 APIS = (
     Api(
-        0,
         "Produce",
-        "0-13",
         "produce.handler",
         decoder="produce.wire.decoder",
         direct="produce.short_path.produce_directly",
     ),
-    Api(1, "Fetch", "0-18", "fetch.handler", direct="fetch.short_path.fetch_directly", sends_files=True),
-    Api(2, "ListOffsets", "0-11", "log_offsets"),
-    Api(3, "Metadata", "0-13", "metadata"),
-    Api(8, "OffsetCommit", "0-10", "committed_offsets"),
-    Api(9, "OffsetFetch", "0-10", "committed_offsets"),
-    Api(10, "FindCoordinator", "0-6", "coordinators"),
-    Api(11, "JoinGroup", "0-9", "groups"),
-    Api(12, "Heartbeat", "0-4", "groups"),
-    Api(13, "LeaveGroup", "0-5", "groups"),
-    Api(14, "SyncGroup", "0-5", "groups"),
-    Api(15, "DescribeGroups", "0-6", "groups"),
-    Api(16, "ListGroups", "0-5", "groups"),
-    Api(18, "ApiVersions", "0-4", "api_versions"),
-    Api(19, "CreateTopics", "0-7", "topics"),
-    Api(20, "DeleteTopics", "0-6", "topics"),
-    Api(21, "DeleteRecords", "0-2", "log_offsets"),
-    Api(22, "InitProducerId", "0-5", "producers"),
-    Api(23, "OffsetForLeaderEpoch", "0-4", "log_offsets"),
-    Api(32, "DescribeConfigs", "0-4", "configs"),
-    Api(33, "AlterConfigs", "0-2", "configs"),
-    Api(34, "AlterReplicaLogDirs", "0-2", "log_dirs"),
-    Api(35, "DescribeLogDirs", "0-5", "log_dirs"),
-    Api(37, "CreatePartitions", "0-3", "topics"),
-    Api(42, "DeleteGroups", "0-2", "groups"),
-    Api(43, "ElectLeaders", "0-2", "partitions"),
-    Api(44, "IncrementalAlterConfigs", "0-1", "configs"),
-    Api(45, "AlterPartitionReassignments", "0-1", "partitions"),
-    Api(46, "ListPartitionReassignments", "0", "partitions"),
-    Api(47, "OffsetDelete", "0", "committed_offsets"),
-    Api(48, "DescribeClientQuotas", "0-1", "client_quotas"),
-    Api(49, "AlterClientQuotas", "0-1", "client_quotas"),
-    Api(55, "DescribeQuorum", "0-2", "cluster"),
-    Api(57, "UpdateFeatures", "0-2", "cluster"),
-    Api(60, "DescribeCluster", "0-2", "cluster"),
-    Api(61, "DescribeProducers", "0", "producers"),
-    Api(64, "UnregisterBroker", "0", "cluster"),
-    Api(68, "ConsumerGroupHeartbeat", "0-1", "groups"),
-    Api(69, "ConsumerGroupDescribe", "0-1", "groups"),
-    Api(74, "ListConfigResources", "0-1", "configs"),
-    Api(75, "DescribeTopicPartitions", "0", "topics"),
+    Api("Fetch", "fetch.handler", direct="fetch.short_path.fetch_directly", sends_files=True),
+    Api("ListOffsets", "log_offsets"),
+    Api("Metadata", "metadata"),
+    Api("OffsetCommit", "committed_offsets"),
+    Api("OffsetFetch", "committed_offsets"),
+    Api("FindCoordinator", "coordinators"),
+    Api("JoinGroup", "groups"),
+    Api("Heartbeat", "groups"),
+    Api("LeaveGroup", "groups"),
+    Api("SyncGroup", "groups"),
+    Api("DescribeGroups", "groups"),
+    Api("ListGroups", "groups"),
+    Api("ApiVersions", "api_versions"),
+    Api("CreateTopics", "topics"),
+    Api("DeleteTopics", "topics"),
+    Api("DeleteRecords", "log_offsets"),
+    Api("InitProducerId", "producers"),
+    Api("OffsetForLeaderEpoch", "log_offsets"),
+    Api("DescribeConfigs", "configs"),
+    Api("AlterConfigs", "configs"),
+    Api("AlterReplicaLogDirs", "log_dirs"),
+    Api("DescribeLogDirs", "log_dirs"),
+    Api("CreatePartitions", "topics"),
+    Api("DeleteGroups", "groups"),
+    Api("ElectLeaders", "partitions"),
+    Api("IncrementalAlterConfigs", "configs"),
+    Api("AlterPartitionReassignments", "partitions"),
+    Api("ListPartitionReassignments", "partitions"),
+    Api("OffsetDelete", "committed_offsets"),
+    Api("DescribeClientQuotas", "client_quotas"),
+    Api("AlterClientQuotas", "client_quotas"),
+    Api("DescribeQuorum", "cluster"),
+    Api("UpdateFeatures", "cluster"),
+    Api("DescribeCluster", "cluster"),
+    Api("DescribeProducers", "producers"),
+    Api("UnregisterBroker", "cluster"),
+    Api("ConsumerGroupHeartbeat", "groups"),
+    Api("ConsumerGroupDescribe", "groups"),
+    Api("ListConfigResources", "configs"),
+    Api("DescribeTopicPartitions", "topics"),
 )

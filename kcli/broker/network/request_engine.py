@@ -24,12 +24,12 @@ from struct import Struct
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kcli.broker.network.apis import API_VERSIONS_KEY, unsupported_version_body
+from kcli.broker.network.apis import unsupported_version_body
 from kcli.broker.network.request_context import CloseConnection
 from kcli.broker.network.responses import AwaitedResponse, ParkedResponse
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.frames import parse_request_header, response_header_version
+from kcli.protocol.frames import API_VERSIONS, parse_request_header, response_header_version
 from kcli.protocol.schema.declaration import DecodeError, codec, message_info
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class RequestEngine:
 
     def _unsupported(self, number: int) -> bytes:
         key, version = _key_and_version(number)
-        if key == API_VERSIONS_KEY:
+        if key == API_VERSIONS:
             return unsupported_version_body(self._apis[key])
         name = self._apis[key].name if key in self._apis else f"API {key}"
         raise CloseConnection(f"{name} version {version} is not supported")

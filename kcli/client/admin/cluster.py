@@ -18,7 +18,7 @@ from kcli.client.admin.types import (
 )
 from kcli.client.network.metadata import ANY, CONTROLLER
 from kcli.errors import KcliError
-from kcli.protocol.apis import api_name, usable_version
+from kcli.protocol.apis import APIS
 from kcli.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kcli.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
@@ -72,10 +72,7 @@ async def api_versions(
         node, negotiated = await client.node_versions(node_id, timeout_ms=timeout_ms)
         return NodeApiVersions(
             node,
-            tuple(
-                ApiVersionRange(key, api_name(key), low, high, usable_version(key, low, high))
-                for key, (low, high) in sorted(negotiated.ranges.items())
-            ),
+            tuple(_version_range(key, low, high) for key, (low, high) in sorted(negotiated.ranges.items())),
             tuple(FeatureRange(*feature) for feature in negotiated.supported_features),
             tuple(FeatureRange(*feature) for feature in negotiated.finalized_features),
             negotiated.finalized_features_epoch,
@@ -141,6 +138,13 @@ async def ask_nodes(
         for node_id in list(results):
             nursery.start_soon(ask_one, node_id)
     return results
+
+
+def _version_range(key: int, low: int, high: int) -> ApiVersionRange:
+    api = APIS.get(key)
+    if api is None:
+        return ApiVersionRange(key, None, low, high, None)
+    return ApiVersionRange(key, api.name, low, high, api.usable(low, high))
 
 
 async def _cluster_by_metadata(client: Client, timeout_ms: int | None) -> ClusterDescription:

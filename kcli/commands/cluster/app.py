@@ -96,6 +96,25 @@ class NodeApis(NamedTuple):
     apis: Sequence[ApiRange]
 
 
+def _range_text(advertised: ApiRange) -> str:
+    """Return one advertised range as Kafka's tool prints it: `Fetch(1): 4 to 18 [usable: 18]`."""
+    from kcli.protocol.apis import APIS
+
+    key, low, high = advertised.key, advertised.min_version, advertised.max_version
+    versions = f"{low}" if low == high else f"{low} to {high}"
+    api = APIS.get(key)
+    if api is None or api.java is None:
+        return f"UNKNOWN({key}): {versions}"
+    oldest, newest = api.java
+    if newest < low:
+        verdict = "unusable: node too new"
+    elif high < oldest:
+        verdict = "unusable: node too old"
+    else:
+        verdict = f"usable: {min(newest, high)}"
+    return f"{api.name}({key}): {versions} [{verdict}]"
+
+
 class ApiVersions(NamedTuple):
     """What the brokers of a cluster advertise."""
 
@@ -104,12 +123,13 @@ class ApiVersions(NamedTuple):
 
     def lines(self) -> Iterator[str]:
         """Return the lines of Kafka's `kafka-broker-api-versions`."""
-        from kcli.commands.cluster.api_names import CLIENT_APIS, unsupported_text, version_text
+        from kcli.protocol.apis import APIS
 
         for node, apis in self.nodes:
-            texts = {api.key: version_text(api.key, api.min_version, api.max_version) for api in apis}
-            for key in CLIENT_APIS:
-                texts.setdefault(key, unsupported_text(key))
+            texts = {api.key: _range_text(api) for api in apis}
+            for key, api in APIS.items():
+                if api.java is not None:
+                    texts.setdefault(key, f"{api.name}({key}): UNSUPPORTED")
             yield f"{node.address()} -> ("
             *most, last = (texts[key] for key in sorted(texts))
             yield from (f"\t{text}," for text in most)

@@ -275,7 +275,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 
 def without_direct() -> tuple[Api, ...]:
     """Return the API table with the ordinary way only."""
-    ordinary = Api(1, "Fetch", "0-18", "fetch.handler", sends_files=True)
+    ordinary = Api("Fetch", "fetch.handler", sends_files=True)
     return tuple(ordinary if api.key == 1 else api for api in APIS)
 
 

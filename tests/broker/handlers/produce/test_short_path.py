@@ -117,7 +117,7 @@ REQUESTS = {
 
 def without_direct() -> tuple[Api, ...]:
     """Return the API table with the ordinary way only."""
-    ordinary = Api(0, "Produce", "0-13", "produce.handler", decoder="produce.wire.decoder")
+    ordinary = Api("Produce", "produce.handler", decoder="produce.wire.decoder")
     return tuple(ordinary if api.key == 0 else api for api in APIS)
 
 
