@@ -14,8 +14,9 @@ from kcli.commands.dump.dump_errors import MOST_PAIRS, DumpErrors
 from kcli.commands.dump.forms import ranged_view
 from kcli.commands.dump.segment import SegmentDump
 from kcli.commands.dump.view import FLUSH_BYTES, DumpOutput, FirstRecord, Layout, Range
+from kcli.forensics.entries.scanned_entry import ScannedEntry
 from kcli.forensics.entries.segment_file import SegmentFile
-from kcli.forensics.entries.segment_scan import ScannedEntry, scan
+from kcli.forensics.entries.segment_scan import scan
 from kcli.forensics.ranges.log_ranges import RangeEnd, RangeStart, begin_of
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch

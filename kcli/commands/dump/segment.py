@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.forensics.contents.log_files import FileKind
 from kcli.forensics.contents.records import records_of
-from kcli.forensics.entries.damage import Damage, DamageKind
+from kcli.forensics.entries.batch_run import BatchRun
+from kcli.forensics.entries.damage import TRUNCATIONS, Damage, DamageKind
 from kcli.forensics.entries.record_checks import check_records
-from kcli.forensics.entries.segment_scan import BatchRun, scan_runs
+from kcli.forensics.entries.segment_scan import scan_runs
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION, MIN_LENGTHS, SIZE_POSITION
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from kcli.forensics.contents.records import DumpedRecord
     from kcli.forensics.entries.scanned_entry import ScannedEntry
 
-TRUNCATIONS = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
 PROGRESS_BYTES = 1024 * 1024
 
 _LENGTH = Struct(">i")

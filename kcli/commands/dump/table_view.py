@@ -21,7 +21,8 @@ from kcli.commands.dump.view import DumpOutput, Layout, OptionalLong
 from kcli.commands.shared.java import java_utf8
 from kcli.commands.shared.output import OutputFormat, note
 from kcli.forensics.contents.records import records_of
-from kcli.forensics.entries.segment_scan import ScannedEntry, scan
+from kcli.forensics.entries.scanned_entry import ScannedEntry
+from kcli.forensics.entries.segment_scan import scan
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 

@@ -61,6 +61,9 @@ class DamageKind(Enum):
         return self in (DamageKind.ZERO_TAIL, DamageKind.UNCHECKED_RECORDS)
 
 
+TRUNCATIONS = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
+
+
 class FieldBytes(NamedTuple):
     """The bytes in the file that a check looked at: the field's name, where it stands, what it holds."""
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.forensics.entries.damage import Damage, DamageKind, FieldBytes
+from kcli.forensics.entries.damage import TRUNCATIONS, Damage, DamageKind, FieldBytes
 from kcli.forensics.entries.entry_head import (
     HEADER_SIZES,
     TORN_BYTES,
-    EntryHead,
     HeadProblem,
     crc_of_head,
     fields_of,
@@ -24,12 +23,12 @@ from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION, MIN
 
 if TYPE_CHECKING:
     from kcli.forensics.entries.segment_file import SegmentFile
+    from kcli.protocol.records.batch_header import BatchHead
 
 _OWN_ZEROS = 16
 _LEAST_TORN = 16
 _LEAST_TORN_AT_END = 512
 _LEAST_ZERO_TAIL = 64
-_TRUNCATED = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
 
 
 class DamageDiagnosis:
@@ -69,8 +68,7 @@ class DamageDiagnosis:
             last = self._mended(head, position, None) or self._torn(head, position, size)
             if last is not None:
                 return last._replace(skipped_bytes=0) if last.size_bytes == size else last
-        claimed = EntryHead(position, head[MAGIC_POSITION], size, 0, _offset(head), _offset(head))
-        if self.search.leads_on(claimed):
+        if self.search.leads_on(behind, _offset(head)):
             inside = self.search.next_entry(position + 1, expected, behind)
             hidden = self._mended(head, position, inside) if inside is not None else None
             return hidden or self._other_magic(head, position, size) or self._checksum(head, position, size)
@@ -79,7 +77,7 @@ class DamageDiagnosis:
             head, position, size, following
         )
 
-    def _leading_nowhere(self, head: bytes, position: int, size: int, following: EntryHead | None) -> Damage:
+    def _leading_nowhere(self, head: bytes, position: int, size: int, following: BatchHead | None) -> Damage:
         """Return the damage of an entry behind which the file does not go on, up to where it does."""
         boundary = self._file.end if following is None else following.position
         skipped = boundary - position
@@ -141,7 +139,7 @@ class DamageDiagnosis:
 
     # --- what it can be
 
-    def _mended(self, head: bytes, position: int, following: EntryHead | None) -> Damage | None:
+    def _mended(self, head: bytes, position: int, following: BatchHead | None) -> Damage | None:
         """Return the size or the magic that is wrong, if with another one the checksum matches."""
         file = self._file
         if len(head) < HEADER_SIZES[1]:
@@ -194,7 +192,7 @@ class DamageDiagnosis:
     # --- what is told
 
     def _skipping(
-        self, problem: HeadProblem, head: bytes, position: int, following: EntryHead | None
+        self, problem: HeadProblem, head: bytes, position: int, following: BatchHead | None
     ) -> Damage:
         """Return the damage of bytes that are no entry, up to the next one or to the end."""
         boundary = self._file.end if following is None else following.position
@@ -203,7 +201,7 @@ class DamageDiagnosis:
             zeros = self._file.zeros_before(boundary, position)
             if zeros >= _LEAST_ZERO_TAIL:
                 boundary -= zeros
-        if kind not in _TRUNCATED:
+        if kind not in TRUNCATIONS:
             # A size or a magic that alone was wrong would have been mended.
             kind = DamageKind.GARBAGE_TAIL if following is None else DamageKind.GARBAGE
         elif following is not None:
@@ -222,7 +220,7 @@ class DamageDiagnosis:
             message=message,
         )
 
-    def _zeros(self, position: int, count: int, following: EntryHead | None) -> Damage:
+    def _zeros(self, position: int, count: int, following: BatchHead | None) -> Damage:
         boundary = self._file.end if following is None else following.position
         return Damage(
             kind=DamageKind.ZEROS,
@@ -257,7 +255,7 @@ class DamageDiagnosis:
         )
 
 
-def _mended_damage(head: bytes, position: int, size: int, magic: int, following: EntryHead | None) -> Damage:
+def _mended_damage(head: bytes, position: int, size: int, magic: int, following: BatchHead | None) -> Damage:
     """Return the damage of an entry that is whole with that size and magic."""
     name, expected, found = "size", size - LOG_OVERHEAD, int.from_bytes(head[8:12], "big", signed=True)
     if magic != head[MAGIC_POSITION]:

@@ -1,4 +1,4 @@
-"""EntryHead: what the first bytes of an entry of any format claim, and whether that can be.
+"""Whether the first bytes of an entry of any format can be its header, and which field says that they cannot.
 
 | at | batch (magic 2)     | at | older entry (magic 0, 1)  |
 |----|---------------------|----|---------------------------|
@@ -25,12 +25,14 @@ from kcli.protocol.records.batch_header import (
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    MAGIC,
     MAGIC_POSITION,
     MAX_OFFSET,
     MIN_BATCH_LENGTH,
     MIN_LENGTHS,
     MIN_RECORD_BYTES,
     TIMESTAMP_TYPE_BIT,
+    BatchHead,
 )
 
 if TYPE_CHECKING:
@@ -58,22 +60,6 @@ FIELDS_OF_LEGACY = {**FIELDS_OF_ALL, "crc": (12, 4), "attributes": (17, 1), "tim
 
 _LEGACY = Struct(">qiIbB")
 _LENGTH = Struct(">i")
-
-
-class EntryHead(NamedTuple):
-    """A head that can be one. `base_offset` of an older entry is that of its last record."""
-
-    position: int
-    magic: int
-    size: int
-    crc: int
-    base_offset: int
-    last_offset: int
-
-    @property
-    def end(self) -> int:
-        """Where the next entry begins."""
-        return self.position + self.size
 
 
 class HeadProblem(NamedTuple):
@@ -180,25 +166,24 @@ def _legacy_problem(head: Buffer) -> HeadProblem | None:
     return None
 
 
-def plausible_head(head: Buffer, at: int, position: int, end: int) -> EntryHead | None:
+def plausible_head(head: Buffer, at: int, position: int, end: int) -> BatchHead | None:
     """Return the head at `head[at]`, which is `position` in a file that ends at `end`, if it can be one."""
     view = memoryview(head)[at : at + HEADER_SIZE]
     if structural_problem(view, end - position) or header_problem(view):
         return None
-    if view[MAGIC_POSITION] == 2:
-        fields = HEADER.unpack_from(view)
-        base_offset, length, crc = fields[0], fields[1], fields[4]
-        return EntryHead(position, 2, LOG_OVERHEAD + length, crc, base_offset, base_offset + fields[6])
-    offset, length, crc, magic, attributes = _LEGACY.unpack_from(view)
+    magic = view[MAGIC_POSITION]
+    if magic == MAGIC:
+        return BatchHead.at(view, 0, position)
     key_at = HEADER_SIZES[magic]
     if len(view) < key_at + _LENGTH.size:
         return None
+    found = BatchHead.at(view, 0, position)
     (key_size,) = _LENGTH.unpack_from(view, key_at)
     # A wrapper has no key; a value length follows the key, and both must fit.
-    room = LOG_OVERHEAD + length - key_at - 2 * _LENGTH.size
-    if not -1 <= key_size <= room or (attributes & CODEC_MASK and key_size > 0):
+    room = found.size_in_bytes - key_at - 2 * _LENGTH.size
+    if not -1 <= key_size <= room or (found.attributes & CODEC_MASK and key_size > 0):
         return None
-    return EntryHead(position, magic, LOG_OVERHEAD + length, crc, offset, offset)
+    return found
 
 
 def crc_of_head(head: Buffer, magic: int) -> int:

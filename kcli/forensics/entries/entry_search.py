@@ -12,13 +12,14 @@ import re
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.forensics.entries.entry_head import HEADER_SIZES, EntryHead, plausible_head
+from kcli.forensics.entries.entry_head import HEADER_SIZES, plausible_head
 from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kcli.forensics.entries.segment_file import SegmentFile
+    from kcli.protocol.records.batch_header import BatchHead
 
 _FIRST_WINDOW_BYTES = 16 * 1024
 _WINDOW_BYTES = 1024 * 1024
@@ -53,9 +54,9 @@ class EntrySearch:
         self._allowance = _CHECKSUM_ALLOWANCE
         # The stretch that was searched last, and what was found at its end: no byte is searched twice.
         self._searched = range(0)
-        self._found: EntryHead | None = None
+        self._found: BatchHead | None = None
 
-    def next_entry(self, position: int, expected: int, stop: int | None = None) -> EntryHead | None:
+    def next_entry(self, position: int, expected: int, stop: int | None = None) -> BatchHead | None:
         """Return the first valid entry that begins at `position` or later and before `stop`, if there is one.
 
         `expected` is the offset that the next entry would have. One that begins below it could be a batch
@@ -82,7 +83,7 @@ class EntrySearch:
         """Allow checksums in proportion to bytes of the file that have been dealt with."""
         self._allowance += _CHECKSUM_FACTOR * size
 
-    def _search(self, position: int, stop: int, expected: int) -> EntryHead | None:
+    def _search(self, position: int, stop: int, expected: int) -> BatchHead | None:
         file, window = self._file, _FIRST_WINDOW_BYTES
         while position < stop:
             window = min(window, stop - position)
@@ -100,20 +101,20 @@ class EntrySearch:
             window = min(2 * window, _WINDOW_BYTES)
         return None
 
-    def leads_on(self, head: EntryHead) -> bool:
-        """Whether the file ends behind an entry, or goes on there with what can be the next one."""
-        file, position = self._file, head.end
+    def leads_on(self, position: int, offset: int) -> bool:
+        """Whether an entry behind the one of `offset` can begin at a position, or the file ends there."""
+        file = self._file
         if position >= file.end or file.zeros_from(position) == file.end - position:
             return True
         following = plausible_head(file.read(position, HEADER_SIZE), 0, position, file.end)
-        return following is not None and head.base_offset < following.base_offset <= self._highest
+        return following is not None and offset < following.base_offset <= self._highest
 
-    def _is_valid(self, head: EntryHead, expected: int) -> bool:
-        if head.last_offset > self._highest or not self.affords(head.size):
+    def _is_valid(self, head: BatchHead, expected: int) -> bool:
+        if head.last_offset > self._highest or not self.affords(head.size_in_bytes):
             return False
-        if self._file.entry_crc(head.position, head.size, head.magic) != head.crc:
+        if self._file.entry_crc(head.position, head.size_in_bytes, head.magic) != head.crc:
             return False
-        return head.base_offset >= expected or self.leads_on(head)
+        return head.base_offset >= expected or self.leads_on(head.end, head.base_offset)
 
 
 def _mixed_stretches(data: bytes) -> Iterator[tuple[int, int]]:

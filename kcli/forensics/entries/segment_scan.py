@@ -4,18 +4,15 @@
         if isinstance(item, Damage): ...      # what is wrong; it may skip bytes
         else: item.batch, item.is_valid ...   # a ScannedEntry
 
-The sizes of the entries and the `skipped_bytes` of the damages add up to what was scanned, from `start` to
-the end that the file had when the scan began (or `end`). A last entry that was being written at that moment
-counts whole. An entry whose checksum or header is wrong comes as an entry, and right after it what is wrong
-with it; where no entry can be told, there is only a `Damage`.
+The sizes of the entries and the `skipped_bytes` of the damages add up to the bytes scanned, from `start` to
+the end that the file had when the scan began (or `end`). An entry whose checksum or header is wrong comes as
+an entry, and its `Damage` right after it; where no entry can be recognized, there is only a `Damage`.
+
+A broker may be writing the last entry. The scan reads it again while the file changes, and once after a
+pause, until it is whole. It waits longer for a file that was changed just now than for one at rest: a writer
+without a processor pauses too.
 
 Memory depends neither on the file nor on what its headers claim. The file is only ever read.
-
-CheckedPlace: whether an entry begins at a place in a log file, and whether its checksum is right.
-
-The last entry may be incomplete only because a broker is writing it. It is looked at again while the file
-changes, and after a pause, until it is whole. A writer that has no processor for a while pauses as well, so
-a file that was changed just now gets some more time than one that has been at rest.
 """
 
 from __future__ import annotations
@@ -24,11 +21,10 @@ import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.forensics.entries.batch_run import MAX_ENTRY_BYTES, MAX_RELATIVE_OFFSET, BatchReader, BatchRun
-from kcli.forensics.entries.damage import Damage, DamageKind
+from kcli.forensics.entries.damage import TRUNCATIONS, Damage, DamageKind
 from kcli.forensics.entries.damage_diagnosis import DamageDiagnosis
 from kcli.forensics.entries.entry_head import (
     LEGACY_BITS,
-    EntryHead,
     HeadProblem,
     header_problem,
     structural_problem,
@@ -37,18 +33,32 @@ from kcli.forensics.entries.scanned_entry import ScannedEntry, view_of
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
-from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION, MAX_OFFSET
+from kcli.protocol.records.batch_header import (
+    EPOCH_POSITION,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    MAX_OFFSET,
+    SIZE_POSITION,
+    BatchHead,
+)
 from kcli.protocol.records.message_set import LegacyEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.forensics.entries.entry_search import EntrySearch
     from kcli.forensics.entries.scanned_entry import Batch
 
 
-_TRUNCATED = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
 _MAX_LOOKS = 20
+
+
+_GOOD_LEGACY_ATTRIBUTES = tuple(
+    frozenset(number for number in range(bits + 1) if number & 7 <= 3) for bits in LEGACY_BITS
+)
+_LEGACY_CRC_START = 16
+_LEGACY_HEADER_SIZE = 26
+_OFFSET_IS_WRONG = {DamageKind.BAD_OFFSET, DamageKind.BAD_OFFSET_DELTA, DamageKind.BAD_CRC}
 
 
 class CheckedPlace(NamedTuple):
@@ -57,70 +67,6 @@ class CheckedPlace(NamedTuple):
     head: bytes
     problem: HeadProblem | None
     is_valid: bool
-
-
-def look_at(file: SegmentFile, position: int, search: EntrySearch, *, follows: bool) -> CheckedPlace:
-    """Look at the place `position`. With `follows` the file may grow by the rest of the entry there.
-
-    `search` knows how much may be spent on checksums, and what can follow an entry. Raises `OSError`.
-    """
-    looked = _look_once(file, position, search)
-    for number in range(_MAX_LOOKS if follows else 0):
-        # What was read while it was written may be whole by now, so the second look needs no reason.
-        if looked.is_valid or (number and not _may_be_being_written(file, position, looked)):
-            break
-        size = file.has_changed()
-        if number and size is None:
-            size = file.size_after_a_pause()
-        if size is not None:
-            _let_grow(file, position, size)
-        again = _look_once(file, position, search)
-        if number and size is None and again == looked:
-            break
-        looked = again
-    return looked
-
-
-def _look_once(file: SegmentFile, position: int, search: EntrySearch) -> CheckedPlace:
-    head = file.read(position, HEADER_SIZE)
-    if len(head) < min(HEADER_SIZE, file.end - position):
-        file.end = position + len(head)  # the file was cut
-    problem = structural_problem(head, file.end - position)
-    if problem is not None:
-        return CheckedPlace(head, problem, False)
-    view = view_of(head)
-    claimed = EntryHead(
-        position, view.magic, view.size_in_bytes, view.crc, view.last_offset, view.last_offset
-    )
-    if not search.affords(claimed.size) and not search.leads_on(claimed):
-        return CheckedPlace(head, None, False)
-    return CheckedPlace(head, None, file.entry_crc(position, claimed.size, claimed.magic) == claimed.crc)
-
-
-def _may_be_being_written(file: SegmentFile, position: int, looked: CheckedPlace) -> bool:
-    if looked.problem is not None:
-        return looked.problem.kind in _TRUNCATED
-    end = position + view_of(looked.head).size_in_bytes
-    return end + file.zeros_from(end) >= file.end
-
-
-def _let_grow(file: SegmentFile, position: int, size: int) -> None:
-    """Take in as much of a file that has `size` bytes now as belongs to the entry at a position."""
-    head = file.read(position, HEADER_SIZE, size)
-    wanted = HEADER_SIZE
-    if len(head) > MAGIC_POSITION and structural_problem(head, MAX_OFFSET) is None:
-        wanted = LOG_OVERHEAD + int.from_bytes(head[8:12], "big")
-    file.end = min(max(file.end, position + wanted), size)
-
-
-__all__ = ["BatchRun", "Damage", "ScannedEntry", "scan", "scan_runs"]
-
-_GOOD_LEGACY_ATTRIBUTES = tuple(
-    frozenset(number for number in range(bits + 1) if number & 7 <= 3) for bits in LEGACY_BITS
-)
-_LEGACY_CRC_START = 16
-_LEGACY_HEADER_SIZE = 26
-_OFFSET_IS_WRONG = {DamageKind.BAD_OFFSET, DamageKind.BAD_OFFSET_DELTA, DamageKind.BAD_CRC}
 
 
 def scan(
@@ -265,7 +211,7 @@ class SegmentScan:
     def _look_closely(self) -> tuple[ScannedEntry | None, tuple[Damage, ...]]:
         """Return what is at the position, an entry or damage or both, and go on behind it."""
         file, position, diagnosis = self.file, self.reader.position, self.diagnosis
-        head, problem, is_valid = look_at(file, position, diagnosis.search, follows=self.follows)
+        head, problem, is_valid = self._check_place()
         if position >= file.end:
             return None, ()  # the file was cut
         if problem is not None:
@@ -299,6 +245,54 @@ class SegmentScan:
             is_whole = len(data) == size
             view = view_of(data) if is_whole else view
         return ScannedEntry(position, size, view, is_valid, damages, file, is_whole), damages
+
+    def _check_place(self) -> CheckedPlace:
+        """Check the entry at the position. A scan that `follows` lets the file grow by the rest of it."""
+        file = self.file
+        checked = self._check_place_once()
+        for number in range(_MAX_LOOKS if self.follows else 0):
+            # What was read while it was written may be whole by now, so the second look needs no reason.
+            if checked.is_valid or (number and not self._may_be_being_written(checked)):
+                break
+            size = file.has_changed()
+            if number and size is None:
+                size = file.size_after_a_pause()
+            if size is not None:
+                self._let_grow(size)
+            again = self._check_place_once()
+            if number and size is None and again == checked:
+                break
+            checked = again
+        return checked
+
+    def _check_place_once(self) -> CheckedPlace:
+        file, position, search = self.file, self.reader.position, self.diagnosis.search
+        head = file.read(position, HEADER_SIZE)
+        if len(head) < min(HEADER_SIZE, file.end - position):
+            file.end = position + len(head)  # the file was cut
+        problem = structural_problem(head, file.end - position)
+        if problem is not None:
+            return CheckedPlace(head, problem, False)
+        claimed = BatchHead.at(head, 0, position)
+        size = claimed.size_in_bytes
+        if not search.affords(size) and not search.leads_on(claimed.end, claimed.last_offset):
+            return CheckedPlace(head, None, False)
+        return CheckedPlace(head, None, file.entry_crc(position, size, claimed.magic) == claimed.crc)
+
+    def _may_be_being_written(self, checked: CheckedPlace) -> bool:
+        if checked.problem is not None:
+            return checked.problem.kind in TRUNCATIONS
+        end = BatchHead.at(checked.head, 0, self.reader.position).end
+        return end + self.file.zeros_from(end) >= self.file.end
+
+    def _let_grow(self, size: int) -> None:
+        """Take in as much of a file that has `size` bytes now as belongs to the entry at the position."""
+        file, position = self.file, self.reader.position
+        head = file.read(position, HEADER_SIZE, size)
+        wanted = HEADER_SIZE
+        if len(head) > MAGIC_POSITION and structural_problem(head, MAX_OFFSET) is None:
+            wanted = LOG_OVERHEAD + int.from_bytes(head[SIZE_POSITION:EPOCH_POSITION], "big")
+        file.end = min(max(file.end, position + wanted), size)
 
     def _is_misplaced(self, view: Batch, behind: int) -> bool:
         """Whether the offsets of a valid entry cannot be right."""

@@ -10,7 +10,8 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, UsageError
-from kcli.forensics.entries.segment_scan import Damage, scan
+from kcli.forensics.entries.damage import Damage
+from kcli.forensics.entries.segment_scan import scan
 from kcli.forensics.verification.findings import Findings, PartitionReport, of_damage
 from kcli.forensics.verification.log_scan import marker_type
 from kcli.forensics.verification.segment_chain import ReplicaListing

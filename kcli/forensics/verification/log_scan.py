@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.forensics.entries.batch_run import BatchRun
 from kcli.forensics.entries.scanned_entry import ScannedEntry
-from kcli.forensics.entries.segment_scan import BatchRun, Damage, scan_runs
+from kcli.forensics.entries.segment_scan import scan_runs
 from kcli.forensics.verification.packed_batches import PackedBatches
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
@@ -16,6 +17,8 @@ from kcli.protocol.records.control_records import ControlRecordType, parse_contr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
+
+    from kcli.forensics.entries.damage import Damage
 
 
 def read_log(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.forensics.entries.damage import DamageKind
-from kcli.forensics.entries.segment_scan import Damage, scan
+from kcli.forensics.entries.damage import Damage, DamageKind
+from kcli.forensics.entries.segment_scan import scan
 from kcli.forensics.verification.findings import Finding, FindingKind, Findings, PartitionReport, of_damage
 from kcli.forensics.verification.segment_chain import ReplicaListing
 from kcli.protocol.corruption import CorruptRecord

@@ -7,7 +7,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 
 from kcli.forensics.entries.damage import Damage, DamageKind
-from kcli.forensics.entries.segment_scan import ScannedEntry, scan
+from kcli.forensics.entries.scanned_entry import ScannedEntry
+from kcli.forensics.entries.segment_scan import scan
 from kcli.protocol.compression.codecs import Codec
 from tests.forensics.segment_makers import LEGACY_CODECS, Shape, make_entries
 from tests.support.log_files import write_at_rest

@@ -16,7 +16,8 @@ from kcli.forensics.entries.batch_run import MAX_ENTRY_BYTES
 from kcli.forensics.entries.damage import Damage, DamageKind
 from kcli.forensics.entries.record_checks import check_records
 from kcli.forensics.entries.record_findings import MAX_FINDINGS
-from kcli.forensics.entries.segment_scan import ScannedEntry, scan
+from kcli.forensics.entries.scanned_entry import ScannedEntry
+from kcli.forensics.entries.segment_scan import scan
 from kcli.protocol.compression.codecs import Codec, compress
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import update_crc

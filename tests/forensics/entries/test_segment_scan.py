@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.forensics.entries.damage import Damage
+from kcli.forensics.entries.scanned_entry import ScannedEntry
 from kcli.forensics.entries.segment_file import WINDOW_BYTES
-from kcli.forensics.entries.segment_scan import ScannedEntry, scan, scan_runs
+from kcli.forensics.entries.segment_scan import scan, scan_runs
 from tests.forensics.entries.scanned_segments import (
     ANY_DIRECTORY,
     BATCHES,

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kcli.forensics.entries.entry_head import TORN_BYTES
+from kcli.forensics.entries.scanned_entry import ScannedEntry
 from kcli.forensics.entries.segment_file import WINDOW_BYTES
-from kcli.forensics.entries.segment_scan import ScannedEntry
 from tests.forensics.entries.scanned_segments import (
     ANY_DIRECTORY,
     BATCHES,

@@ -46,7 +46,7 @@ from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, base_o
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kcli.forensics.entries.entry_head import EntryHead
+    from kcli.protocol.records.batch_header import BatchHead
 
 
 _BATCH = Struct(">qi4xb4xhi8xqq")
@@ -168,12 +168,12 @@ def load_index(segment: Segment, file: SegmentFile) -> OffsetIndex:
     return index
 
 
-def entry_at(segment: Segment, file: SegmentFile, position: int) -> EntryHead | None:
+def entry_at(segment: Segment, file: SegmentFile, position: int) -> BatchHead | None:
     """Return the head of the intact entry at a position, None if there is none. Raises `OSError`."""
     head = plausible_head(file.read(position, HEADER_SIZE), 0, position, file.end)
     if head is None or head.base_offset < segment.base_offset:
         return None
-    return head if file.entry_crc(position, head.size, head.magic) == head.crc else None
+    return head if file.entry_crc(position, head.size_in_bytes, head.magic) == head.crc else None
 
 
 def is_sound(segment: Segment, file: SegmentFile, offset: int, position: int) -> bool:
