@@ -128,16 +128,6 @@ STILL_UPWARD: frozenset[str] = frozenset(
 )
 STILL_CIRCLES: tuple[str, ...] = (
     (
-        "kcli.broker.replication.alter_log_dirs_manager "
-        "kcli.broker.replication.alter_partition_manager "
-        "kcli.broker.replication.assignments_manager "
-        "kcli.broker.replication.in_sync_replicas "
-        "kcli.broker.replication.leader_endpoint "
-        "kcli.broker.replication.partition "
-        "kcli.broker.replication.replica_fetcher "
-        "kcli.broker.replication.replica_manager "
-    ),
-    (
         "kcli.spark.export.writing.data_file "
         "kcli.spark.export.writing.split_rows "
         "kcli.spark.export.writing.split_writer "

@@ -12,23 +12,23 @@ from kcli.broker.controller.producer_ids import ProducerIds
 from kcli.broker.coordinator.group_service import group_runtime
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE
 from kcli.broker.replication.fetch_session import FetchSessionCache
+from kcli.broker.replication.hosted_partitions import ReplicationContext
 from kcli.broker.replication.replica_manager import ReplicaManager
 from kcli.broker.waiting.pause_gate import PauseGate
 from kcli.broker.waiting.purgatory import Purgatory
 from kcli.broker.waiting.timer import Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from kcli.broker.config.broker_config import BrokerConfig
     from kcli.broker.controller.controller import Controller
     from kcli.broker.controller.controller_election import ControllerLink
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.metadata.metadata_image import MetadataImage
-    from kcli.broker.replication.leader_endpoint import PeerLink, PeerLinks
+    from kcli.broker.replication.leader_endpoint import LeaderEndPoint, LeaderEndPoints
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.storage.dirs.log_manager import LogManager
-    from kcli.storage.log.log_config import LogConfig
 
 
 class NodeState(Enum):
@@ -59,7 +59,7 @@ class NodeContext:
         *,
         cluster_id: str,
         log_manager: LogManager,
-        peers: PeerLinks,
+        peers: LeaderEndPoints,
         controller_link: ControllerLink,
         wall_ms: Callable[[], int],
     ) -> None:
@@ -81,12 +81,18 @@ class NodeContext:
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.log_manager = log_manager
         self.replica_manager = ReplicaManager(
-            self.node_id,
-            log_manager=log_manager,
-            purgatory=self.purgatory,
-            log_config=self._log_config,
-            wall_ms=wall_ms,
-            node=self,
+            ReplicationContext(
+                self.node_id,
+                config=lambda: self.config,
+                broker_epoch=lambda: self.epoch,
+                gate=self.gate,
+                purgatory=self.purgatory,
+                wall_ms=wall_ms,
+            ),
+            log_manager,
+            link_to=self._link_to,
+            alter_partition=self._alter_partition,
+            assign_directories=self._assign_directories,
         )
         self.groups = group_runtime(
             config, image=lambda: self.image, replica_manager=self.replica_manager, wall_ms=wall_ms
@@ -106,22 +112,16 @@ class NodeContext:
         """Return once the node is not paused."""
         await self.gate.passed()
 
-    def link_to(self, node_id: int) -> PeerLink:
-        """Return the way to another node."""
+    def _link_to(self, node_id: int) -> LeaderEndPoint:
         link = self.peers.between(self.node_id, node_id)
         link.timeout_ms = self.config.replica_socket_timeout_ms
         return link
 
-    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Ask the controller to change in-sync replicas. Raises `KafkaError`."""
+    async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         return self.controller_link.alter_partition(request)
 
-    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
-        """Tell the controller which log directories replicas lie in. Raises `KafkaError`."""
+    def _assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
         self.controller.assign_directories(node_id=self.node_id, epoch=self.epoch, assignments=assignments)
-
-    def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        return self.config.log_config(overrides)
 
     def _allocate_producer_ids(self) -> tuple[int, int]:
         block = self.controller.allocate_producer_ids(node_id=self.node_id, broker_epoch=self.epoch)

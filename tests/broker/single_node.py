@@ -27,8 +27,10 @@ from kcli.broker.network.socket_server import (
     parse_overrides,
 )
 from kcli.broker.replication.fetch_session import FetchSessionCache
-from kcli.broker.replication.leader_endpoint import PeerLink, PeerLinks
+from kcli.broker.replication.hosted_partitions import ReplicationContext
+from kcli.broker.replication.leader_endpoint import LeaderEndPoint, LeaderEndPoints
 from kcli.broker.replication.replica_manager import ReplicaManager
+from kcli.broker.waiting.pause_gate import PauseGate
 from kcli.broker.waiting.purgatory import Purgatory
 from kcli.broker.waiting.timer import Timer
 from kcli.protocol.frames import RequestHeader, decode_response, encode_request
@@ -89,7 +91,7 @@ class Node:
         self.image: MetadataImage = EMPTY_IMAGE
         self.epoch = -1
         self.known_controller_id = NODE_ID
-        self.peers = PeerLinks(lambda _: None)
+        self.peers = LeaderEndPoints(lambda _: None)
         self.timer = Timer()
         self.purgatory = Purgatory(self.timer)
         self.fetch_sessions = FetchSessionCache()
@@ -100,13 +102,19 @@ class Node:
         self.log_manager.open(now_ms=self.now_ms)
         self.log_manager.load(now_ms=self.now_ms)
         self.replica_manager = ReplicaManager(
-            NODE_ID,
-            log_manager=self.log_manager,
-            purgatory=self.purgatory,
-            log_config=lambda overrides: self.config.log_config(overrides),
-            wall_ms=self.wall_ms,
-            node=self,
-            clock_ms=self.wall_ms,
+            ReplicationContext(
+                NODE_ID,
+                config=lambda: self.config,
+                broker_epoch=lambda: self.epoch,
+                gate=PauseGate(),
+                purgatory=self.purgatory,
+                wall_ms=self.wall_ms,
+                clock_ms=self.wall_ms,
+            ),
+            self.log_manager,
+            link_to=self.link_to,
+            alter_partition=self.alter_partition,
+            assign_directories=self.assign_directories,
         )
         self.groups = group_runtime(
             self.config,
@@ -130,7 +138,7 @@ class Node:
     async def until_awake(self) -> None:
         """It is never paused."""
 
-    def link_to(self, node_id: int) -> PeerLink:
+    def link_to(self, node_id: int) -> LeaderEndPoint:
         return self.peers.between(self.node_id, node_id)
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:

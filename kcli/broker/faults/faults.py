@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.faults.fault import Fault
     from kcli.broker.node.broker import Broker
-    from kcli.broker.replication.leader_endpoint import PeerLinks
+    from kcli.broker.replication.leader_endpoint import LeaderEndPoints
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Nodes(Protocol):
     def brokers(self) -> Sequence[Broker]: ...
 
     @property
-    def peers(self) -> PeerLinks: ...
+    def peers(self) -> LeaderEndPoints: ...
 
 
 class Faults:

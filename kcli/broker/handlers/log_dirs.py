@@ -61,7 +61,7 @@ def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move replicas; of one that is named twice the last directory counts."""
-    moves = context.node.replica_manager.log_dir_moves
+    moves = context.node.replica_manager.alter_log_dirs_manager
     directories = {
         (topic.name, index): each.path
         for each in request.dirs

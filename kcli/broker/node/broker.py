@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kcli.broker.network.inbox import ReceiveBuffers
     from kcli.broker.network.quota_engine import QuotaLayer
     from kcli.broker.network.request_engine import RequestEngine
-    from kcli.broker.replication.leader_endpoint import PeerLinks
+    from kcli.broker.replication.leader_endpoint import LeaderEndPoints
     from kcli.protocol.topics import TopicPartition
     from kcli.storage.dirs.log_directory import LogDirectory
     from kcli.storage.log.log_config import LogConfig
@@ -64,7 +64,7 @@ class Broker(NodeContext):
         engine: RequestEngine,
         buffers: ReceiveBuffers,
         wall_ms: Callable[[], int],
-        peers: PeerLinks,
+        peers: LeaderEndPoints,
         controller_link: ControllerLink,
     ) -> None:
         super().__init__(

@@ -52,7 +52,7 @@ from kcli.broker.process.node_layout import (
     known_cluster_id,
     make_directories,
 )
-from kcli.broker.replication.leader_endpoint import PeerLinks
+from kcli.broker.replication.leader_endpoint import LeaderEndPoints
 from kcli.broker.waiting.timer import monotonic_ms, wall_ms
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -267,7 +267,7 @@ class Cluster:
         self.layout = NodeLayout(options)
         self.nodes: dict[int, Node] = {}
         """The nodes that there are, dead ones too, by ascending id."""
-        self.peers = PeerLinks(self._find)
+        self.peers = LeaderEndPoints(self._find)
         """The ways between the nodes."""
         self._faults: Faults | None = None
         self._meters: Meters | None = None

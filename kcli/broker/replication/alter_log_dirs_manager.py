@@ -1,9 +1,8 @@
-"""LogDirMoves: replicas of a node that move from one of its log directories to another (KIP-113).
+"""AlterLogDirsManager: moves replicas between the log directories of a node (KIP-113).
 
-What is in the replica's log is copied to a future log, piece by piece, while the replica goes on as it was;
-when the copy has everything it takes the replica's place, between two appends (class
-`ReplicaAlterLogDirsThread`). A replica that is truncated meanwhile takes its copy with it: where they part is
-found as between two nodes.
+It copies a replica's log to a future log piece by piece, while the replica stays in service. A complete copy
+takes the place of the log between two appends. If the log is truncated meanwhile, the copy is truncated by
+the same comparison of epochs as between two nodes (class `ReplicaAlterLogDirsThread`).
 """
 
 from __future__ import annotations
@@ -22,23 +21,29 @@ from kcli.protocol.topics import TopicPartition
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.broker.replication.hosted_partitions import HostedPartitions
     from kcli.broker.replication.partition import Partition, PartitionId
-    from kcli.broker.replication.replica_manager import ReplicaManager
+    from kcli.storage.dirs.log_manager import LogManager
     from kcli.storage.log.unified_log import UnifiedLog
 
 _log = logging.getLogger(__name__)
 
 
-class LogDirMoves:
+class AlterLogDirsManager:
     """The moves of one node."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
-        self._manager = manager
-        self._logs = manager.log_manager
+    def __init__(
+        self, hosted: HostedPartitions, log_manager: LogManager, *, moved: Callable[[Partition], None]
+    ) -> None:
+        self._hosted = hosted
+        self._logs = log_manager
+        self._moved = moved
         self._moving: dict[PartitionId, Partition] = {}
         self._wanted = trio.Event()
         self.throttle = ReplicationThrottle(
-            "", manager.node_id, rate=lambda: manager.config.replica_alter_log_dirs_io_max_bytes_per_second
+            "", hosted.node_id, rate=lambda: hosted.config.replica_alter_log_dirs_io_max_bytes_per_second
         )
 
     def begin(self, topic: str, index: int, directory: str) -> None:
@@ -49,7 +54,7 @@ class LogDirMoves:
         self._check(directory)
         name = TopicPartition(topic, index)
         log = self._logs.get(topic, index)
-        partition = self._manager.partitions.get((topic, index))
+        partition = self._hosted.partitions.get((topic, index))
         if log is None or partition is None:
             self._logs.preferred_directories[name] = directory
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"there is no replica of {name} here")
@@ -58,7 +63,7 @@ class LogDirMoves:
             self.stop(partition.key)
             copy = None
         if copy is None and log.parent_directory != directory:
-            self._logs.create_future_log(log, directory=directory, now_ms=self._manager.wall_ms())
+            self._logs.create_future_log(log, directory=directory, now_ms=self._hosted.wall_ms())
         self.resume(partition)
 
     def resume(self, partition: Partition) -> None:
@@ -70,7 +75,7 @@ class LogDirMoves:
     def stop(self, key: PartitionId) -> None:
         """Give up a move. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         self._moving.pop(key, None)
-        self._logs.drop_future_log(TopicPartition(*key), now_ms=self._manager.wall_ms())
+        self._logs.drop_future_log(TopicPartition(*key), now_ms=self._hosted.wall_ms())
 
     def _check(self, directory: str) -> None:
         for each in self._logs.directories:
@@ -89,7 +94,7 @@ class LogDirMoves:
                 await self._wanted.wait()
                 self._wanted = trio.Event()
             for key, partition in list(self._moving.items()):
-                await self._manager.until_awake()
+                await self._hosted.gate.passed()
                 await self._wait_for_room()
                 if self._moving.get(key) is partition:
                     self._advance(partition)
@@ -102,7 +107,7 @@ class LogDirMoves:
     def _advance(self, partition: Partition) -> None:
         """Copy a piece of one replica; put the copy in its place once it has everything."""
         copy = self._logs.future_log(*partition.key)
-        if copy is None or self._manager.partitions.get(partition.key) is not partition:
+        if copy is None or self._hosted.partitions.get(partition.key) is not partition:
             del self._moving[partition.key]
             return
         try:
@@ -114,7 +119,7 @@ class LogDirMoves:
 
     def _copy(self, log: UnifiedLog, copy: UnifiedLog) -> bool:
         """Copy a piece; return whether there may be more. Raises `KafkaError`."""
-        now_ms = self._manager.wall_ms()
+        now_ms = self._hosted.wall_ms()
         if copy.log_end_offset < log.log_start_offset:
             follower_log.start_over(copy, log.log_start_offset, now_ms=now_ms)
         epoch = copy.leader_epochs.latest_epoch
@@ -136,7 +141,7 @@ class LogDirMoves:
         former, copy = partition.log.parent_directory, self._logs.future_log(*name)
         assert copy is not None
         copy.take_epochs_of(partition.log)
-        partition.log = self._logs.promote_future_log(name, now_ms=self._manager.wall_ms())
+        partition.log = self._logs.promote_future_log(name, now_ms=self._hosted.wall_ms())
         del self._moving[partition.key]
-        self._manager.replica_moved(partition)
+        self._moved(partition)
         _log.info("%s has moved from `%s` to `%s`", name, former, partition.log.parent_directory)

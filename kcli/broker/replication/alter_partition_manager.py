@@ -1,8 +1,7 @@
-"""IsrChanges: the changes of in-sync replicas that a node's leaders ask the controller for (KIP-497).
+"""AlterPartitionManager: sends the ISR changes of a node's leaders to the controller (KIP-497).
 
-One request is in flight at a time, and what is asked for meanwhile goes into the next; a partition waits for
-one change at most. A request that did not get there, or was refused as a whole, is sent again (class
-`DefaultAlterPartitionManager`).
+One request is in flight at a time, with at most one change for each partition; later changes go into the next
+request. A request that fails as a whole is sent again (class `DefaultAlterPartitionManager`).
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.broker.replication.leader_endpoint import PeerUnreachable
-from kcli.broker.replication.partition import accept, awaits, refuse
-from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -34,7 +32,7 @@ _log = logging.getLogger(__name__)
 _RETRIED = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER})
 
 
-class IsrChanges:
+class AlterPartitionManager:
     """The changes that node `node_id` asks for; `send` brings a request to the controller."""
 
     def __init__(
@@ -61,7 +59,7 @@ class IsrChanges:
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
-            changes = {key: change for key, change in self._waiting.items() if awaits(change)}
+            changes = {key: change for key, change in self._waiting.items() if change.is_pending}
             self._waiting = {}
             if changes and not await self.settle(changes):
                 self._waiting = {**changes, **self._waiting}
@@ -77,7 +75,7 @@ class IsrChanges:
         """Send changes and act on the answers; return False if all of them are to be sent again."""
         try:
             response = await self._send(self._encode(changes.values()))
-        except (PeerUnreachable, KafkaError) as error:
+        except KcliError as error:
             _log.debug("in-sync replicas could not be changed yet: %s", error.message)
             return False
         if response.error_code != ErrorCode.NONE:
@@ -98,9 +96,9 @@ class IsrChanges:
 
     def _settle(self, change: IsrChange, answer: AlteredPartition) -> None:
         if answer.error_code == ErrorCode.NONE:
-            accept(change, answer)
+            change.accept(answer)
         elif answer.error_code in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
-            refuse(change)
+            change.refuse()
         else:
             # The controller knows more than this node: the metadata will tell it.
             key = change.partition.key

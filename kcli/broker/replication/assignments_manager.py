@@ -1,8 +1,7 @@
-"""DirectoryAssignments: telling the controller which log directory each replica of a node lies in (KIP-858).
+"""AssignmentsManager: tells the controller which log directory holds each replica (KIP-858).
 
-Of a node with several directories the controller cannot know it, and must, or the failure of one of them
-would leave its partitions with a leader that cannot serve. It is not told again what it knows already, and
-what could not be delivered is sent again later (class `AssignmentsManager`).
+The controller needs this from a node with several directories: when one fails, its partitions need other
+leaders. Only news are sent, and sent again until they arrive (class `AssignmentsManager`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ RETRY_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
-class DirectoryAssignments:
+class AssignmentsManager:
     """What node `node_id` has to tell; `send` tells the controller, and raises `KafkaError` if it cannot."""
 
     def __init__(

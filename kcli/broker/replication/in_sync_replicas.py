@@ -14,19 +14,32 @@ time. A fetch that waits on the leader for more counts as long as it waits.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kcli.broker.replication.fetch_data import FetchPartition
-    from kcli.broker.replication.leader_endpoint import FollowerSession
-    from kcli.broker.replication.partition import PartitionHost
+    from kcli.broker.replication.ready_partitions import ReadyPartitions
 
 
 UNKNOWN = -1
 LONG_AGO_MS = -(2**62)
 """When a replica was caught up that never was."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaContext:
+    """What partitions need of their node.
+
+    `max_lag_ms` is `replica.lag.time.max.ms`, `clock_ms` a clock that never goes back, and `broker_epoch_of`
+    returns the epoch of an active node, None for any other.
+    """
+
+    max_lag_ms: Callable[[], int]
+    clock_ms: Callable[[], int]
+    broker_epoch_of: Callable[[int], int | None]
 
 
 class RemoteReplica:
@@ -40,8 +53,8 @@ class RemoteReplica:
         "log_end_offset",
         "log_start_offset",
         "node_id",
+        "ready",
         "row",
-        "session",
     )
 
     def __init__(self, node_id: int) -> None:
@@ -52,8 +65,8 @@ class RemoteReplica:
         self.fetched_ms = LONG_AGO_MS
         self.caught_up_ms = LONG_AGO_MS
         self.broker_epoch = UNKNOWN
-        self.session: FollowerSession | None = None
-        """Where the follower waits for news of the partition, and as which row of it."""
+        self.ready: ReadyPartitions | None = None
+        """The ready partitions of the session in which the follower waits, and its row there."""
         self.row: FetchPartition | None = None
 
     def begin_epoch(self, leader_end: int, *, is_new_leader: bool, in_sync: bool, now_ms: int) -> None:
@@ -95,10 +108,11 @@ NOBODY: frozenset[int] = frozenset()
 class InSyncReplicas:
     """The replicas that node `leader_id` leads: `committed` is what the controller said last."""
 
-    __slots__ = ("committed", "epoch_start_offset", "leader_id", "maximal", "pending", "remotes")
+    __slots__ = ("_context", "committed", "epoch_start_offset", "leader_id", "maximal", "pending", "remotes")
 
-    def __init__(self, leader_id: int) -> None:
+    def __init__(self, leader_id: int, context: ReplicaContext) -> None:
         self.leader_id = leader_id
+        self._context = context
         self.committed: frozenset[int] = NOBODY
         self.pending: frozenset[int] | None = None
         """What the leader asks the controller for, None if nothing."""
@@ -154,18 +168,23 @@ class InSyncReplicas:
             high_watermark, self.epoch_start_offset
         )
 
-    def replicated_up_to(self, leader_end: int, host: PartitionHost) -> int:
+    def is_eligible(self, remote: RemoteReplica) -> bool:
+        """Whether the controller would accept a follower: its node is active and has fetched (KIP-903)."""
+        epoch = self._context.broker_epoch_of(remote.node_id)
+        return epoch is not None and remote.broker_epoch in {-1, epoch}
+
+    def replicated_up_to(self, leader_end: int) -> int:
         """Return the lowest log end of all that may be in sync, or are about to be.
 
         If those were not waited for, the high watermark could run ahead of them for ever.
         """
-        end = leader_end
+        end, context = leader_end, self._context
         for remote in self.remotes.values():
             if remote.log_end_offset < end and (
                 remote.node_id in self.maximal
                 or (
-                    remote.is_caught_up(leader_end, host.clock_ms(), host.max_lag_ms)
-                    and is_eligible(remote, host)
+                    remote.is_caught_up(leader_end, context.clock_ms(), context.max_lag_ms())
+                    and self.is_eligible(remote)
                 )
             ):
                 end = remote.log_end_offset
@@ -173,44 +192,38 @@ class InSyncReplicas:
 
     # --- the sessions that followers wait in -----------------------------------------------------
 
-    def watch(self, node_id: int, session: FollowerSession, row: FetchPartition) -> None:
+    def watch(self, node_id: int, ready: ReadyPartitions, row: FetchPartition) -> None:
         """Tell a follower's session of what happens here."""
         remote = self.remotes[node_id]
-        remote.session, remote.row = session, row
+        remote.ready, remote.row = ready, row
 
-    def unwatch(self, node_id: int, session: FollowerSession) -> None:
+    def unwatch(self, node_id: int, ready: ReadyPartitions) -> None:
         """Tell a session nothing any more."""
         remote = self.remotes.get(node_id)
-        if remote is not None and remote.session is session:
-            remote.session = remote.row = None
+        if remote is not None and remote.ready is ready:
+            remote.ready = remote.row = None
 
-    def leader_appended(self, first_offset: int, clock_ms: Callable[[], int]) -> None:
+    def leader_appended(self, first_offset: int) -> None:
         """Tell the followers that there is more to fetch, from `first_offset` on."""
         for remote in self.remotes.values():
-            session, row = remote.session, remote.row
-            if session is not None and row is not None and not session.is_ready(row):
+            ready, row = remote.ready, remote.row
+            if ready is not None and row is not None and row not in ready.rows:
                 if remote.log_end_offset == first_offset:
-                    remote.waited_until(clock_ms())
-                session.note(row)
+                    remote.waited_until(self._context.clock_ms())
+                ready.note(row)
 
     def tell_offsets(self, *, at_once: bool = False) -> None:
         """Tell the followers of the high watermark and the log start, as soon as is worth it or now."""
         for remote in self.remotes.values():
-            if remote.session is not None and remote.row is not None:
-                remote.session.note_offsets(remote.row)
+            if remote.ready is not None and remote.row is not None:
+                remote.ready.note_offsets(remote.row)
                 if at_once:
-                    remote.session.news_fell_due()
+                    remote.ready.news_fell_due()
 
     def release(self) -> None:
         """Have every follower ask again, which will learn that the epoch is another."""
         for remote in self.remotes.values():
-            session, row = remote.session, remote.row
-            remote.session = remote.row = None
-            if session is not None and row is not None:
-                session.note(row)
-
-
-def is_eligible(remote: RemoteReplica, host: PartitionHost) -> bool:
-    """Whether the controller would let a follower be in sync: alive, and who has fetched (KIP-903)."""
-    epoch = host.broker_epoch_of(remote.node_id)
-    return epoch is not None and remote.broker_epoch in {-1, epoch}
+            ready, row = remote.ready, remote.row
+            remote.ready = remote.row = None
+            if ready is not None and row is not None:
+                ready.note(row)

@@ -1,31 +1,20 @@
-"""PeerLink: how one node of the process reaches another, and PeerLinks: all of them.
+"""LeaderEndPoint: how one node of the process reaches another. FollowerFetchSession: what it watches there.
 
-Every call from one node to another goes through the link for that direction, which looks the other node up
-each time: it may have died, or been replaced. A call that fails raises `PeerUnreachable`, and whoever called
-tries again after its own backoff.
+Every call looks the other node up anew, because it may have died or been replaced. A failed call raises
+`PeerUnreachable`, and the caller tries again after its own backoff. Attributes inject faults:
 
-Faults are plain attributes that anybody may set at any time:
-
-| attribute | what calls do |
+| attribute | effect |
 |---|---|
-| `is_cut` | fail; one that waits for its answer fails at once, too |
-| `delay_ms` | take so long to get there |
-| `drop_next` | so many vanish: they fail after `replica.socket.timeout.ms` |
-| `is_frozen` | are not made, as if the fetchers of this node stood still; what waits for its answer gets it |
+| `is_cut` | calls fail, and so do those that wait for an answer |
+| `delay_ms` | calls arrive later by this time |
+| `drop_next` | so many calls get lost: they fail after `replica.socket.timeout.ms` |
+| `is_frozen` | no call starts; those that wait still get their answer |
 
-A call to a node that is paused waits until it goes on, as long as the time-out lets it. Nothing is between
-the answer and the caller: what `fetch` returns are slices of the leader's files, to be read before anything
-else runs.
+A call to a paused node waits for it, at most `replica.socket.timeout.ms`. `fetch` returns slices of the
+leader's files: the caller reads them before any other task runs.
 
-FollowerSession: the partitions that a follower's fetcher watches on this node, the leader's side of it.
-
-It lasts from call to call, as an incremental fetch session does (KIP-227): a call names only the positions
-that moved and returns only partitions with news. Unlike a fetch of a client it is not parked anew each time:
-partitions tell the session of appends themselves, so that a fetcher of a thousand idle partitions costs
-nothing until one of them is written.
-
-News are records, errors, and where logs part: they end the wait at once. A high watermark or log start that
-moved ends it after `replica.fetch.wait.max.ms`, and travels with anything that leaves before.
+A session lasts from call to call, as in KIP-227: a call names only the positions that moved and returns only
+partitions with news. It is not parked for each call; partitions mark themselves in `ReadyPartitions`.
 """
 
 from __future__ import annotations
@@ -35,9 +24,8 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from kcli.broker.replication.fetch_data import FetchedPartition
-from kcli.broker.replication.partition import diverging_epoch
-from kcli.broker.waiting.pause_gate import Sleeper
-from kcli.broker.waiting.timer import TimerTask, monotonic_ms
+from kcli.broker.replication.ready_partitions import ReadyPartitions
+from kcli.broker.waiting.timer import TimerCallback, monotonic_ms
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import ZERO_UUID
@@ -47,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kcli.broker.replication.fetch_data import FetchPartition
+    from kcli.broker.replication.hosted_partitions import HostedPartitions
     from kcli.broker.replication.partition import Partition
-    from kcli.broker.replication.replica_manager import ReplicaManager
 
 
 SOCKET_TIMEOUT_MS = 30_000
@@ -63,7 +51,7 @@ class Peer(Protocol):
     """What a link finds at its other end."""
 
     @property
-    def replica_manager(self) -> ReplicaManager: ...
+    def replica_manager(self) -> HostedPartitions: ...
 
     @property
     def is_paused(self) -> bool:
@@ -75,7 +63,7 @@ class Peer(Protocol):
         ...
 
 
-class PeerLink:
+class LeaderEndPoint:
     """The way from node `from_id` to node `to_id`; `find` returns a node that is there, or None."""
 
     __slots__ = (
@@ -99,7 +87,7 @@ class PeerLink:
         self._is_cut = False
         self._thawed: trio.Event | None = None
         self._find = find
-        self._waiting: dict[FollowerSession, None] = {}
+        self._waiting: dict[FollowerFetchSession, None] = {}
 
     @property
     def is_cut(self) -> bool:
@@ -129,7 +117,7 @@ class PeerLink:
         """Have every fetch that waits for its answer fail: the connection is gone."""
         waiting, self._waiting = self._waiting, {}
         for session in waiting:
-            session.fail(self._unreachable())
+            session.ready.fail(self._unreachable())
 
     def reach(self) -> Peer:
         """Return the other node if a call would get there now. Raises `PeerUnreachable`."""
@@ -138,13 +126,13 @@ class PeerLink:
             raise self._unreachable()
         return peer
 
-    async def open(self, *, broker_epoch: int) -> FollowerSession:
+    async def open(self, *, broker_epoch: int) -> FollowerFetchSession:
         """Open a fetch session on the other node, for a fetcher of this one. Raises `PeerUnreachable`."""
         peer = await self._call()
-        return peer.replica_manager.open_session(self.from_id, broker_epoch)
+        return FollowerFetchSession(peer.replica_manager, self.from_id, broker_epoch)
 
     async def fetch(
-        self, session: FollowerSession, moved: Callable[[], Sequence[FetchPartition]], *, max_bytes: int
+        self, session: FollowerFetchSession, moved: Callable[[], Sequence[FetchPartition]], *, max_bytes: int
     ) -> list[FetchedPartition]:
         """Say which positions have `moved`, and return what there is, waiting for it if need be.
 
@@ -156,10 +144,10 @@ class PeerLink:
         if not session.is_of(peer.replica_manager):
             raise self._unreachable()
         session.move(moved())
-        if not session.is_due:
+        if not session.ready.is_due:
             self._waiting[session] = None
             try:
-                await session.wait()
+                await session.ready.wait()
             finally:
                 self._waiting.pop(session, None)
             if peer.is_paused:
@@ -204,7 +192,7 @@ class PeerLink:
         return PeerUnreachable(f"node {self.from_id} cannot reach node {self.to_id}")
 
 
-class PeerLinks:
+class LeaderEndPoints:
     """The links between all nodes; each is made when it is first asked for, and stays.
 
     `find` returns a node that is there, None for one that is dead or was never there.
@@ -212,16 +200,16 @@ class PeerLinks:
 
     def __init__(self, find: Callable[[int], Peer | None]) -> None:
         self._find = find
-        self._links: dict[tuple[int, int], PeerLink] = {}
+        self._links: dict[tuple[int, int], LeaderEndPoint] = {}
 
-    def between(self, from_id: int, to_id: int) -> PeerLink:
+    def between(self, from_id: int, to_id: int) -> LeaderEndPoint:
         """Return the link from one node to another."""
         link = self._links.get((from_id, to_id))
         if link is None:
-            link = self._links[from_id, to_id] = PeerLink(from_id, to_id, self._find)
+            link = self._links[from_id, to_id] = LeaderEndPoint(from_id, to_id, self._find)
         return link
 
-    def __getitem__(self, pair: tuple[int, int]) -> PeerLink:
+    def __getitem__(self, pair: tuple[int, int]) -> LeaderEndPoint:
         """Return the link from the first node of a pair to the second."""
         return self.between(*pair)
 
@@ -232,103 +220,69 @@ class PeerLinks:
                 link.fail_waiting()
 
 
-class _Moment(TimerTask):
-    """Something that is done to a session at its time, whatever happens until then."""
-
-    __slots__ = ("_action",)
-
-    def __init__(self, action: Callable[[], None]) -> None:
-        super().__init__()
-        self._action = action
-
-    def fall_due(self) -> None:
-        self._action()
-
-
-class FollowerSession:
+class FollowerFetchSession:
     """What node `follower_id`, registered with `broker_epoch`, watches through one of its fetchers."""
 
     __slots__ = (
         "_held",
         "_held_timer",
-        "_manager",
-        "_news",
-        "_news_are_due",
-        "_news_timer",
-        "_ready",
+        "_hosted",
         "_rows",
-        "_sleeper",
         "broker_epoch",
         "follower_id",
-        "has_waited",
+        "ready",
     )
 
-    def __init__(self, manager: ReplicaManager, follower_id: int, broker_epoch: int) -> None:
+    def __init__(self, hosted: HostedPartitions, follower_id: int, broker_epoch: int) -> None:
         self.follower_id = follower_id
         self.broker_epoch = broker_epoch
-        self._manager = manager
+        self.ready = ReadyPartitions(hosted.timer, lambda: hosted.config.replica_fetch_wait_max_ms)
+        self._hosted = hosted
         self._rows: dict[FetchPartition, Partition | None] = {}
-        self._ready: dict[FetchPartition, None] = {}
-        """What may have more for the follower, longest waiting first."""
-        self._news: dict[FetchPartition, None] = {}
-        self._news_are_due = False
-        self._news_timer: _Moment | None = None
         self._held: dict[FetchPartition, None] = {}
-        """What the throttle keeps back for a while."""
-        self._held_timer: _Moment | None = None
-        self.has_waited = False
-        """Whether others could run during the last call."""
-        self._sleeper = Sleeper()
+        """The partitions that the throttle keeps back for a while."""
+        self._held_timer: TimerCallback | None = None
 
-    def is_of(self, manager: ReplicaManager) -> bool:
-        """Whether the session is one of this manager, and not of one that was there before."""
-        return self._manager is manager
-
-    @property
-    def is_due(self) -> bool:
-        """Whether a call has an answer right now."""
-        return bool(self._ready) or self._news_are_due
-
-    # --- the follower's side ---------------------------------------------------------------------
+    def is_of(self, hosted: HostedPartitions) -> bool:
+        """Whether the session is one of these replicas, and not of a node that ran here before."""
+        return self._hosted is hosted
 
     def move(self, rows: Sequence[FetchPartition]) -> None:
-        """Take note of positions that are new or have moved on."""
+        """Note the positions that are new or have moved."""
+        ready = self.ready
         for row in rows:
             is_new = row not in self._rows
             self._rows.setdefault(row, None)
             if self._accept(row):
-                self._ready[row] = None
+                ready.rows[row] = None
                 continue
-            self._ready.pop(row, None)
+            ready.rows.pop(row, None)
             if is_new:
-                # The high watermark may have moved while nobody told the follower.
-                self.note_offsets(row)
+                # The high watermark may have moved before the follower watched the partition.
+                ready.note_offsets(row)
 
     def forget(self, row: FetchPartition) -> None:
-        """Watch a partition no more."""
+        """Stop watching a partition."""
         partition = self._rows.pop(row, None)
-        self._ready.pop(row, None)
+        self.ready.forget(row)
         self._held.pop(row, None)
-        self._news.pop(row, None)
         if partition is not None and partition.in_sync is not None:
-            partition.in_sync.unwatch(self.follower_id, self)
+            partition.in_sync.unwatch(self.follower_id, self.ready)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching all partitions."""
         for row in list(self._rows):
             self.forget(row)
-        self._stop_timers()
-
-    async def wait(self) -> None:
-        """Return when there is something to tell, or `wake` was called. Raises what `fail` was given."""
-        self.has_waited = not self.is_due
-        if self.has_waited:
-            await self._sleeper.sleep()
+        self.ready.close()
+        if self._held_timer is not None:
+            self._hosted.timer.cancel(self._held_timer)
+            self._held_timer = None
 
     def read(self, max_bytes: int) -> list[FetchedPartition]:
         """Return the partitions with news, the records among them within `max_bytes`, or one batch."""
         rows: list[FetchedPartition] = []
-        for row in list(self._ready):
+        ready = self.ready.rows
+        for row in list(ready):
             if max_bytes <= 0:
                 break
             if self._is_held_back(row):
@@ -336,57 +290,27 @@ class FollowerSession:
             fetched = self._read(row, max_bytes, min_one=not rows)
             if fetched is None:
                 break
-            del self._ready[row]
+            del ready[row]
             if fetched.size or fetched.error_code or fetched.diverging is not None:
-                self._news.pop(row, None)
+                self.ready.offsets_told(row)
                 rows.append(fetched)
                 max_bytes -= fetched.size
                 self._count(row, fetched.size)
-        if self._news or self._news_are_due:
-            rows.extend(self._read_news())
+        for row in self.ready.take_news():
+            partition = self._rows.get(row)
+            if partition is not None:
+                fetched = FetchedPartition(row)
+                fetched.high_watermark = partition.log.high_watermark
+                fetched.log_start_offset = partition.log.log_start_offset
+                rows.append(fetched)
         return rows
-
-    def wake(self) -> None:
-        """End the wait: there is something to do for whoever waits."""
-        self._sleeper.wake()
-
-    def fail(self, error: Exception) -> None:
-        """Raise an error in whoever waits."""
-        if self._sleeper.task is not None:
-            self._sleeper.fail(error)
-
-    # --- the leader's side -----------------------------------------------------------------------
-
-    def is_ready(self, row: FetchPartition) -> bool:
-        """Whether the session knows already that there may be more of a partition."""
-        return row in self._ready
-
-    def note(self, row: FetchPartition) -> None:
-        """There is something to read in a partition, or it is not led here any more."""
-        self._ready[row] = None
-        if self._sleeper.task is not None:
-            self._sleeper.wake()
-
-    def note_offsets(self, row: FetchPartition) -> None:
-        """A partition's high watermark or log start has moved: that can wait a little."""
-        self._news[row] = None
-        if self._news_timer is None and not self._news_are_due:
-            self._news_timer = self._later(self._manager.config.replica_fetch_wait_max_ms, self.news_fell_due)
-
-    def news_fell_due(self) -> None:
-        """Tell what can wait no longer."""
-        if self._news_timer is not None:
-            self._manager.purgatory.timer.cancel(self._news_timer)
-            self._news_timer = None
-        self._news_are_due = True
-        self.wake()
 
     # --- inside ----------------------------------------------------------------------------------
 
     def _find(self, row: FetchPartition) -> Partition:
         """Return the partition that a row asks for. Raises `KafkaError`."""
         assert row.topic is not None
-        partition = self._manager.leader(row.topic, row.index, row.current_leader_epoch)
+        partition = self._hosted.leader(row.topic, row.index, row.current_leader_epoch)
         if row.topic_id not in (ZERO_UUID, partition.topic_id):
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "a topic of the same name")
         partition.check_follower(self.follower_id, self.broker_epoch, row.current_leader_epoch)
@@ -396,7 +320,7 @@ class FollowerSession:
         """Take note of the follower's position; return whether there is something to tell it."""
         try:
             partition = self._find(row)
-            if diverging_epoch(partition, row) is not None:
+            if partition.diverging_epoch(row) is not None:
                 return True
             log = partition.log
             if not log.log_start_offset <= row.fetch_offset <= log.log_end_offset:
@@ -405,7 +329,7 @@ class FollowerSession:
             return True
         self._rows[row] = partition
         assert partition.in_sync is not None
-        partition.in_sync.watch(self.follower_id, self, row)
+        partition.in_sync.watch(self.follower_id, self.ready, row)
         partition.follower_fetched(
             self.follower_id,
             row.fetch_offset,
@@ -430,59 +354,30 @@ class FollowerSession:
             return None
         return fetched
 
-    def _read_news(self) -> list[FetchedPartition]:
-        rows = []
-        for row in self._news:
-            partition = self._rows.get(row)
-            if partition is not None:
-                fetched = FetchedPartition(row)
-                fetched.high_watermark = partition.log.high_watermark
-                fetched.log_start_offset = partition.log.log_start_offset
-                rows.append(fetched)
-        self._news.clear()
-        self._news_are_due = False
-        if self._news_timer is not None:
-            self._manager.purgatory.timer.cancel(self._news_timer)
-            self._news_timer = None
-        return rows
-
     # --- the throttle ----------------------------------------------------------------------------
 
     def _is_held_back(self, row: FetchPartition) -> bool:
         """Keep a partition back for a while if the throttle wants that; return whether it does."""
-        throttle, partition = self._manager.leader_throttle, self._rows.get(row)
+        throttle, partition = self._hosted.leader_throttle, self._rows.get(row)
         if partition is None or not throttle.is_throttled(partition.topic, partition.index):
             return False
         if self.follower_id in partition.isr:
             return False
         wait_ms = throttle.wait_ms(monotonic_ms())
         if wait_ms:
-            del self._ready[row]
+            del self.ready.rows[row]
             self._held[row] = None
             if self._held_timer is None:
-                self._held_timer = self._later(wait_ms, self._let_go)
+                self._held_timer = TimerCallback(self._let_go)
+                self._hosted.timer.add(self._held_timer, wait_ms, monotonic_ms())
         return wait_ms > 0
 
     def _let_go(self) -> None:
         self._held_timer = None
-        self._ready.update(self._held)
-        self._held.clear()
-        self.wake()
+        held, self._held = self._held, {}
+        self.ready.note_all(held)
 
     def _count(self, row: FetchPartition, size: int) -> None:
-        throttle = self._manager.leader_throttle
+        throttle = self._hosted.leader_throttle
         if size and row.topic is not None and throttle.is_throttled(row.topic, row.index):
             throttle.record(size, monotonic_ms())
-
-    # --- timers ----------------------------------------------------------------------------------
-
-    def _later(self, delay_ms: int, action: Callable[[], None]) -> _Moment:
-        moment = _Moment(action)
-        self._manager.purgatory.timer.add(moment, max(delay_ms, 1), monotonic_ms())
-        return moment
-
-    def _stop_timers(self) -> None:
-        for moment in (self._news_timer, self._held_timer):
-            if moment is not None:
-                self._manager.purgatory.timer.cancel(moment)
-        self._news_timer = self._held_timer = None

@@ -1,54 +1,45 @@
-"""Partition: one node's replica of a partition: leader or follower, ISR, high watermark (class `Partition`).
+"""Partition: one node's replica of a partition, as leader or follower (class `Partition`).
 
-What the controller decided comes in as a `PartitionRegistration`; what clients and followers do comes in as
-appends and fetches. Everything here is synchronous: between checking leadership and moving the log's end
-nothing else runs.
+The controller's decisions come as a `PartitionRegistration`, the requests of clients and followers as appends
+and fetches. Everything is synchronous: nothing else runs between the check of leadership and the append.
 
-Rules:
+* Only the leader appends and keeps the ISR. It fences a request with an older leader epoch (74) and answers
+  UNKNOWN_LEADER_EPOCH (75) to a newer one.
+* The leader's high watermark is the lowest log end of all replicas in sync or about to join. It stands still
+  while the ISR is smaller than `min.insync.replicas`, capped by the number of replicas (KIP-966).
+* Consumers read below the high watermark or the last stable offset. A read between that and the log end
+  returns nothing and is no error.
 
-* only the leader appends, and only it tracks the ISR; a request with an older leader epoch is fenced (74),
-  one with a newer epoch knows more than this node (75);
-* the leader's high watermark is the lowest log end over all that may be in sync, and over those that are
-  about to be. It stands still while the ISR is smaller than `min.insync.replicas`, capped by the number of
-  replicas (KIP-966);
-* consumers read below the high watermark, or the last stable offset; between that and the log end there is
-  nothing, not an error.
-
-How it is read is in `partition_reading`, how its ISR is kept in `isr_upkeep`.
-
-PartitionHost: what a partition needs of the node that it is on.
-
-Reading a partition: for a fetch, for one that waits, and for who has to know where logs part.
-
-Keeping the in-sync replicas of a partition, on its leader: who joins, who leaves, what the answer is.
+The leader asks the controller for each change of the ISR (`maybeExpandIsr`, `maybeShrinkIsr`,
+`handleAlterPartitionUpdate`):
 
 | the controller's answer | what the leader does |
 |---|---|
-| yes | takes over the ISR of the answer, unless the metadata was faster |
-| INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED | goes back to what was committed last |
-| FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, NEW_LEADER_ELECTED, … | waits for the metadata to tell |
-| anything else, and no answer | asks again |
-
-(methods `maybeExpandIsr`, `maybeShrinkIsr` and `handleAlterPartitionUpdate` of class `Partition`)
+| yes | takes over the ISR of the answer, unless newer metadata has arrived |
+| INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED | goes back to the committed ISR |
+| FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, NEW_LEADER_ELECTED, … | waits for the metadata |
+| any other error, or no answer | asks again |
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kcli.broker.replication.fetch_data import FetchedPartition
-from kcli.broker.replication.in_sync_replicas import NOBODY, InSyncReplicas, is_eligible
+from kcli.broker.replication.in_sync_replicas import NOBODY, InSyncReplicas
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.log.log_appender import NOT_PLAIN
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import trio
 
     from kcli.broker.metadata.metadata_image import PartitionRegistration
     from kcli.broker.replication.fetch_data import FetchPartition
-    from kcli.broker.replication.in_sync_replicas import RemoteReplica
+    from kcli.broker.replication.in_sync_replicas import RemoteReplica, ReplicaContext
     from kcli.protocol.messages.alter_partition import AlteredPartition
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.log_appender import LogAppendInfo
@@ -56,88 +47,7 @@ if TYPE_CHECKING:
     from kcli.storage.log.unified_log import UnifiedLog
 
 
-class PartitionHost(Protocol):
-    """The node, as its partitions know it."""
-
-    @property
-    def max_lag_ms(self) -> int:
-        """How long an in-sync replica may be behind (`replica.lag.time.max.ms`)."""
-        ...
-
-    def touch(self, key: tuple[str, int]) -> None:
-        """Something happened to a partition that others may wait for."""
-        ...
-
-    def clock_ms(self) -> int:
-        """Return a time that only goes forward."""
-        ...
-
-    def broker_epoch_of(self, node_id: int) -> int | None:
-        """Return the epoch of a node that may be in sync, None for one that may not."""
-        ...
-
-    def submit(self, change: IsrChange) -> None:
-        """Ask the controller for other in-sync replicas."""
-        ...
-
-
 NO_EPOCH = -1
-
-
-def read(
-    partition: Partition, request: FetchPartition, *, isolation: Isolation, max_bytes: int, min_one: bool
-) -> FetchedPartition:
-    """Read what a fetch asks for, up to `max_bytes`. Raises `KafkaError`.
-
-    With `min_one` the first batch comes whatever its size; else one that does not fit is left out, for a
-    client could not make progress with a part of it. Whether the replica may be read is for the caller to
-    check.
-    """
-    row = FetchedPartition(request)
-    log = partition.log
-    if request.last_fetched_epoch != NO_EPOCH:
-        row.diverging = diverging_epoch(partition, request)
-    if row.diverging is None:
-        found = log.read(request.fetch_offset, max_bytes, isolation=isolation, min_one=min_one)
-        records = found.file_slice
-        if records is not None and records.size >= found.first_batch_size:
-            row.records = records
-            row.size = records.size
-        row.aborted = found.aborted
-    row.high_watermark = log.high_watermark
-    row.last_stable_offset = log.last_stable_offset
-    row.log_start_offset = log.log_start_offset
-    return row
-
-
-def readable(partition: Partition, offset: int, max_bytes: int, isolation: Isolation) -> tuple[int, bool]:
-    """Return how many bytes a read would bring, and whether waiting could bring more to it.
-
-    More comes only to the active segment. Raises `KafkaError`.
-    """
-    log = partition.log
-    records = log.read(offset, max_bytes, isolation=isolation, min_one=False).file_slice
-    in_active_segment = offset >= log.segments.active.base_offset
-    return (0 if records is None else records.size), in_active_segment
-
-
-def diverging_epoch(partition: Partition, request: FetchPartition) -> tuple[int, int] | None:
-    """Return (epoch, end offset) if the fetcher's log parted from this one before its position (KIP-595).
-
-    Raises `KafkaError` if that cannot be told.
-    """
-    wanted = request.last_fetched_epoch
-    if wanted == NO_EPOCH:
-        return None
-    log = partition.log
-    epoch, end_offset = log.end_offset_for_epoch(wanted)
-    if epoch == NO_EPOCH or end_offset == -1 or request.fetch_offset < log.log_start_offset:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {request.fetch_offset} cannot be compared")
-    if epoch < wanted or end_offset < request.fetch_offset:
-        return epoch, end_offset
-    return None
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -153,78 +63,33 @@ class IsrChange:
         self.leader_epoch = partition.leader_epoch
         self.partition_epoch = partition.partition_epoch
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether the partition still waits for this change."""
+        in_sync = self.partition.in_sync
+        return (
+            in_sync is not None
+            and in_sync.pending == self.isr
+            and self.partition.leader_epoch == self.leader_epoch
+            and self.partition.partition_epoch == self.partition_epoch
+        )
 
-def consider_expansion(partition: Partition, fetching: RemoteReplica | None = None) -> None:
-    """Ask for followers that have caught up to count as in sync.
+    def accept(self, answer: AlteredPartition) -> None:
+        """Take over what the controller has decided."""
+        partition = self.partition
+        if self.is_pending and answer.leader_epoch == partition.leader_epoch:
+            assert partition.in_sync is not None
+            partition.partition_epoch = answer.partition_epoch
+            partition.in_sync.commit(partition.replicas, frozenset(answer.isr))
+            partition.isr_moved()
+            partition.maybe_expand_isr()
 
-    Only who fetches may: the one that does so right now, and those that wait for more.
-    """
-    in_sync = partition.in_sync
-    if in_sync is None or in_sync.pending is not None:
-        return
-    high_watermark, host = partition.log.high_watermark, partition.host
-    joining = [
-        node_id
-        for node_id, remote in in_sync.remotes.items()
-        if (remote is fetching or remote.session is not None)
-        and in_sync.may_join(remote, high_watermark)
-        and is_eligible(remote, host)
-    ]
-    if joining:
-        _ask(partition, in_sync.committed.union(joining))
-
-
-def shrink(partition: Partition) -> None:
-    """Ask for members that have been behind for too long to be dropped."""
-    in_sync, host = partition.in_sync, partition.host
-    if in_sync is None or in_sync.pending is not None:
-        return
-    lagging = in_sync.lagging(partition.log.log_end_offset, host.clock_ms(), host.max_lag_ms)
-    if lagging:
-        _log.info("%s-%d: replicas lag behind: %s", *partition.key, sorted(lagging))
-        _ask(partition, in_sync.committed - lagging)
-
-
-def _ask(partition: Partition, isr: frozenset[int]) -> None:
-    in_sync = partition.in_sync
-    assert in_sync is not None
-    members = {}
-    for node_id in partition.replicas:
-        if node_id in isr:
-            remote = in_sync.remotes.get(node_id)
-            members[node_id] = -1 if remote is None else remote.broker_epoch
-    in_sync.ask(isr)
-    partition.host.submit(IsrChange(partition, members))
-
-
-def awaits(change: IsrChange) -> bool:
-    """Whether a change is still the one that its partition waits for."""
-    in_sync = change.partition.in_sync
-    return (
-        in_sync is not None
-        and in_sync.pending == change.isr
-        and change.partition.leader_epoch == change.leader_epoch
-        and change.partition.partition_epoch == change.partition_epoch
-    )
-
-
-def accept(change: IsrChange, answer: AlteredPartition) -> None:
-    """Take over what the controller has decided."""
-    partition = change.partition
-    if awaits(change) and answer.leader_epoch == partition.leader_epoch:
-        assert partition.in_sync is not None
-        partition.partition_epoch = answer.partition_epoch
-        partition.in_sync.commit(partition.replicas, frozenset(answer.isr))
-        partition.isr_moved()
-        consider_expansion(partition)
-
-
-def refuse(change: IsrChange) -> None:
-    """Go back to what was committed last; the follower may have another try."""
-    if awaits(change):
-        assert change.partition.in_sync is not None
-        change.partition.in_sync.settle()
-        change.partition.isr_moved()
+    def refuse(self) -> None:
+        """Go back to the committed in-sync replicas; the follower may try again."""
+        if self.is_pending:
+            assert self.partition.in_sync is not None
+            self.partition.in_sync.settle()
+            self.partition.isr_moved()
 
 
 ACKS_ALL = -1
@@ -235,8 +100,9 @@ class Partition:
     """A replica on node `node_id`. Under `key`, (topic, index), operations wait in the purgatory."""
 
     __slots__ = (
+        "_context",
+        "_submit",
         "_touch",
-        "host",
         "in_sync",
         "index",
         "is_alone",
@@ -260,7 +126,9 @@ class Partition:
         *,
         node_id: int,
         log: UnifiedLog,
-        host: PartitionHost,
+        context: ReplicaContext,
+        touch: Callable[[PartitionId], None],
+        submit: Callable[[IsrChange], None],
     ) -> None:
         self.topic = topic
         self.index = index
@@ -268,7 +136,9 @@ class Partition:
         self.key: PartitionId = (topic, index)
         self.node_id = node_id
         self.log = log
-        self.host = host
+        self._context = context
+        self._touch = touch
+        self._submit = submit
         self.leader = -1
         self.leader_epoch = -1
         self.partition_epoch = -1
@@ -279,7 +149,6 @@ class Partition:
         """Whether an append is replicated by itself: this node leads and has the only replica."""
         self.writing: trio.Event | None = None
         """Set while a thread writes to the log: whoever wants to append waits for it."""
-        self._touch = host.touch
 
     @property
     def is_leader(self) -> bool:
@@ -326,18 +195,18 @@ class Partition:
     def _lead(self, registration: PartitionRegistration, *, new_epoch: bool, is_new_leader: bool) -> None:
         in_sync = None
         if not self.is_alone:
-            in_sync = self.in_sync or InSyncReplicas(self.node_id)
+            in_sync = self.in_sync or InSyncReplicas(self.node_id, self._context)
             in_sync.commit(registration.replicas, frozenset(registration.isr))
         self.in_sync = in_sync
         if new_epoch:
             # Even if no record follows: a follower must find this epoch's start.
             self.log.assign_epoch_at_end(self.leader_epoch)
             if in_sync is not None:
-                end, now_ms = self.log.log_end_offset, self.host.clock_ms()
+                end, now_ms = self.log.log_end_offset, self._context.clock_ms()
                 in_sync.begin_epoch(end, is_new_leader=is_new_leader, now_ms=now_ms)
         self._advance_high_watermark()
         if in_sync is not None and not new_epoch:
-            consider_expansion(self)
+            self.maybe_expand_isr()
 
     def resign(self) -> None:
         """Lead no longer: the replica is gone from this node."""
@@ -417,7 +286,7 @@ class Partition:
         if in_sync is None:
             self.log.advance_high_watermark_to_end()
         else:
-            in_sync.leader_appended(info.first_offset, self.host.clock_ms)
+            in_sync.leader_appended(info.first_offset)
             self._advance_high_watermark()
         self._touch(self.key)
 
@@ -460,7 +329,7 @@ class Partition:
         if in_sync is not None:
             if len(in_sync.committed) < self.min_isr:
                 return
-            end = in_sync.replicated_up_to(end, self.host)
+            end = in_sync.replicated_up_to(end)
         if self.log.advance_high_watermark(end):
             self.tell_offsets()
 
@@ -468,6 +337,46 @@ class Partition:
         """Act on other in-sync replicas: the high watermark may move, or writes be refused."""
         self._advance_high_watermark()
         self._touch(self.key)
+
+    # --- in-sync replicas ------------------------------------------------------------------------
+
+    def maybe_expand_isr(self, fetching: RemoteReplica | None = None) -> None:
+        """Ask the controller to add the followers that have caught up.
+
+        Only a follower that fetches may join: the one that does so now, or one that waits for more.
+        """
+        in_sync = self.in_sync
+        if in_sync is None or in_sync.pending is not None:
+            return
+        high_watermark = self.log.high_watermark
+        joining = [
+            node_id
+            for node_id, remote in in_sync.remotes.items()
+            if (remote is fetching or remote.ready is not None)
+            and in_sync.may_join(remote, high_watermark)
+            and in_sync.is_eligible(remote)
+        ]
+        if joining:
+            self._ask_for(in_sync, in_sync.committed.union(joining))
+
+    def maybe_shrink_isr(self) -> None:
+        """Ask the controller to remove the members that have been behind for too long."""
+        in_sync, context = self.in_sync, self._context
+        if in_sync is None or in_sync.pending is not None:
+            return
+        lagging = in_sync.lagging(self.log.log_end_offset, context.clock_ms(), context.max_lag_ms())
+        if lagging:
+            _log.info("%s-%d: replicas lag behind: %s", *self.key, sorted(lagging))
+            self._ask_for(in_sync, in_sync.committed - lagging)
+
+    def _ask_for(self, in_sync: InSyncReplicas, isr: frozenset[int]) -> None:
+        members = {}
+        for node_id in self.replicas:
+            if node_id in isr:
+                remote = in_sync.remotes.get(node_id)
+                members[node_id] = -1 if remote is None else remote.broker_epoch
+        in_sync.ask(isr)
+        self._submit(IsrChange(self, members))
 
     # --- followers -------------------------------------------------------------------------------
 
@@ -495,12 +404,12 @@ class Partition:
         remote.fetched(
             offset,
             leader_end=self.log.log_end_offset,
-            now_ms=self.host.clock_ms(),
+            now_ms=self._context.clock_ms(),
             log_start_offset=log_start_offset,
             broker_epoch=broker_epoch,
         )
         if node_id not in in_sync.maximal:
-            consider_expansion(self, remote)
+            self.maybe_expand_isr(remote)
         if offset != before:
             self._advance_high_watermark()
         if log_start_moved or self.log.high_watermark != high_watermark:
@@ -524,9 +433,54 @@ class Partition:
     def read(
         self, request: FetchPartition, *, isolation: Isolation, max_bytes: int, min_one: bool
     ) -> FetchedPartition:
-        """Read what a fetch asks its leader for: `read`. Raises `KafkaError`."""
-        self.check_leader(request.current_leader_epoch)
-        return read(self, request, isolation=isolation, max_bytes=max_bytes, min_one=min_one)
+        """Read what a fetch asks for, up to `max_bytes`. Raises `KafkaError`.
+
+        The caller checks whether this replica may be read. With `min_one` the first batch comes whatever its
+        size; otherwise a batch that does not fit is left out, because clients cannot use a part of it.
+        """
+        row = FetchedPartition(request)
+        log = self.log
+        if request.last_fetched_epoch != NO_EPOCH:
+            row.diverging = self.diverging_epoch(request)
+        if row.diverging is None:
+            found = log.read(request.fetch_offset, max_bytes, isolation=isolation, min_one=min_one)
+            records = found.file_slice
+            if records is not None and records.size >= found.first_batch_size:
+                row.records = records
+                row.size = records.size
+            row.aborted = found.aborted
+        row.high_watermark = log.high_watermark
+        row.last_stable_offset = log.last_stable_offset
+        row.log_start_offset = log.log_start_offset
+        return row
+
+    def readable(self, offset: int, max_bytes: int, isolation: Isolation) -> tuple[int, bool]:
+        """Return how many bytes a read returns, and whether a later read could return more.
+
+        Only the active segment grows. Raises `KafkaError`.
+        """
+        log = self.log
+        records = log.read(offset, max_bytes, isolation=isolation, min_one=False).file_slice
+        in_active_segment = offset >= log.segments.active.base_offset
+        return (0 if records is None else records.size), in_active_segment
+
+    def diverging_epoch(self, request: FetchPartition) -> tuple[int, int] | None:
+        """Return (epoch, end offset) if the fetcher's log diverges from this one (KIP-595), else None.
+
+        Raises `KafkaError` if the fetcher's position cannot be compared.
+        """
+        wanted = request.last_fetched_epoch
+        if wanted == NO_EPOCH:
+            return None
+        log = self.log
+        epoch, end_offset = log.end_offset_for_epoch(wanted)
+        if epoch == NO_EPOCH or end_offset == -1 or request.fetch_offset < log.log_start_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {request.fetch_offset} cannot be compared"
+            )
+        if epoch < wanted or end_offset < request.fetch_offset:
+            return epoch, end_offset
+        return None
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest epoch not above the one given, (-1, -1) if unknown."""
@@ -547,6 +501,6 @@ class Partition:
         start = self.log.log_start_offset
         if self.in_sync is not None:
             for node_id, remote in self.in_sync.remotes.items():
-                if remote.log_start_offset < start and self.host.broker_epoch_of(node_id) is not None:
+                if remote.log_start_offset < start and self._context.broker_epoch_of(node_id) is not None:
                     start = remote.log_start_offset
         return start

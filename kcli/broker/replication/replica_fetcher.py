@@ -32,7 +32,7 @@ import trio
 from kcli.broker.replication import follower_log
 from kcli.broker.replication.fetch_data import FetchPartition
 from kcli.broker.replication.leader_endpoint import PeerUnreachable
-from kcli.broker.waiting.timer import TimerTask, monotonic_ms
+from kcli.broker.waiting.timer import TimerCallback, monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import string_hash
 from kcli.storage.log.file_records import FileSlice
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kcli.broker.replication.fetch_data import FetchedPartition
-    from kcli.broker.replication.leader_endpoint import FollowerSession, PeerLink
+    from kcli.broker.replication.hosted_partitions import HostedPartitions
+    from kcli.broker.replication.leader_endpoint import FollowerFetchSession, LeaderEndPoint
     from kcli.broker.replication.partition import Partition, PartitionId
-    from kcli.broker.replication.replica_manager import ReplicaManager
 
 
 TURN_BYTES = 1024 * 1024
@@ -51,19 +51,6 @@ TURN_BYTES = 1024 * 1024
 
 _log = logging.getLogger(__name__)
 _buffer = memoryview(bytearray(TURN_BYTES))
-
-
-class _Alarm(TimerTask):
-    """The end of a delay."""
-
-    __slots__ = ("_fetcher",)
-
-    def __init__(self, fetcher: ReplicaFetcher) -> None:
-        super().__init__()
-        self._fetcher = fetcher
-
-    def fall_due(self) -> None:
-        self._fetcher.delay_is_over()
 
 
 class FetchState:
@@ -91,18 +78,18 @@ class FetchState:
 class ReplicaFetcher:
     """Copies partitions from the leader at the other end of `link`."""
 
-    def __init__(self, manager: ReplicaManager, link: PeerLink, number: int) -> None:
+    def __init__(self, hosted: HostedPartitions, link: LeaderEndPoint, number: int) -> None:
         self.leader_id = link.to_id
         self.number = number
         self.states: dict[PartitionId, FetchState] = {}
-        self._manager = manager
+        self._hosted = hosted
         self._link = link
-        self._session: FollowerSession | None = None
+        self._session: FollowerFetchSession | None = None
         self._moved: dict[FetchState, None] = {}
         """What the leader is to be told."""
         self._delayed: dict[FetchState, None] = {}
         self._out_of_range: list[FetchState] = []
-        self._alarm: _Alarm | None = None
+        self._alarm: TimerCallback | None = None
         self._work = trio.Event()
 
     def __repr__(self) -> str:
@@ -124,7 +111,7 @@ class ReplicaFetcher:
             partition.topic_id,
             partition.index,
             log.log_end_offset,
-            self._manager.config.replica_fetch_max_bytes,
+            self._hosted.config.replica_fetch_max_bytes,
             partition.leader_epoch,
             log.leader_epochs.latest_epoch,
             log.log_start_offset,
@@ -143,9 +130,9 @@ class ReplicaFetcher:
         """Have the task look what there is to do."""
         self._work.set()
         if self._session is not None:
-            self._session.wake()
+            self._session.ready.wake()
 
-    def delay_is_over(self) -> None:
+    def _delay_is_over(self) -> None:
         """Have the task look which partitions have been left alone for long enough."""
         self._alarm = None
         self.wake()
@@ -162,7 +149,7 @@ class ReplicaFetcher:
         """Copy, for ever."""
         try:
             while True:
-                await self._manager.until_awake()
+                await self._hosted.gate.passed()
                 self._end_delays()
                 if not self.states or len(self._delayed) == len(self.states):
                     await self._rest()
@@ -186,11 +173,11 @@ class ReplicaFetcher:
         """Make one call and write what it brings."""
         session = self._session
         if session is None:
-            session = self._session = await self._link.open(broker_epoch=self._manager.broker_epoch)
+            session = self._session = await self._link.open(broker_epoch=self._hosted.context.broker_epoch())
             self._moved = dict.fromkeys(state for state in self.states.values() if state not in self._delayed)
-        limit = min(self._manager.config.replica_fetch_response_max_bytes, TURN_BYTES)
+        limit = min(self._hosted.config.replica_fetch_response_max_bytes, TURN_BYTES)
         rows = await self._link.fetch(session, self._take_moved, max_bytes=limit)
-        if self._manager.is_paused or session is not self._session:
+        if self._hosted.gate.is_closed or session is not self._session:
             self._lose_session()  # What was on its way is lost.
             return
         for row in rows:
@@ -200,8 +187,8 @@ class ReplicaFetcher:
         # Not before: while this one waits the leader may cut off what the others have yet to read.
         while self._out_of_range:
             await self._find_range(self._out_of_range.pop())
-        if session.has_waited:
-            session.has_waited = False
+        if session.ready.has_waited:
+            session.ready.has_waited = False
         else:
             await trio.lowlevel.checkpoint()
 
@@ -222,7 +209,7 @@ class ReplicaFetcher:
             self._delay(state)
             return
         try:
-            follower_log.begin(state.partition.log, now_ms=self._manager.wall_ms())
+            follower_log.begin(state.partition.log, now_ms=self._hosted.wall_ms())
             state.has_begun = True
         except KafkaError as error:
             self._failed(state, error)
@@ -243,7 +230,7 @@ class ReplicaFetcher:
                 self._failed(state, error)
 
     def _write(self, state: FetchState, row: FetchedPartition) -> None:
-        log, now_ms = state.partition.log, self._manager.wall_ms()
+        log, now_ms = state.partition.log, self._hosted.wall_ms()
         if row.diverging is not None:
             epoch, end_offset = row.diverging
             before = log.log_end_offset
@@ -255,7 +242,7 @@ class ReplicaFetcher:
             assert isinstance(row.records, FileSlice)
             follower_log.append(log, read_slice(row.records), now_ms=now_ms)
             self._moved[state] = None
-            throttle = self._manager.follower_throttle
+            throttle = self._hosted.follower_throttle
             if throttle.is_throttled(*state.partition.key):
                 throttle.record(row.size, monotonic_ms())
         if row.diverging is None:
@@ -266,11 +253,11 @@ class ReplicaFetcher:
             if log.log_start_offset != log_start:
                 self._moved[state] = None
             state.in_sync = log.log_end_offset >= row.high_watermark
-        self._manager.touch(state.partition.key)
+        self._hosted.touch(state.partition.key)
 
     def _hold_back(self, state: FetchState) -> None:
         """Leave a partition alone for as long as the throttle wants it."""
-        throttle = self._manager.follower_throttle
+        throttle = self._hosted.follower_throttle
         if throttle.is_throttled(*state.partition.key) and not state.in_sync:
             wait_ms = throttle.wait_ms(monotonic_ms())
             if wait_ms:
@@ -291,10 +278,10 @@ class ReplicaFetcher:
         """Bring a log into the range of its leader's. Raises `KafkaError`."""
         partition = state.partition
         own_end = partition.log.log_end_offset
-        follower_log.fit(partition.log, start, end, now_ms=self._manager.wall_ms())
+        follower_log.fit(partition.log, start, end, now_ms=self._hosted.wall_ms())
         if partition.log.log_end_offset != own_end:
             _log.warning("%s-%d: its leader has %d to %d, not %d", *partition.key, start, end, own_end)
-        self._manager.touch(partition.key)
+        self._hosted.touch(partition.key)
         self._moved[state] = None
 
     # --- what goes wrong -------------------------------------------------------------------------
@@ -320,7 +307,7 @@ class ReplicaFetcher:
             return
         self._let_go(state)
         if delay_ms is None:
-            delay_ms = self._manager.config.replica_fetch_backoff_ms
+            delay_ms = self._hosted.config.replica_fetch_backoff_ms
         state.delayed_until_ms = monotonic_ms() + delay_ms
         self._delayed[state] = None
         if self._alarm is None or state.delayed_until_ms < self._alarm.deadline_ms:
@@ -328,8 +315,8 @@ class ReplicaFetcher:
 
     def _set_alarm(self, delay_ms: int) -> None:
         self._cancel_alarm()
-        self._alarm = _Alarm(self)
-        self._manager.purgatory.timer.add(self._alarm, max(delay_ms, 1), monotonic_ms())
+        self._alarm = TimerCallback(self._delay_is_over)
+        self._hosted.timer.add(self._alarm, max(delay_ms, 1), monotonic_ms())
 
     def _delay_all(self) -> None:
         for state in list(self.states.values()):
@@ -350,7 +337,7 @@ class ReplicaFetcher:
 
     def _cancel_alarm(self) -> None:
         if self._alarm is not None:
-            self._manager.purgatory.timer.cancel(self._alarm)
+            self._hosted.timer.cancel(self._alarm)
             self._alarm = None
 
     def _lose_session(self) -> None:
@@ -384,10 +371,10 @@ def fetcher_number(topic: str, index: int, count: int) -> int:
 class FetcherManager:
     """The fetchers of one node; `link_to` gives the way to a leader."""
 
-    def __init__(self, manager: ReplicaManager, link_to: Callable[[int], PeerLink]) -> None:
+    def __init__(self, hosted: HostedPartitions, link_to: Callable[[int], LeaderEndPoint]) -> None:
         self.fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._owners: dict[PartitionId, ReplicaFetcher] = {}
-        self._manager = manager
+        self._hosted = hosted
         self._link_to = link_to
         self._nursery: trio.Nursery | None = None
 
@@ -397,7 +384,7 @@ class FetcherManager:
         number = self._number_of(partition)
         fetcher = self.fetchers.get((partition.leader, number))
         if fetcher is None:
-            fetcher = ReplicaFetcher(self._manager, self._link_to(partition.leader), number)
+            fetcher = ReplicaFetcher(self._hosted, self._link_to(partition.leader), number)
             self.fetchers[partition.leader, number] = fetcher
             if self._nursery is not None:
                 self._nursery.start_soon(fetcher.run)
@@ -423,7 +410,7 @@ class FetcherManager:
     @property
     def per_leader(self) -> int:
         """How many fetchers there are to each leader at most."""
-        return self._manager.config.num_replica_fetchers
+        return self._hosted.config.num_replica_fetchers
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the fetchers that there are and that come, for ever."""

@@ -1,207 +1,117 @@
-"""ReplicaManager: the partitions of one node (class `ReplicaManager`).
+"""ReplicaManager: keeps the replicas of one node as the metadata says (class `ReplicaManager`).
 
-It follows the metadata: `apply` makes logs for the replicas that the controller placed here, gives each its
-role, has fetchers copy those that others lead, and removes those that are gone. Handlers find partitions
-through it, and get Kafka's errors for those that are not here.
+`apply` creates a log for each replica that the controller placed here, gives it its role, starts fetchers for
+the partitions that other nodes lead, and deletes what is gone.
 
-Which replica a consumer should read from: one in its own rack, if there is one (KIP-392).
-
-Only the leader says so, and only of in-sync replicas that hold what the consumer asks for; of several the one
-that has come furthest wins (class `RackAwareReplicaSelector`).
-
-Reading the replicas of a node for a fetch, in order and within one budget; errors become rows.
-
-Followers read from the leader, up to the end of its log. Consumers read below the high watermark, from any
-replica if they know that there are several, and a leader may tell them of a nearer one (KIP-392).
+`read_from_log` serves fetches. Followers read up to the log end, and only from the leader. Consumers read
+below the high watermark, from any replica if their version knows of that. A leader sends a consumer with a
+rack to an in-sync replica in that rack which holds its offset (KIP-392, class `RackAwareReplicaSelector`).
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
 from kcli.broker.config.broker_definitions import RACK_AWARE_SELECTOR
 from kcli.broker.metadata.encoded_metadata import EncodedMetadata
 from kcli.broker.metadata.registrations import UNASSIGNED_DIRECTORY
-from kcli.broker.replication import partition as partition_reading
-from kcli.broker.replication.alter_log_dirs_manager import LogDirMoves
-from kcli.broker.replication.alter_partition_manager import IsrChanges
-from kcli.broker.replication.assignments_manager import DirectoryAssignments
+from kcli.broker.replication.alter_log_dirs_manager import AlterLogDirsManager
+from kcli.broker.replication.alter_partition_manager import AlterPartitionManager
+from kcli.broker.replication.assignments_manager import AssignmentsManager
 from kcli.broker.replication.fetch_data import FetchedPartition
 from kcli.broker.replication.group_commit import GroupCommit
-from kcli.broker.replication.leader_endpoint import FollowerSession
-from kcli.broker.replication.partition import Partition, consider_expansion, shrink
+from kcli.broker.replication.hosted_partitions import HostedPartitions
+from kcli.broker.replication.partition import Partition
 from kcli.broker.replication.replica_fetcher import FetcherManager
-from kcli.broker.replication.replication_throttle import ReplicationThrottle
-from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import INTERNAL_TOPICS
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from kcli.broker.config.broker_config import BrokerConfig
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage, TopicImage
     from kcli.broker.replication.fetch_data import FetchPartition
-    from kcli.broker.replication.leader_endpoint import PeerLink
-    from kcli.broker.replication.partition import IsrChange, PartitionId
-    from kcli.broker.waiting.purgatory import Purgatory
+    from kcli.broker.replication.hosted_partitions import ReplicationContext
+    from kcli.broker.replication.leader_endpoint import LeaderEndPoint
+    from kcli.broker.replication.partition import PartitionId
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.storage.dirs.log_manager import LogManager
-    from kcli.storage.log.log_config import LogConfig
     from kcli.storage.log.log_read import Isolation
 
 
 _log = logging.getLogger(__name__)
 
 
-class Surroundings(Protocol):
-    """What replication needs of the node that it runs on."""
-
-    config: BrokerConfig
-    epoch: int
-
-    @property
-    def is_paused(self) -> bool:
-        """True while the node does nothing."""
-        ...
-
-    async def until_awake(self) -> None:
-        """Return once the node is not paused."""
-        ...
-
-    def link_to(self, node_id: int) -> PeerLink:
-        """Return the way to another node."""
-        ...
-
-    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Have the controller change in-sync replicas. Raises `KafkaError` and `PeerUnreachable`."""
-        ...
-
-    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
-        """Tell the controller which log directories replicas lie in. Raises `KafkaError`."""
-        ...
+CONSUMER_ID = -1
+_SAY_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-class ReplicaManager:
-    """The replicas on node `node_id`, by topic and partition.
+class FetchParams(NamedTuple):
+    """A follower by its node id, or a consumer with its `rack`, and how far it may read."""
 
-    `log_config` gives a topic's effective configuration from its overrides; it is asked anew when either
-    may have changed. `clock_ms` is what the lag of followers is measured with.
-    """
+    isolation: Isolation
+    replica_id: int = CONSUMER_ID
+    broker_epoch: int = -1
+    from_leader_only: bool = True
+    each_min_one: bool = False
+    rack: str = ""
+
+
+class ReplicaManager(HostedPartitions):
+    """The replicas of one node, which follow the metadata."""
 
     def __init__(
         self,
-        node_id: int,
-        *,
+        context: ReplicationContext,
         log_manager: LogManager,
-        purgatory: Purgatory,
-        log_config: Callable[[Mapping[str, str]], LogConfig],
-        wall_ms: Callable[[], int],
-        node: Surroundings,
-        clock_ms: Callable[[], int] = monotonic_ms,
+        *,
+        link_to: Callable[[int], LeaderEndPoint],
+        alter_partition: Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]],
+        assign_directories: Callable[[Sequence[DirectoryAssignment]], object],
     ) -> None:
-        self.node_id = node_id
+        super().__init__(context)
         self.log_manager = log_manager
-        self.purgatory = purgatory
         self.encoded_metadata = EncodedMetadata()
-        self.group_commit = GroupCommit(wall_ms)
-        self.partitions: dict[PartitionId, Partition] = {}
-        self.direct: dict[tuple[bytes, int], Partition] = {}
-        """The partitions that nobody else has a replica of, by encoded name; none of internal topics."""
-        self.image: MetadataImage | None = None
-        self.touch = purgatory.touch
-        self.wall_ms = wall_ms
-        self.clock_ms = clock_ms
-        self.fetchers = FetcherManager(self, node.link_to)
-        self.isr_changes = IsrChanges(node_id, broker_epoch=lambda: node.epoch, send=node.alter_partition)
-        self.submit: Callable[[IsrChange], None] = self.isr_changes.submit
-        self.leader_throttle = ReplicationThrottle(
-            "leader.replication.throttled.replicas",
-            node_id,
-            rate=lambda: node.config.leader_replication_throttled_rate,
+        self.group_commit = GroupCommit(context.wall_ms)
+        self.fetchers = FetcherManager(self, link_to)
+        self.alter_partition_manager = AlterPartitionManager(
+            self.node_id, broker_epoch=context.broker_epoch, send=alter_partition
         )
-        self.follower_throttle = ReplicationThrottle(
-            "follower.replication.throttled.replicas",
-            node_id,
-            rate=lambda: node.config.follower_replication_throttled_rate,
-        )
-        self._node = node
-        self.log_dir_moves = LogDirMoves(self)
-        self._directories = DirectoryAssignments(node_id, log_manager, node.assign_directories)
-        self._log_config = log_config
-        self._offline: set[PartitionId] = set()
-
-    @property
-    def config(self) -> BrokerConfig:
-        """The node's configuration."""
-        return self._node.config
-
-    @property
-    def max_lag_ms(self) -> int:
-        """How long an in-sync replica may be behind."""
-        return self._node.config.replica_lag_time_max_ms
-
-    @property
-    def broker_epoch(self) -> int:
-        """The epoch that the node is registered with."""
-        return self._node.epoch
-
-    @property
-    def is_paused(self) -> bool:
-        """True while the node does nothing."""
-        return self._node.is_paused
-
-    async def until_awake(self) -> None:
-        """Return once the node is not paused."""
-        await self._node.until_awake()
-
-    def broker_epoch_of(self, node_id: int) -> int | None:
-        """Return the epoch of a node that may be in sync, None for one that may not."""
-        broker = None if self.image is None else self.image.brokers.get(node_id)
-        return broker.epoch if broker is not None and broker.is_active else None
+        self.alter_log_dirs_manager = AlterLogDirsManager(self, log_manager, moved=self._replica_moved)
+        self._assignments_manager = AssignmentsManager(self.node_id, log_manager, assign_directories)
 
     # --- replication -----------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Copy what others lead, and keep the in-sync replicas of what is led here up to date, for ever."""
         async with trio.open_nursery() as nursery:
-            await nursery.start(self.isr_changes.run)
+            await nursery.start(self.alter_partition_manager.run)
             await nursery.start(self.fetchers.run)
             nursery.start_soon(self._expire_isr)
-            nursery.start_soon(self.log_dir_moves.run)
-            nursery.start_soon(self._directories.run)
+            nursery.start_soon(self.alter_log_dirs_manager.run)
+            nursery.start_soon(self._assignments_manager.run)
             task_status.started()
 
     async def _expire_isr(self) -> None:
         while True:
-            await trio.sleep(self.max_lag_ms / 2000)
-            await self.until_awake()
+            await trio.sleep(self.config.replica_lag_time_max_ms / 2000)
+            await self.gate.passed()
             for partition in self.led_with_followers():
-                shrink(partition)
-                consider_expansion(partition)
+                partition.maybe_shrink_isr()
+                partition.maybe_expand_isr()
 
-    def replica_moved(self, partition: Partition) -> None:
+    def _replica_moved(self, partition: Partition) -> None:
         """Act on a replica that lies in another log directory now."""
         self.touch(partition.key)
         topic = None if self.image is None else self.image.topics_by_id.get(partition.topic_id)
         if topic is not None:
-            self._directories.compare(partition, topic.partitions[partition.index])
-
-    def led_with_followers(self) -> Iterator[Partition]:
-        """Yield the partitions that this node leads and others copy."""
-        for partition in list(self.partitions.values()):
-            if partition.in_sync is not None:
-                yield partition
-
-    def open_session(self, follower_id: int, broker_epoch: int) -> FollowerSession:
-        """Let a fetcher of another node watch partitions here."""
-        return FollowerSession(self, follower_id, broker_epoch)
+            self._assignments_manager.compare(partition, topic.partitions[partition.index])
 
     # --- following the metadata ------------------------------------------------------------------
 
@@ -225,7 +135,7 @@ class ReplicaManager:
         self._apply_configs(delta)
         if delta.changed_brokers:
             for partition in self.led_with_followers():
-                consider_expansion(partition)
+                partition.maybe_expand_isr()
 
     def _apply_partition(self, topic: TopicImage, index: int) -> None:
         registration = topic.partitions[index]
@@ -245,7 +155,7 @@ class ReplicaManager:
             return
         if is_new_epoch:
             self._follow(partition)
-        self._directories.compare(partition, registration)
+        self._assignments_manager.compare(partition, registration)
         if partition.is_alone and topic.name not in INTERNAL_TOPICS:
             self.direct[topic.name.encode(), index] = partition
         else:
@@ -269,7 +179,7 @@ class ReplicaManager:
             topic.name,
             index,
             topic_id=topic.topic_id,
-            config=self._log_config(self.image.topic_config(topic.name)),
+            config=self.config.log_config(self.image.topic_config(topic.name)),
             directory_id=directory_id,
             now_ms=self.wall_ms(),
         )
@@ -279,11 +189,13 @@ class ReplicaManager:
             topic.topic_id,
             node_id=self.node_id,
             log=log,
-            host=self,
+            context=self.replica_context,
+            touch=self.touch,
+            submit=self.alter_partition_manager.submit,
         )
         self.partitions[partition.key] = partition
         self._offline.discard(partition.key)
-        self.log_dir_moves.resume(partition)
+        self.alter_log_dirs_manager.resume(partition)
         return partition
 
     def _delete(self, topic: TopicImage, index: int) -> None:
@@ -321,7 +233,7 @@ class ReplicaManager:
     def _update_configs(self, partitions: Iterable[Partition]) -> None:
         assert self.image is not None
         for partition in partitions:
-            config = self._log_config(self.image.topic_config(partition.topic))
+            config = self.config.log_config(self.image.topic_config(partition.topic))
             if config != partition.log.config:
                 partition.log.update_config(config)
                 if partition.is_leader:
@@ -341,143 +253,84 @@ class ReplicaManager:
         self.direct.pop((key[0].encode(), key[1]), None)
         self.purgatory.touch(key)
 
-    # --- finding partitions ----------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------
 
-    def partition(self, topic: str, index: int) -> Partition:
-        """Return a replica of this node, whatever its role.
+    def read_from_log(
+        self, wanted: Iterable[FetchPartition], params: FetchParams, max_bytes: int
+    ) -> list[FetchedPartition]:
+        """Read partitions in order, within one budget of `max_bytes`.
 
-        Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER when only other nodes have
-        it, KAFKA_STORAGE_ERROR when its log directory failed.
+        The first partition that has records returns at least one whole batch, with `each_min_one` each
+        partition does. Any other batch that does not fit is left out. Errors become rows.
         """
-        found = self.partitions.get((topic, index))
-        if found is None:
-            raise self._missing(topic, index)
-        return found
+        rows = []
+        left, min_one = max_bytes, True
+        for request in wanted:
+            row = self._read_partition(request, params, min(request.max_bytes, left), min_one)
+            rows.append(row)
+            if row.size:
+                min_one = params.each_min_one
+                left = max(0, left - row.size)
+        return rows
 
-    def leader(self, topic: str, index: int, current_leader_epoch: int = -1) -> Partition:
-        """Return a partition that this node leads. Raises `KafkaError`, also for a wrong leader epoch."""
-        partition = self.partition(topic, index)
-        partition.check_leader(current_leader_epoch)
-        return partition
+    def _read_partition(
+        self, request: FetchPartition, params: FetchParams, max_bytes: int, min_one: bool
+    ) -> FetchedPartition:
+        topic = request.topic
+        if topic is None:
+            return FetchedPartition(request, ErrorCode.UNKNOWN_TOPIC_ID)
+        try:
+            partition = self.partition(topic, request.index)
+            if request.topic_id not in (ZERO_UUID, partition.topic_id):
+                return FetchedPartition(request, ErrorCode.INCONSISTENT_TOPIC_ID)
+            epoch = request.current_leader_epoch
+            if params.from_leader_only:
+                partition.check_leader(epoch)
+            else:
+                partition.check_epoch(epoch)
+            if params.replica_id >= 0:
+                partition.check_follower(params.replica_id, params.broker_epoch, epoch)
+            elif params.rack:
+                preferred = self.preferred_replica(partition, request.fetch_offset, params.rack)
+                if preferred is not None:
+                    return _elsewhere(request, preferred, partition.log.high_watermark)
+            row = partition.read(request, isolation=params.isolation, max_bytes=max_bytes, min_one=min_one)
+            if params.replica_id >= 0 and row.diverging is None:
+                partition.follower_fetched(
+                    params.replica_id,
+                    request.fetch_offset,
+                    log_start_offset=request.log_start_offset,
+                    broker_epoch=params.broker_epoch,
+                )
+            return row
+        except KafkaError as error:
+            row = FetchedPartition(request, error.code)
+            if error.code in _SAY_LEADER:
+                row.current_leader = self.current_leader(topic, request.index)
+            return row
 
-    def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the name of a topic, None if the cluster has no such id."""
-        topic = None if self.image is None else self.image.topics_by_id.get(topic_id)
-        return None if topic is None else topic.name
-
-    def _missing(self, topic: str, index: int) -> KafkaError:
-        name = f"{topic}-{index}"
-        if (topic, index) in self._offline:
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {name} has failed")
-        known = None if self.image is None else self.image.topics.get(topic)
-        if known is None or not 0 <= index < len(known.partitions):
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}")
-        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} has no replica of {name}")
-
-    def current_leader(self, topic: str, index: int) -> tuple[int, int] | None:
-        """Return (leader, leader epoch) of any partition as the metadata has it, None if it has none."""
-        known = None if self.image is None else self.image.topics.get(topic)
-        if known is None or not 0 <= index < len(known.partitions):
+    def preferred_replica(self, partition: Partition, fetch_offset: int, rack: str) -> int | None:
+        """Return the node that a consumer in `rack` should read from, None if it is this one."""
+        in_sync, image = partition.in_sync, self.image
+        if in_sync is None or image is None or self.config.replica_selector_class != RACK_AWARE_SELECTOR:
             return None
-        registration = known.partitions[index]
-        return registration.leader, registration.leader_epoch
-
-
-def preferred_replica(
-    manager: ReplicaManager, partition: Partition, fetch_offset: int, rack: str
-) -> int | None:
-    """Return the node that a consumer in `rack` should read from, None if it is this one."""
-    in_sync, image = partition.in_sync, manager.image
-    if in_sync is None or image is None or manager.config.replica_selector_class != RACK_AWARE_SELECTOR:
-        return None
-    own = image.brokers.get(manager.node_id)
-    if own is not None and own.rack == rack:
-        return None
-    candidates = [
-        remote
-        for node_id, remote in in_sync.remotes.items()
-        if node_id in in_sync.committed
-        and (broker := image.brokers.get(node_id)) is not None
-        and broker.rack == rack
-        and not broker.fenced
-        and remote.log_start_offset <= fetch_offset <= remote.log_end_offset
-    ]
-    if not candidates:
-        return None
-    return max(candidates, key=lambda each: (each.log_end_offset, each.caught_up_ms, each.node_id)).node_id
-
-
-CONSUMER_ID = -1
-_SAY_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-
-
-class Reader(NamedTuple):
-    """Who reads: a follower by its node id, or a consumer, and how far. `rack` is where a consumer is."""
-
-    isolation: Isolation
-    replica_id: int = CONSUMER_ID
-    broker_epoch: int = -1
-    from_leader_only: bool = True
-    each_min_one: bool = False
-    rack: str = ""
-
-
-def read_replicas(
-    manager: ReplicaManager, wanted: Iterable[FetchPartition], reader: Reader, max_bytes: int
-) -> list[FetchedPartition]:
-    """Read partitions in order, within one budget of `max_bytes`.
-
-    The first partition that has anything gives at least one whole batch, with `each_min_one` every partition
-    does; otherwise a batch that does not fit is left out.
-    """
-    rows = []
-    left, min_one = max_bytes, True
-    for request in wanted:
-        row = _read(manager, request, reader, min(request.max_bytes, left), min_one)
-        rows.append(row)
-        if row.size:
-            min_one = reader.each_min_one
-            left = max(0, left - row.size)
-    return rows
-
-
-def _read(
-    manager: ReplicaManager, request: FetchPartition, reader: Reader, max_bytes: int, min_one: bool
-) -> FetchedPartition:
-    topic = request.topic
-    if topic is None:
-        return FetchedPartition(request, ErrorCode.UNKNOWN_TOPIC_ID)
-    try:
-        partition = manager.partition(topic, request.index)
-        if request.topic_id not in (ZERO_UUID, partition.topic_id):
-            return FetchedPartition(request, ErrorCode.INCONSISTENT_TOPIC_ID)
-        epoch = request.current_leader_epoch
-        if reader.from_leader_only:
-            partition.check_leader(epoch)
-        else:
-            partition.check_epoch(epoch)
-        if reader.replica_id >= 0:
-            partition.check_follower(reader.replica_id, reader.broker_epoch, epoch)
-        elif reader.rack:
-            preferred = preferred_replica(manager, partition, request.fetch_offset, reader.rack)
-            if preferred is not None:
-                return _elsewhere(request, preferred, partition.log.high_watermark)
-        row = partition_reading.read(
-            partition, request, isolation=reader.isolation, max_bytes=max_bytes, min_one=min_one
-        )
-        if reader.replica_id >= 0 and row.diverging is None:
-            partition.follower_fetched(
-                reader.replica_id,
-                request.fetch_offset,
-                log_start_offset=request.log_start_offset,
-                broker_epoch=reader.broker_epoch,
-            )
-        return row
-    except KafkaError as error:
-        row = FetchedPartition(request, error.code)
-        if error.code in _SAY_LEADER:
-            row.current_leader = manager.current_leader(topic, request.index)
-        return row
+        own = image.brokers.get(self.node_id)
+        if own is not None and own.rack == rack:
+            return None
+        candidates = [
+            remote
+            for node_id, remote in in_sync.remotes.items()
+            if node_id in in_sync.committed
+            and (broker := image.brokers.get(node_id)) is not None
+            and broker.rack == rack
+            and not broker.fenced
+            and remote.log_start_offset <= fetch_offset <= remote.log_end_offset
+        ]
+        if not candidates:
+            return None
+        return max(
+            candidates, key=lambda each: (each.log_end_offset, each.caught_up_ms, each.node_id)
+        ).node_id
 
 
 def _elsewhere(request: FetchPartition, node_id: int, high_watermark: int) -> FetchedPartition:

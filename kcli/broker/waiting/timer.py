@@ -38,6 +38,19 @@ class TimerTask(TimerEntry):
         raise NotImplementedError
 
 
+class TimerCallback(TimerTask):
+    """A function to call at a deadline."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        super().__init__()
+        self._callback = callback
+
+    def fall_due(self) -> None:
+        self._callback()
+
+
 class Timer:
     """The timed tasks of one node; nothing falls due while `gate` is closed."""
 

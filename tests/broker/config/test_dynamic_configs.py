@@ -35,7 +35,7 @@ IN_EFFECT: dict[str, tuple[str, Callable[[Broker], object], object]] = {
     "num.replica.fetchers": ("7", lambda broker: broker.replica_manager.fetchers.per_leader, 7),
     "replica.alter.log.dirs.io.max.bytes.per.second": (
         "7",
-        lambda broker: broker.replica_manager.log_dir_moves.throttle.rate,
+        lambda broker: broker.replica_manager.alter_log_dirs_manager.throttle.rate,
         7,
     ),
     "leader.replication.throttled.rate": ("7", lambda broker: broker.replica_manager.leader_throttle.rate, 7),

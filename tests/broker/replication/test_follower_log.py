@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kcli.broker.replication import follower_log
-from kcli.broker.replication import partition as partition_reading
 from kcli.broker.replication.fetch_data import FetchPartition
+from kcli.broker.replication.partition import Partition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.log.log_config import LogConfig, LogSettings
@@ -56,14 +55,15 @@ def lead(log: UnifiedLog, epoch: int, writes: list[tuple[int, int]]) -> None:
 
 def copy(follower: UnifiedLog, leader: UnifiedLog, max_bytes: int) -> None:
     """Fetch as a follower does, until there is no more or `max_bytes` were copied."""
-    partition: Any = SimpleNamespace(log=leader)
+    nobody: Any = None
+    partition = Partition(
+        "t", 0, bytes(16), node_id=1, log=leader, context=nobody, touch=nobody, submit=nobody
+    )
     for _ in range(1000):
         epoch = follower.leader_epochs.latest_epoch
         row = FetchPartition("t", bytes(16), 0, follower.log_end_offset, 200, -1, epoch)
         try:
-            fetched = partition_reading.read(
-                partition, row, isolation=Isolation.LOG_END, max_bytes=200, min_one=True
-            )
+            fetched = partition.read(row, isolation=Isolation.LOG_END, max_bytes=200, min_one=True)
         except KafkaError as error:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise

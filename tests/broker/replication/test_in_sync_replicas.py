@@ -9,9 +9,8 @@ import pytest
 import trio
 
 from kcli.broker.metadata.metadata_image import PartitionRegistration
-from kcli.broker.replication import partition as isr_upkeep
-from kcli.broker.replication.alter_partition_manager import IsrChanges
-from kcli.broker.replication.in_sync_replicas import RemoteReplica
+from kcli.broker.replication.alter_partition_manager import AlterPartitionManager
+from kcli.broker.replication.in_sync_replicas import RemoteReplica, ReplicaContext
 from kcli.broker.replication.leader_endpoint import PeerUnreachable
 from kcli.broker.replication.partition import IsrChange, Partition
 from kcli.protocol.error_codes import ErrorCode
@@ -33,9 +32,8 @@ class Host:
     """A node whose clock stands still until it is set."""
 
     now_ms: int = 0
-    max_lag_ms: int = LAG_MS
     epochs: dict[int, int] = field(default_factory=lambda: {2: 20, 3: 30})
-    wishes: list[IsrChange] = field(default_factory=list)
+    asked: list[IsrChange] = field(default_factory=list)
 
     def touch(self, key: tuple[str, int]) -> None:
         """Nobody waits."""
@@ -46,8 +44,12 @@ class Host:
     def broker_epoch_of(self, node_id: int) -> int | None:
         return self.epochs.get(node_id)
 
+    @property
+    def context(self) -> ReplicaContext:
+        return ReplicaContext(lambda: LAG_MS, self.clock_ms, self.broker_epoch_of)
+
     def submit(self, change: IsrChange) -> None:
-        self.wishes.append(change)
+        self.asked.append(change)
 
 
 @pytest.fixture
@@ -59,7 +61,9 @@ def host() -> Host:
 def partition(tmp_path: Path, host: Host) -> Partition:
     """Led by node 1, all of 1, 2 and 3 in sync."""
     log = make_log(tmp_path, 0)
-    made = Partition("t", 0, TOPIC_ID, node_id=1, log=log, host=host)
+    made = Partition(
+        "t", 0, TOPIC_ID, node_id=1, log=log, context=host.context, touch=host.touch, submit=host.submit
+    )
     made.apply(registration())
     return made
 
@@ -108,12 +112,12 @@ def test_who_has_everything_is_never_behind() -> None:
 def test_members_that_are_behind_for_too_long_leave_together(partition: Partition, host: Host) -> None:
     end = append(partition, b"v", acks=1)
     host.now_ms = LAG_MS
-    isr_upkeep.shrink(partition)
-    assert host.wishes == []
+    partition.maybe_shrink_isr()
+    assert host.asked == []
     host.now_ms = LAG_MS + 1
-    isr_upkeep.shrink(partition)
-    (wish,) = host.wishes
-    assert wish.members == {1: -1}
+    partition.maybe_shrink_isr()
+    (change,) = host.asked
+    assert change.members == {1: -1}
     # Until the controller agrees they count.
     assert (partition.isr, partition.log.high_watermark) == ({1, 2, 3}, 0)
     partition.apply(registration((1,), epoch=2))
@@ -123,10 +127,10 @@ def test_members_that_are_behind_for_too_long_leave_together(partition: Partitio
 def test_one_wish_at_a_time(partition: Partition, host: Host) -> None:
     append(partition, b"v", acks=1)
     host.now_ms = LAG_MS + 1
-    isr_upkeep.shrink(partition)
-    isr_upkeep.shrink(partition)
+    partition.maybe_shrink_isr()
+    partition.maybe_shrink_isr()
     partition.follower_fetched(2, 1, broker_epoch=20)
-    assert len(host.wishes) == 1
+    assert len(host.asked) == 1
 
 
 def test_a_follower_joins_at_the_high_watermark_and_is_waited_for_at_once(
@@ -137,10 +141,10 @@ def test_a_follower_joins_at_the_high_watermark_and_is_waited_for_at_once(
     append(partition, b"a", acks=1)
     partition.follower_fetched(2, 1, broker_epoch=20)
     partition.follower_fetched(3, 0, broker_epoch=30)
-    assert (host.wishes, partition.log.high_watermark) == ([], 1)
+    assert (host.asked, partition.log.high_watermark) == ([], 1)
     partition.follower_fetched(3, 1, broker_epoch=30)
-    (wish,) = host.wishes
-    assert wish.members == {1: -1, 2: 20, 3: 30}
+    (change,) = host.asked
+    assert change.members == {1: -1, 2: 20, 3: 30}
     append(partition, b"b", acks=1)
     partition.follower_fetched(2, 2, broker_epoch=20)
     assert partition.log.high_watermark == 1
@@ -157,7 +161,7 @@ def test_who_was_caught_up_a_moment_ago_is_waited_for_without_being_in_sync(
     assert partition.log.high_watermark == 0
     # Else it could never come up to the high watermark of a partition that is written all the time.
     partition.follower_fetched(3, 0, broker_epoch=30)
-    assert len(host.wishes) == 1
+    assert len(host.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -175,7 +179,7 @@ def test_only_who_is_alive_and_the_same_joins(
     partition.apply(registration((1, 2), epoch=2))
     host.epochs = epochs
     partition.follower_fetched(3, 0, broker_epoch=fetched_with)
-    assert bool(host.wishes) == joins
+    assert bool(host.asked) == joins
 
 
 def test_nobody_joins_before_the_epoch_began(partition: Partition, host: Host) -> None:
@@ -183,9 +187,9 @@ def test_nobody_joins_before_the_epoch_began(partition: Partition, host: Host) -
     partition.apply(registration((1, 2), epoch=2, leader_epoch=1))
     # The high watermark is below, for nobody has fetched in this epoch.
     partition.follower_fetched(3, 1, broker_epoch=30)
-    assert (partition.log.high_watermark, host.wishes) == (0, [])
+    assert (partition.log.high_watermark, host.asked) == (0, [])
     partition.follower_fetched(3, 2, broker_epoch=30)
-    assert len(host.wishes) == 1
+    assert len(host.asked) == 1
 
 
 # --- answers -------------------------------------------------------------------------------------
@@ -224,9 +228,9 @@ async def test_what_an_answer_does(
 ) -> None:
     append(partition, b"v", acks=1)
     host.now_ms = LAG_MS + 1
-    isr_upkeep.shrink(partition)
-    changes = IsrChanges(1, broker_epoch=lambda: 10, send=lambda _: _answered(answer(code)))
-    await changes.settle({partition.key: host.wishes[0]})
+    partition.maybe_shrink_isr()
+    changes = AlterPartitionManager(1, broker_epoch=lambda: 10, send=lambda _: _answered(answer(code)))
+    await changes.settle({partition.key: host.asked[0]})
     assert partition.in_sync is not None
     assert (partition.isr, partition.in_sync.pending) == (isr, pending)
     assert changes.is_waiting == asks_again
@@ -239,10 +243,10 @@ async def _answered(response: AlterPartitionResponse) -> AlterPartitionResponse:
 async def test_a_wish_that_metadata_was_faster_than_changes_nothing(partition: Partition, host: Host) -> None:
     append(partition, b"v", acks=1)
     host.now_ms = LAG_MS + 1
-    isr_upkeep.shrink(partition)
+    partition.maybe_shrink_isr()
     partition.apply(registration((1, 2), epoch=5))
-    changes = IsrChanges(1, broker_epoch=lambda: 10, send=lambda _: _answered(answer()))
-    await changes.settle({partition.key: host.wishes[0]})
+    changes = AlterPartitionManager(1, broker_epoch=lambda: 10, send=lambda _: _answered(answer()))
+    await changes.settle({partition.key: host.asked[0]})
     assert (partition.isr, partition.partition_epoch) == ({1, 2}, 5)
 
 
@@ -252,7 +256,7 @@ async def test_what_got_no_answer_is_asked_again_with_what_it_was(
 ) -> None:
     append(partition, b"v", acks=1)
     host.now_ms = LAG_MS + 1
-    isr_upkeep.shrink(partition)
+    partition.maybe_shrink_isr()
     sent: list[AlterPartitionRequest] = []
 
     async def send(request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -264,8 +268,8 @@ async def test_what_got_no_answer_is_asked_again_with_what_it_was(
         nursery.cancel_scope.cancel()
         return answer()
 
-    changes = IsrChanges(1, broker_epoch=lambda: 10, send=send)
-    changes.submit(host.wishes[0])
+    changes = AlterPartitionManager(1, broker_epoch=lambda: 10, send=send)
+    changes.submit(host.asked[0])
     async with trio.open_nursery() as nursery:
         nursery.start_soon(changes.run)
     assert [request.topics[0].partitions[0].partition_epoch for request in sent] == [1, 1, 1]

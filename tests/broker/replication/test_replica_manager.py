@@ -11,7 +11,7 @@ from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.metadata.metadata_image import PartitionRegistration
 from kcli.broker.replication.fetch_data import FetchPartition
-from kcli.broker.replication.replica_manager import Reader, read_replicas
+from kcli.broker.replication.replica_manager import FetchParams
 from kcli.protocol.configs import ConfigOperation
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import ZERO_UUID
@@ -174,8 +174,8 @@ def test_below_min_isr_the_high_watermark_stands_still(node: Node) -> None:
 
 
 def read(node: Node, *wanted: FetchPartition, **options: Any) -> list[Any]:
-    reader = Reader(Isolation.HIGH_WATERMARK, **options)
-    return read_replicas(node.replica_manager, wanted, reader, 1 << 20)
+    reader = FetchParams(Isolation.HIGH_WATERMARK, **options)
+    return node.replica_manager.read_from_log(wanted, reader, 1 << 20)
 
 
 def test_a_wrong_topic_id_is_inconsistent(node: Node) -> None:

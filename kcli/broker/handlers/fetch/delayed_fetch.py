@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.replication import partition as partition_reading
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.fetch import FetchResponse
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.replication.fetch_data import FetchedPartition, FetchPartition
     from kcli.broker.replication.partition import Partition
-    from kcli.broker.replication.replica_manager import Reader, ReplicaManager
+    from kcli.broker.replication.replica_manager import FetchParams, ReplicaManager
 
 Fetched = FetchResponse | bytes | list[Any]
 """A response, or the body of one, in parts where some of it is in files."""
@@ -55,7 +54,7 @@ class DelayedFetch(DelayedOperation):
         rows: Iterable[FetchedPartition],
         *,
         min_bytes: int,
-        reader: Reader,
+        reader: FetchParams,
         respond: Callable[[], Fetched | Coroutine[None, None, Fetched]],
     ) -> None:
         super().__init__()
@@ -96,9 +95,7 @@ class DelayedFetch(DelayedOperation):
         if self._min_bytes <= 1:
             return True
         try:
-            readable, ends_here = partition_reading.readable(
-                partition, offset, watched.request.max_bytes, self._isolation
-            )
+            readable, ends_here = partition.readable(offset, watched.request.max_bytes, self._isolation)
         except KafkaError:
             return True
         self._readable += readable - watched.readable

@@ -28,7 +28,7 @@ from kcli.broker.handlers.fetch.down_conversion import (
 from kcli.broker.handlers.fetch.wire import UNKNOWN, encode_rows, is_plain
 from kcli.broker.replication.fetch_data import FetchPartition, PartitionKey, partition_key
 from kcli.broker.replication.fetch_session import NO_SESSION
-from kcli.broker.replication.replica_manager import Reader, read_replicas
+from kcli.broker.replication.replica_manager import FetchParams
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import (
@@ -135,8 +135,8 @@ class _Fetch:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no isolation level {level}")
         return _ISOLATIONS[level]
 
-    def _reader_of(self, request: FetchRequest) -> Reader:
-        return Reader(
+    def _reader_of(self, request: FetchRequest) -> FetchParams:
+        return FetchParams(
             self._isolation_of(request.isolation_level),
             self._replica_id,
             request.replica_state.replica_epoch if self._version >= 15 else -1,
@@ -185,7 +185,7 @@ class _Fetch:
         return session
 
     def _read(self) -> list[FetchedPartition]:
-        return read_replicas(self._replica_manager, self._session.partitions, self._reader, self._max_bytes)
+        return self._replica_manager.read_from_log(self._session.partitions, self._reader, self._max_bytes)
 
     def _is_due(self, rows: Collection[FetchedPartition]) -> bool:
         size = 0

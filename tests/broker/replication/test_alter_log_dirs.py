@@ -147,7 +147,7 @@ async def test_another_directory_replaces_the_first(tmp_path: Path) -> None:
             for each in broker.log_manager.directories
             if each.path != partition.log.parent_directory
         )
-        moves = broker.replica_manager.log_dir_moves
+        moves = broker.replica_manager.alter_log_dirs_manager
         moves.begin("t", 0, first)
         copy = broker.log_manager.future_log("t", 0)
         moves.begin("t", 0, second)
@@ -167,6 +167,6 @@ async def test_the_controller_knows_where_every_replica_lies(tmp_path: Path) -> 
         ids = {each.path: each.directory_id for each in broker.log_manager.directories}
         await until(lambda: known() == ids[partition.log.parent_directory])
         target = other_directory(broker)
-        broker.replica_manager.log_dir_moves.begin("t", 0, target)
+        broker.replica_manager.alter_log_dirs_manager.begin("t", 0, target)
         await until(lambda: known() == ids[target])
         assert partition.is_leader

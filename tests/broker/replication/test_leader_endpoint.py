@@ -1,4 +1,4 @@
-"""PeerLink: calls between nodes, and the faults that they may meet."""
+"""LeaderEndPoint: calls between nodes, and the faults that they may meet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from kcli.broker.replication.leader_endpoint import PeerLinks, PeerUnreachable
+from kcli.broker.replication.leader_endpoint import LeaderEndPoints, PeerUnreachable
 from kcli.broker.waiting.pause_gate import PauseGate
 from kcli.protocol.error_codes import KafkaError
 
@@ -41,20 +41,22 @@ def nodes() -> dict[int, Peer]:
 
 
 @pytest.fixture
-def links(nodes: dict[int, Peer]) -> PeerLinks:
-    return PeerLinks(nodes.get)  # type: ignore[arg-type]
+def links(nodes: dict[int, Peer]) -> LeaderEndPoints:
+    return LeaderEndPoints(nodes.get)  # type: ignore[arg-type]
 
 
-async def call(links: PeerLinks, to_id: int = 2) -> tuple[int, int]:
+async def call(links: LeaderEndPoints, to_id: int = 2) -> tuple[int, int]:
     return await links[1, to_id].log_range("t", 0, 3)
 
 
-async def test_a_call_reaches_the_other_node(links: PeerLinks) -> None:
+async def test_a_call_reaches_the_other_node(links: LeaderEndPoints) -> None:
     assert await call(links) == (5, 10)
     assert links[1, 2] is links.between(1, 2) is not links.between(2, 1)
 
 
-async def test_a_node_that_is_not_there_is_unreachable(links: PeerLinks, nodes: dict[int, Peer]) -> None:
+async def test_a_node_that_is_not_there_is_unreachable(
+    links: LeaderEndPoints, nodes: dict[int, Peer]
+) -> None:
     with pytest.raises(PeerUnreachable):
         await call(links, 3)
     del nodes[2]
@@ -64,7 +66,7 @@ async def test_a_node_that_is_not_there_is_unreachable(links: PeerLinks, nodes: 
     assert await call(links) == (5, 10)
 
 
-async def test_one_direction_is_cut(links: PeerLinks, nodes: dict[int, Peer]) -> None:
+async def test_one_direction_is_cut(links: LeaderEndPoints, nodes: dict[int, Peer]) -> None:
     nodes[1] = Peer()
     links[1, 2].is_cut = True
     with pytest.raises(PeerUnreachable):
@@ -75,7 +77,7 @@ async def test_one_direction_is_cut(links: PeerLinks, nodes: dict[int, Peer]) ->
 
 
 async def test_a_delay_comes_before_the_call(
-    links: PeerLinks, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
+    links: LeaderEndPoints, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
 ) -> None:
     links[1, 2].delay_ms = 250
     began = trio.current_time()
@@ -84,7 +86,7 @@ async def test_a_delay_comes_before_the_call(
 
 
 async def test_calls_vanish(
-    links: PeerLinks, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
+    links: LeaderEndPoints, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
 ) -> None:
     links[1, 2].drop_next = 2
     links[1, 2].timeout_ms = 700
@@ -98,7 +100,7 @@ async def test_calls_vanish(
 
 
 async def test_a_paused_node_answers_when_it_goes_on_or_not_in_time(
-    links: PeerLinks, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
+    links: LeaderEndPoints, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
 ) -> None:
     links[1, 2].timeout_ms = 1000
     nodes[2].gate.close()
