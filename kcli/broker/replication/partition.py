@@ -238,12 +238,25 @@ class Partition:
     # --- writing ---------------------------------------------------------------------------------
 
     def append(
-        self, records: bytearray | memoryview, *, acks: int, now_ms: int, max_decompressed: int
+        self,
+        records: bytearray | memoryview,
+        *,
+        acks: int,
+        now_ms: int,
+        max_decompressed: int,
+        try_plain: bool = True,
     ) -> LogAppendInfo:
-        """Append a producer's records as leader. Raises `KafkaError`."""
+        """Append a producer's records as leader. Raises `KafkaError`.
+
+        Pass `try_plain=False` for records that `append_plain` has declined.
+        """
         self._check_writable(acks)
         info = self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, max_decompressed=max_decompressed
+            records,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            max_decompressed=max_decompressed,
+            try_plain=try_plain,
         )
         self._appended(info)
         return info

@@ -79,7 +79,11 @@ def produce_directly(
             check_one_batch(records, version)
             log_start_offset = log.log_start_offset
             info = partition.append(
-                records, acks=acks, now_ms=broker.wall_ms(), max_decompressed=LOOP_DECOMPRESSED_BYTES
+                records,
+                acks=acks,
+                now_ms=broker.wall_ms(),
+                max_decompressed=LOOP_DECOMPRESSED_BYTES,
+                try_plain=False,
             )
             offset, append_time = info.first_offset, info.log_append_time
     except TooMuchToRead:
