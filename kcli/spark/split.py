@@ -9,15 +9,10 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kcli.protocol.topics import TopicPartition as TopicPartition
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ import pytest
 
 from kcli.forensics.entries.scanned_entry import ScannedEntry
 from kcli.forensics.entries.segment_scan import scan
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.source.log_dirs.log_dirs_source import LogDirsSource
 from kcli.spark.source.source import SplitLimits
-from kcli.spark.split import OffsetInterval, TopicPartition
+from kcli.spark.split import OffsetInterval
 from tests.spark.source.log_dirs.log_dir import Row, read_all
 
 if TYPE_CHECKING:

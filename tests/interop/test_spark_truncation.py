@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.source.log_dirs.log_dirs_source import LogDirsSource
-from kcli.spark.split import TopicPartition
 from tests.interop.test_truncation import (
     SETTINGS,
     TOPIC,

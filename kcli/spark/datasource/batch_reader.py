@@ -19,6 +19,7 @@ from kcli.spark.datasource.reader_options import opened
 from kcli.spark.filters.pushdown import narrowing_of
 from kcli.spark.filters.where import Comparison, Conjunct, In
 from kcli.spark.python_worker import hinted, keep_what_is_loaded
+from kcli.spark.source.data_loss import name_of
 from kcli.spark.source.ranges.resolve import resolve
 from kcli.spark.split import ReadCounters
 
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
+    from kcli.protocol.topics import TopicPartition
     from kcli.spark.datasource.reader_options import SourceOptions
     from kcli.spark.source.source import Source, SplitReader
-    from kcli.spark.split import OffsetInterval, Reading, Split, TopicPartition
+    from kcli.spark.split import OffsetInterval, Reading, Split
 
 
 _COMPARISONS = {
@@ -129,7 +131,7 @@ class KcliReader(DataSourceReader):
         with hinted(), opened(self.options) as source:
             resolved = resolve(source, self.options.selection, self.options.rules)
             for loss in resolved.losses:
-                _logger.warning("data loss: %s: %s", loss.partition, loss.reason)
+                _logger.warning("data loss: %s: %s", name_of(loss.partition), loss.reason)
             return split_partitions(source, resolved.ranges, self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

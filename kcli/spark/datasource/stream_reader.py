@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit
 
+    from kcli.protocol.topics import TopicPartition
     from kcli.spark.datasource.reader_options import SourceOptions
     from kcli.spark.source.ranges.offset_specs import RangeRules
     from kcli.spark.source.ranges.selection import Selection
     from kcli.spark.source.source import Source
-    from kcli.spark.split import TopicPartition
 
 
 def initial_offsets(source: Source, selection: Selection, rules: RangeRules) -> dict[TopicPartition, int]:

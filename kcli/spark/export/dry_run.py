@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.export_session import resumes
 from kcli.spark.export.log.commit import Commit
 from kcli.spark.export.log.export_log import ExportLog, check_mode, check_ours, check_whole
 from kcli.spark.export.log.receipts import receipts_in
 from kcli.spark.export.options import Mode
 from kcli.spark.export.planning import find_news, make_plan
-from kcli.spark.split import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.log.commit import Commit, Gap
 from kcli.spark.export.log.receipt import Counters
 from kcli.spark.export.log.receipts import publish, tidied_receipts, withdraw
 from kcli.spark.export.target.layout import DEAD_VALUES, STATE, Layout, parsed_name, plan_path, receipts_path
-from kcli.spark.split import BatchMark, TopicPartition
+from kcli.spark.split import BatchMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

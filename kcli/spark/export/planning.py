@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.finishing import GONE
 from kcli.spark.export.log.commit import Gap
 from kcli.spark.export.log.plan import Plan, PlannedSplit
@@ -20,7 +21,7 @@ from kcli.spark.source.ranges.offset_specs import OnReset
 from kcli.spark.source.ranges.resolve import resolve
 from kcli.spark.source.ranges.trigger_limits import limit_offsets
 from kcli.spark.source.source import SplitLimits
-from kcli.spark.split import OffsetInterval, TopicPartition
+from kcli.spark.split import OffsetInterval
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -136,7 +137,7 @@ def check_cover(ranges: Mapping[TopicPartition, OffsetInterval], splits: Sequenc
         reached[partition] = split.end
     for one, interval in ranges.items():
         if reached[one] != interval.end:
-            raise KcliError(f"the splits of {one.topic}-{one.partition} end at offset {reached[one]}")
+            raise KcliError(f"the splits of {one} end at offset {reached[one]}")
 
 
 def _planned(index: int, split: Split, options: WriteOptions, number: int) -> PlannedSplit:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.export_session import wall_ms
 from kcli.spark.export.failures import TargetRefused
 from kcli.spark.export.log.commit import Commit
@@ -44,7 +45,6 @@ from kcli.spark.export.target.layout import (
     published_path,
 )
 from kcli.spark.export.writing.data_file import BadFooter, read_footer
-from kcli.spark.split import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -18,8 +18,8 @@ from kcli.spark.filters.where import Comparison, In
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kcli.protocol.topics import TopicPartition
     from kcli.spark.filters.where import Conjunct, Literal
-    from kcli.spark.split import TopicPartition
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
-    from kcli.spark.split import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +85,4 @@ class LossReport:
 
 def name_of(partition: TopicPartition) -> str:
     """Return `topic-0`, or the topic alone for the number -1."""
-    return partition.topic if partition.partition < 0 else f"{partition.topic}-{partition.partition}"
+    return partition.topic if partition.partition < 0 else str(partition)

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from kcli.spark.split import BatchMark, OffsetInterval, ReadCounters, Reading, Split, TopicPartition
+    from kcli.protocol.topics import TopicPartition
+    from kcli.spark.split import BatchMark, OffsetInterval, ReadCounters, Reading, Split
 
 
 @dataclass(frozen=True, slots=True)

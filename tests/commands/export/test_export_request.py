@@ -40,6 +40,7 @@ from kcli.commands.export.export_request import (
     uses_spark_writer,
 )
 from kcli.errors import UsageError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.engine import NoProgress
 from kcli.spark.export.options import ExportOptions, FieldFormat, FollowOptions, Mode, WriteOptions
 from kcli.spark.source.ranges.offset_specs import (
@@ -53,7 +54,7 @@ from kcli.spark.source.ranges.offset_specs import (
 from kcli.spark.source.ranges.selection import Assign, Subscribe, SubscribePattern
 from kcli.spark.source.ranges.trigger_limits import TriggerLimits
 from kcli.spark.source.source import SplitLimits
-from kcli.spark.split import COLUMNS, OnCorrupt, Reading, TopicPartition
+from kcli.spark.split import COLUMNS, OnCorrupt, Reading
 
 ORDERS = SourceChoice(("orders",))
 

@@ -11,10 +11,10 @@ from confluent_kafka import Consumer
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark import register
 from kcli.spark.engines.session import OpenSession
 from kcli.spark.source.log_dirs.log_dirs_source import LogDirsSource
-from kcli.spark.split import TopicPartition
 from tests.support.kcli_broker import KcliBroker
 from tests.support.producing import create_topic
 from tests.support.waiting import eventually

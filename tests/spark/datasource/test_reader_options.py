@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kcli.errors import UsageError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.datasource.reader_options import SourceOptions, source_options
 from kcli.spark.source.ranges.offset_specs import (
     AtOffsets,
@@ -17,7 +18,7 @@ from kcli.spark.source.ranges.offset_specs import (
 )
 from kcli.spark.source.ranges.selection import Assign, Subscribe, SubscribePattern
 from kcli.spark.source.ranges.trigger_limits import TriggerLimits
-from kcli.spark.split import COLUMNS, OnCorrupt, TopicPartition
+from kcli.spark.split import COLUMNS, OnCorrupt
 
 MINIMUM = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 ORDERS_0 = TopicPartition("orders", 0)

@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 import pytest
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.datasource.stream_reader import initial_offsets, latest_offsets, ranges_between
 from kcli.spark.source.data_loss import DataLoss
 from kcli.spark.source.ranges.offset_specs import AtTimestamp, Earliest, Latest, OnNoMatch, RangeRules
 from kcli.spark.source.ranges.selection import Subscribe
-from kcli.spark.split import TopicPartition
 from tests.spark.source.ranges.static_source import StaticSource
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.datasource import stream_reader
 from kcli.spark.datasource.reader_options import source_options
 from kcli.spark.datasource.stream_reader import KcliStreamReader
 from kcli.spark.source.data_loss import DataLoss
-from kcli.spark.split import TopicPartition
 from tests.spark.export.fake_source import FakeSource
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -12,18 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from kcli.errors import KcliError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.decode.arrow_columns import arrow_schema
 from kcli.spark.decode.entry import CorruptBatch
 from kcli.spark.source.source import SplitLimits, TopicIdentity
-from kcli.spark.split import (
-    BatchMark,
-    OffsetInterval,
-    OnCorrupt,
-    ReadCounters,
-    Reading,
-    Split,
-    TopicPartition,
-)
+from kcli.spark.split import BatchMark, OffsetInterval, OnCorrupt, ReadCounters, Reading, Split
 
 CHUNK = 40
 EPOCH_US = 1_777_593_600_000_000  # 2026-05-01

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.filters.pushdown import Narrowing, narrowing_of
 from kcli.spark.filters.where import Comparison, Conjunct, In, parse_where
-from kcli.spark.split import TopicPartition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -15,7 +15,8 @@ from kcli.spark.split import OffsetInterval
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kcli.spark.split import BatchMark, TopicPartition
+    from kcli.protocol.topics import TopicPartition
+    from kcli.spark.split import BatchMark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeVar
 
+    from kcli.protocol.topics import TopicPartition
     from kcli.spark.export.log.receipt import WrittenFile
     from kcli.spark.export.target.target import Target
-    from kcli.spark.split import BatchMark, TopicPartition
+    from kcli.spark.split import BatchMark
 
 
 class DamagedLog(KcliError):

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.log.commit import Gap
 from kcli.spark.export.options import Identity, WriteOptions
 from kcli.spark.source.ranges.json_forms import flat, marks_of, nested
-from kcli.spark.split import OffsetInterval, Split, TopicPartition
+from kcli.spark.split import OffsetInterval, Split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.decode.entry import CorruptBatch, claimed_offsets, next_entry
 from kcli.spark.decode.gatherer import Gatherer
 from kcli.spark.source.brokers.fetch_stream import FetchStream, OutOfRange
 from kcli.spark.source.data_loss import DataLoss, name_of
-from kcli.spark.split import AbortedTransaction, OffsetInterval, TopicPartition
+from kcli.spark.split import AbortedTransaction, OffsetInterval
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

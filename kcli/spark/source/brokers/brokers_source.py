@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.network.metadata import ClusterMetadata
     from kcli.protocol.error_codes import KafkaError
+    from kcli.protocol.topics import TopicPartition
     from kcli.spark.source.ranges.division import OffsetRange
     from kcli.spark.source.source import SplitLimits
-    from kcli.spark.split import BatchMark, OffsetInterval, TopicPartition
+    from kcli.spark.split import BatchMark, OffsetInterval
 
 
 ASSUMED_BYTES_PER_OFFSET = 500.0

@@ -21,9 +21,9 @@ from kcli.client.config import ClientConfig, ConsumerConfig
 from kcli.client.network.bootstrap import parse_bootstrap
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import KafkaError
+from kcli.protocol.topics import TopicPartition
 from kcli.protocol.topics import TopicPartition as ClientPartition
 from kcli.spark.source.data_loss import name_of
-from kcli.spark.split import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kcli.client.config import ClientConfig
     from kcli.client.network.metadata import Node
     from kcli.protocol.messages.fetch import PartitionData
-    from kcli.spark.split import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 
 FETCH = message_info(FetchResponse).key

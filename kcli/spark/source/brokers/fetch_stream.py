@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.network.metadata import Node
     from kcli.protocol.messages.fetch import AbortedTransaction, PartitionData
+    from kcli.protocol.topics import TopicPartition
     from kcli.spark.source.brokers.cluster_access import ClusterAccess
-    from kcli.spark.split import TopicPartition
 
 
 _READ_COMMITTED_VERSION = 4

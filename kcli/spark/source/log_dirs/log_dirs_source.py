@@ -18,9 +18,10 @@ from kcli.spark.source.source import TopicIdentity
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from kcli.protocol.topics import TopicPartition
     from kcli.spark.source.log_dirs.replicas import Replica
     from kcli.spark.source.source import SplitLimits
-    from kcli.spark.split import BatchMark, OffsetInterval, Split, TopicPartition
+    from kcli.spark.split import BatchMark, OffsetInterval, Split
 
 
 class LogDirsSource:
@@ -99,7 +100,7 @@ class LogDirsSource:
     def _most_complete(self, partition: TopicPartition, replicas: Sequence[Replica]) -> ReplicaLog:
         if not replicas:
             places = ", ".join(f"`{directory}`" for directory in self.directories)
-            raise KcliError(f"`{partition.topic}-{partition.partition}` is not in {places}")
+            raise KcliError(f"`{partition}` is not in {places}")
         _topic_id(replicas)
         logs = [ReplicaLog(replica, self._report) for replica in replicas]
         best = logs[0] if len(logs) == 1 else max(logs, key=lambda log: (log.end_offset, -log.start_offset))

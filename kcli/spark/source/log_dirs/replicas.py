@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, UsageError
-from kcli.protocol.topics import METADATA_TOPIC
+from kcli.protocol.topics import METADATA_TOPIC, TopicPartition
 from kcli.spark.source.log_dirs.segment import reading
-from kcli.spark.split import TopicPartition
 from kcli.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.records.batch_header import CODEC_MASK
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.source.log_dirs.segment import HeadWalk, floor_index, is_sound, load_index, locate, resynced
 from kcli.spark.source.log_dirs.transactions import listed_aborted
 from kcli.spark.source.ranges.division import OffsetRange, divide, split_bytes
-from kcli.spark.split import Split, TopicPartition
+from kcli.spark.split import Split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -18,8 +18,9 @@ from kcli.protocol.compression.codecs import Codec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kcli.protocol.topics import TopicPartition
     from kcli.spark.source.source import SplitLimits
-    from kcli.spark.split import OffsetInterval, TopicPartition
+    from kcli.spark.split import OffsetInterval
 
 
 class OffsetRange(NamedTuple):

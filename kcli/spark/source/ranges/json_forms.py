@@ -13,7 +13,8 @@ import json
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kcli.errors import UsageError
-from kcli.spark.split import BatchMark, TopicPartition
+from kcli.protocol.topics import TopicPartition
+from kcli.spark.split import BatchMark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

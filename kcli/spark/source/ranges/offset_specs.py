@@ -25,8 +25,8 @@ from kcli.spark.source.data_loss import name_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from kcli.protocol.topics import TopicPartition
     from kcli.spark.filters.pushdown import Narrowing
-    from kcli.spark.split import TopicPartition
 
 
 LATEST_OFFSET: Final = -1

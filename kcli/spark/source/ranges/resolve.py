@@ -39,10 +39,11 @@ from kcli.spark.split import OffsetInterval
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kcli.protocol.topics import TopicPartition
     from kcli.spark.source.ranges.offset_specs import OffsetSpec, RangeRules
     from kcli.spark.source.ranges.selection import Selection
     from kcli.spark.source.source import Source, TopicIdentity
-    from kcli.spark.split import BatchMark, TopicPartition
+    from kcli.spark.split import BatchMark
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from kcli.errors import UsageError
-from kcli.protocol.topics import INTERNAL_TOPICS
-from kcli.spark.split import TopicPartition
+from kcli.protocol.topics import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kcli.spark.split import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 

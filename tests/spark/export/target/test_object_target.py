@@ -10,6 +10,7 @@ import pytest
 from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem, _MockFileSystem
 
 from kcli.errors import KcliError, UsageError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.engine import Progress
 from kcli.spark.export.log.export_log import list_export
 from kcli.spark.export.log.receipt import Receipt
@@ -20,7 +21,6 @@ from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.target.object_target import ObjectTarget, open_target
 from kcli.spark.export.verification import verify_export
 from kcli.spark.export.writing.task import SplitTask, write_split
-from kcli.spark.split import TopicPartition
 from tests.spark.export.exporting import InlineEngine, export, options
 from tests.spark.export.fake_source import FakeReader, FakeSource
 from tests.spark.export.test_resuming import StopsAfter

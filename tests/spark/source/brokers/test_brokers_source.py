@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from kcli.errors import KcliError, UsageError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.datasource.reader_options import source_options
 from kcli.spark.source.brokers.brokers_source import BrokersSource
 from kcli.spark.source.ranges.offset_specs import AtTimestamp, RangeRules
 from kcli.spark.source.ranges.resolve import resolve
 from kcli.spark.source.ranges.selection import Subscribe
 from kcli.spark.source.source import SplitLimits, TopicIdentity
-from kcli.spark.split import COLUMNS, OffsetInterval, ReadCounters, Reading, Split, TopicPartition
+from kcli.spark.split import COLUMNS, OffsetInterval, ReadCounters, Reading, Split
 from tests.spark.source.brokers.read_splits import IMPATIENT
 from tests.spark.source.brokers.scripted_broker import ScriptedBroker, batch, nobody_listens
 from tests.support.kcli_broker import KcliBroker

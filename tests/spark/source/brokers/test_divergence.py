@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kcli.errors import KcliError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.source.brokers.brokers_source import BrokersSource
-from kcli.spark.split import BatchMark, TopicPartition
+from kcli.spark.split import BatchMark
 from tests.spark.source.brokers.read_splits import IMPATIENT
 from tests.spark.source.brokers.scripted_broker import ScriptedBroker
 

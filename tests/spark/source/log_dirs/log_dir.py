@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from kcli.protocol.records.batch import iter_batches
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.records.message_set import LegacyEntry
+from kcli.protocol.topics import TopicPartition
 from kcli.protocol.topics import TopicPartition as StoredPartition
 from kcli.spark.source.log_dirs.log_dirs_source import LogDirsSource
 from kcli.spark.source.source import SplitLimits
-from kcli.spark.split import COLUMNS, OffsetInterval, ReadCounters, Reading, Split, TopicPartition
+from kcli.spark.split import COLUMNS, OffsetInterval, ReadCounters, Reading, Split
 from kcli.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.errors import KcliError, UsageError
+from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import uuid_to_text
 from kcli.spark.source.log_dirs.log_dirs_source import LogDirsSource
 from kcli.spark.source.source import SplitLimits, TopicIdentity
-from kcli.spark.split import OffsetInterval, TopicPartition
+from kcli.spark.split import OffsetInterval
 from kcli.storage.checkpoints import write_partition_metadata
 from tests.spark.source.log_dirs.log_dir import ORDERS, LogDir, read_all, stored_rows
 

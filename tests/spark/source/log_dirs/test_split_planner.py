@@ -10,10 +10,11 @@ import pytest
 
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.records.control_records import ControlRecordType
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.source.log_dirs.log_dirs_source import LogDirsSource
 from kcli.spark.source.ranges.division import split_bytes
 from kcli.spark.source.source import SplitLimits
-from kcli.spark.split import OffsetInterval, Split, TopicPartition
+from kcli.spark.split import OffsetInterval, Split
 from tests.spark.source.log_dirs.log_dir import ORDERS, LogDir, read_all, stored_rows
 
 if TYPE_CHECKING:

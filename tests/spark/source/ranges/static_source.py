@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.source.source import SplitLimits, SplitReader, TopicIdentity
-from kcli.spark.split import BatchMark, OffsetInterval, Split, TopicPartition
+from kcli.spark.split import BatchMark, OffsetInterval, Split
 
 
 @dataclass

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.source.ranges.division import OffsetRange, at_least, divide
-from kcli.spark.split import OffsetInterval, TopicPartition
+from kcli.spark.split import OffsetInterval
 
 A, B, C = (TopicPartition(name, 1) for name in "abc")
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.errors import UsageError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.source.ranges.json_forms import parse_offsets, parse_partitions, parse_timestamps
-from kcli.spark.split import TopicPartition
 
 partitions = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(0, 2**31 - 1))
 

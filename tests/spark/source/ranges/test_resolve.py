@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kcli.errors import KcliError, UsageError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.filters.pushdown import narrowing_of
 from kcli.spark.filters.where import parse_where
 from kcli.spark.source.data_loss import DataLoss, Loss, TopicReset
@@ -22,7 +23,7 @@ from kcli.spark.source.ranges.offset_specs import (
 )
 from kcli.spark.source.ranges.resolve import Resolved, resolve
 from kcli.spark.source.ranges.selection import Assign, Subscribe
-from kcli.spark.split import BatchMark, TopicPartition
+from kcli.spark.split import BatchMark
 from tests.spark.source.ranges.static_source import StaticSource
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kcli.errors import UsageError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.source.ranges.selection import Assign, Selection, Subscribe, SubscribePattern, select
 from kcli.spark.source.source import TopicIdentity
-from kcli.spark.split import TopicPartition
 
 TOPICS = (
     TopicIdentity("orders", "id", (0, 1)),

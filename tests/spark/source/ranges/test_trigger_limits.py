@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.source.ranges.trigger_limits import TriggerLimits, is_due, limit_offsets
-from kcli.spark.split import TopicPartition
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 
