@@ -1,8 +1,8 @@
-"""IndexFile: the file under an index, a growing row of entries of one size.
+"""IndexFile: the file of an index, entries of one size; SegmentIndex: the base of a segment's indexes.
 
-An index lives in memory; its file is behind by the entries not yet written. Kafka maps a preallocated file
-instead and cuts it when the segment closes, so a file left by a crash of Kafka has a tail of zeros: it is not
-part of the index. kcli writes only what is there, so after a clean stop both leave the same bytes.
+An index lives in memory; its file lacks the entries not yet written. Kafka maps a preallocated file instead
+and cuts it when the segment closes, so a crash of Kafka leaves a tail of zeros that is not part of the index.
+kcli writes only the entries, so after a clean stop both leave the same bytes.
 """
 
 from __future__ import annotations
@@ -66,3 +66,26 @@ class IndexFile:
         """Make what is written durable. Raises `OSError`."""
         with suppress(FileNotFoundError):
             disk.sync_path(self.path)
+
+
+class SegmentIndex:
+    """An index of the segment at `base_offset`, in memory, with its file behind it."""
+
+    __slots__ = ("_file", "base_offset")
+
+    def __init__(self, path: str, base_offset: int, entry_size: int) -> None:
+        self.base_offset = base_offset
+        self._file = IndexFile(path, entry_size)
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self._file.path
+
+    def sync(self) -> None:
+        """Make the entries written so far durable. Raises `OSError`."""
+        self._file.sync()
+
+    def renamed(self, path: str) -> None:
+        """Follow a rename of the file."""
+        self._file.path = path

@@ -19,22 +19,22 @@ from bisect import bisect_left, bisect_right
 from itertools import islice
 from operator import lt
 
-from kcli.storage.index.index_file import CorruptIndex, IndexFile
+from kcli.storage.index.index_file import CorruptIndex, SegmentIndex
 
 ENTRY_SIZE = 8
 
-_MAX_RELATIVE_OFFSET = 2**31 - 1
+MAX_RELATIVE_OFFSET = 2**31 - 1
+"""The farthest offset from its base offset that a segment can hold."""
 
 
-class OffsetIndex:
-    """The offset index of the segment at `base_offset`, in memory, with its file behind it."""
+class OffsetIndex(SegmentIndex):
+    """The offset index of one segment."""
 
-    __slots__ = ("_file", "_offsets", "_positions", "base_offset", "max_entries")
+    __slots__ = ("_offsets", "_positions", "max_entries")
 
     def __init__(self, path: str, base_offset: int, max_size_bytes: int) -> None:
-        self.base_offset = base_offset
+        super().__init__(path, base_offset, ENTRY_SIZE)
         self.max_entries = max_size_bytes // ENTRY_SIZE
-        self._file = IndexFile(path, ENTRY_SIZE)
         self._offsets = array("I")
         self._positions = array("I")
 
@@ -45,11 +45,6 @@ class OffsetIndex:
     def is_full(self) -> bool:
         """Whether there is no room for another entry."""
         return len(self._offsets) >= self.max_entries
-
-    @property
-    def path(self) -> str:
-        """The path of the file."""
-        return self._file.path
 
     @property
     def last_offset(self) -> int:
@@ -85,7 +80,7 @@ class OffsetIndex:
         for column in (self._offsets, self._positions):
             if not all(map(lt, column, islice(column, 1, None))):
                 raise CorruptIndex(f"the entries do not increase: `{self.path}`")
-        if self._offsets and self._offsets[-1] > _MAX_RELATIVE_OFFSET:
+        if self._offsets and self._offsets[-1] > MAX_RELATIVE_OFFSET:
             raise CorruptIndex(f"an offset below the segment's: `{self.path}`")
         if self._positions and self._positions[-1] >= log_size:
             raise CorruptIndex(f"an entry points past the {log_size} bytes of the log: `{self.path}`")
@@ -148,11 +143,3 @@ class OffsetIndex:
         """Write all entries and leave nothing behind them, as a closed segment's file is."""
         self.write()
         self._file.cut(len(self._offsets))
-
-    def sync(self) -> None:
-        """Make the entries written so far durable. Raises `OSError`."""
-        self._file.sync()
-
-    def renamed(self, path: str) -> None:
-        """Take note that the file has another name now."""
-        self._file.path = path

@@ -20,7 +20,7 @@ from itertools import islice
 from operator import le, lt
 from struct import Struct
 
-from kcli.storage.index.index_file import CorruptIndex, IndexFile
+from kcli.storage.index.index_file import CorruptIndex, SegmentIndex
 
 _ENTRY = Struct(">qi")
 ENTRY_SIZE = _ENTRY.size
@@ -28,15 +28,14 @@ ENTRY_SIZE = _ENTRY.size
 NO_TIMESTAMP = -1
 
 
-class TimeIndex:
-    """The time index of the segment at `base_offset`, in memory, with its file behind it."""
+class TimeIndex(SegmentIndex):
+    """The time index of one segment."""
 
-    __slots__ = ("_file", "_offsets", "_timestamps", "base_offset", "max_entries")
+    __slots__ = ("_offsets", "_timestamps", "max_entries")
 
     def __init__(self, path: str, base_offset: int, max_size_bytes: int) -> None:
-        self.base_offset = base_offset
+        super().__init__(path, base_offset, ENTRY_SIZE)
         self.max_entries = max_size_bytes // ENTRY_SIZE
-        self._file = IndexFile(path, ENTRY_SIZE)
         self._timestamps = array("q")
         self._offsets = array("i")
 
@@ -47,11 +46,6 @@ class TimeIndex:
     def is_full(self) -> bool:
         """Whether there is no room for another entry."""
         return len(self._timestamps) >= self.max_entries - 1
-
-    @property
-    def path(self) -> str:
-        """The path of the file."""
-        return self._file.path
 
     @property
     def last_entry(self) -> tuple[int, int]:
@@ -115,11 +109,3 @@ class TimeIndex:
         """Write all entries and leave nothing behind them, as a closed segment's file is."""
         self.write()
         self._file.cut(len(self._timestamps))
-
-    def sync(self) -> None:
-        """Make the entries written so far durable. Raises `OSError`."""
-        self._file.sync()
-
-    def renamed(self, path: str) -> None:
-        """Take note that the file has another name now."""
-        self._file.path = path

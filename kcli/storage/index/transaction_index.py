@@ -19,7 +19,7 @@ import os
 from struct import Struct
 from typing import NamedTuple
 
-from kcli.storage.index.index_file import CorruptIndex, IndexFile
+from kcli.storage.index.index_file import CorruptIndex, SegmentIndex
 
 _ENTRY = Struct(">hqqqq")
 ENTRY_SIZE = _ENTRY.size
@@ -42,24 +42,18 @@ def unpack_entry(data: bytes, position: int) -> tuple[int, AbortedTransaction]:
     return version, AbortedTransaction(*fields)
 
 
-class TransactionIndex:
-    """The aborted transactions of the segment at `base_offset`."""
+class TransactionIndex(SegmentIndex):
+    """The aborted transactions of one segment."""
 
-    __slots__ = ("_entries", "_file", "_is_loaded", "base_offset")
+    __slots__ = ("_entries", "_is_loaded")
 
     def __init__(self, path: str, base_offset: int) -> None:
-        self.base_offset = base_offset
-        self._file = IndexFile(path, ENTRY_SIZE)
+        super().__init__(path, base_offset, ENTRY_SIZE)
         self._entries: list[AbortedTransaction] = []
         self._is_loaded = False
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def path(self) -> str:
-        """The path of the file."""
-        return self._file.path
 
     def entries(self) -> list[AbortedTransaction]:
         """Return all entries."""
@@ -118,11 +112,3 @@ class TransactionIndex:
         self._is_loaded = True
         self._file.entries = 0
         self._file.cut(0)
-
-    def sync(self) -> None:
-        """Make the entries durable. Raises `OSError`."""
-        self._file.sync()
-
-    def renamed(self, path: str) -> None:
-        """Take note that the file has another name now."""
-        self._file.path = path

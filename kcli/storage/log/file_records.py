@@ -17,6 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.corruption import CorruptRecord
+from kcli.protocol.records.batch_header import LOG_OVERHEAD, MIN_LENGTHS
 from kcli.storage import disk
 from kcli.storage.index.index_file import CorruptIndex
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kcli.protocol.corruption import Buffer
-
-LOG_OVERHEAD = 12
-"""The offset and the size that begin every entry."""
 
 _LAST_OFFSET_DELTA = Struct(">i")
 _ENTRY_HEAD = Struct(">qiib")
@@ -38,9 +36,6 @@ _MIN_HEADER_SIZE = 27
 
 _STAMP_SIZE = 16
 """What the leader gives a batch, its base offset and leader epoch, is in the first bytes."""
-
-_MIN_ENTRY_SIZES = (14, 22, 49)
-"""The smallest legal size field, by magic."""
 
 SEARCH_BYTES = 8192
 """So much is read at once to look for an entry."""
@@ -248,7 +243,7 @@ class FileRecords:
             size = LOG_OVERHEAD + length
             if (
                 magic == 2
-                and length >= _MIN_ENTRY_SIZES[2]
+                and length >= MIN_LENGTHS[2]
                 and base_offset <= offset <= base_offset + last_offset_delta == last_offset
                 and position + size <= self.size
             ):
@@ -272,7 +267,7 @@ class FileRecords:
             at, end = 0, len(chunk)
             while at + _BATCH_HEAD_SIZE <= end:
                 base_offset, length, magic, last_offset_delta = unpack(chunk, at)
-                if magic != 2 or length < _MIN_ENTRY_SIZES[2]:
+                if magic != 2 or length < MIN_LENGTHS[2]:
                     is_batch = False
                     break
                 size, last_offset = LOG_OVERHEAD + length, base_offset + last_offset_delta
@@ -362,7 +357,7 @@ def _whole_entries(run: bytes) -> int:
     at, end = 0, len(run)
     while at + _ENTRY_HEAD_SIZE <= end:
         _, length, _, magic = _ENTRY_HEAD.unpack_from(run, at)
-        if not 0 <= magic < len(_MIN_ENTRY_SIZES) or length < _MIN_ENTRY_SIZES[magic]:
+        if not 0 <= magic < len(MIN_LENGTHS) or length < MIN_LENGTHS[magic]:
             break
         if at + LOG_OVERHEAD + length > end:
             break
@@ -377,9 +372,9 @@ def parse_entry(buffer: Buffer, at: int, position: int) -> EntryPosition:
     the size or the magic cannot be.
     """
     offset, size, _, magic = _ENTRY_HEAD.unpack_from(buffer, at)
-    if not 0 <= magic < len(_MIN_ENTRY_SIZES):
+    if not 0 <= magic < len(MIN_LENGTHS):
         raise CorruptRecord(f"unknown magic {magic} at position {position}")
-    if size < _MIN_ENTRY_SIZES[magic]:
+    if size < MIN_LENGTHS[magic]:
         raise CorruptRecord(f"an entry of {size} bytes is too small for magic {magic} at position {position}")
     last_offset = offset
     if magic == 2 and at + _MIN_HEADER_SIZE <= len(buffer):

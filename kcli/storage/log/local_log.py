@@ -376,15 +376,11 @@ class LocalLog:
             if os.path.exists(path):
                 self.report(f"deleting a file in the way of a new segment: `{path}`")
                 os.unlink(path)
-        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
         segment = LogSegment.create(
-            self.directory,
-            base_offset,
-            config=self.config,
-            now_ms=now_ms,
-            roll_jitter_ms=self._random_below(jitter_ms) if jitter_ms > 0 else 0,
-            report=self.report,
+            self.directory, base_offset, config=self.config, now_ms=now_ms, report=self.report
         )
+        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        segment.roll_jitter_ms = self._random_below(jitter_ms) if jitter_ms > 0 else 0
         self.segments.add(segment)
         return segment
 

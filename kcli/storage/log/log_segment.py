@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kcli.protocol.corruption import BYTES_PER_RECORD, CorruptRecord, TooMuchData
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.storage.index.index_file import CorruptIndex
+from kcli.storage.index.offset_index import MAX_RELATIVE_OFFSET
 from kcli.storage.log.file_records import SEARCH_BYTES, EntryPosition, FileRecords
 from kcli.storage.log.segment_indexes import SegmentIndexes
 from kcli.storage.log_paths import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.log_config import LogConfig
 
-MAX_RELATIVE_OFFSET = 2**31 - 1
 UNKNOWN_LIMIT = -(2**63)
 MAX_SEARCHED_BYTES = 16 * 1024 * 1024
 """What a search by time reads of a segment's records, as it holds everybody up."""
@@ -54,16 +54,15 @@ class LogSegment:
         *,
         records: FileRecords,
         config: LogConfig,
-        created_ms: int,
-        roll_jitter_ms: int = 0,
+        now_ms: int,
         report: Callable[[str], None],
     ) -> None:
         self.directory = directory
         self.base_offset = base_offset
         self.records = records
         self.indexes = SegmentIndexes(directory, base_offset, records=records, config=config, report=report)
-        self.created_ms = created_ms
-        self.roll_jitter_ms = roll_jitter_ms
+        self.created_ms = now_ms
+        self.roll_jitter_ms = 0
         self._report = report
         self.tail: tuple[int, int, int, int] | None = None
         """The entry written last, as an `EntryPosition`: what a consumer at the end asks for next."""
@@ -80,7 +79,6 @@ class LogSegment:
         *,
         config: LogConfig,
         now_ms: int,
-        roll_jitter_ms: int = 0,
         report: Callable[[str], None],
     ) -> LogSegment:
         """Make the files of a new, empty segment. Raises `OSError`."""
@@ -88,15 +86,7 @@ class LogSegment:
             segment_path(directory, base_offset, LOG_SUFFIX),
             preallocate_bytes=config.segment_bytes if config.preallocate else 0,
         )
-        segment = cls(
-            directory,
-            base_offset,
-            records=records,
-            config=config,
-            created_ms=now_ms,
-            roll_jitter_ms=roll_jitter_ms,
-            report=report,
-        )
+        segment = cls(directory, base_offset, records=records, config=config, now_ms=now_ms, report=report)
         segment.indexes.create()
         return segment
 
@@ -108,20 +98,11 @@ class LogSegment:
         *,
         config: LogConfig,
         now_ms: int,
-        roll_jitter_ms: int = 0,
         report: Callable[[str], None],
     ) -> LogSegment:
         """Return a segment that is on disk; nothing of it is read yet. Raises `OSError`."""
         records = FileRecords.open(segment_path(directory, base_offset, LOG_SUFFIX))
-        return cls(
-            directory,
-            base_offset,
-            records=records,
-            config=config,
-            created_ms=now_ms,
-            roll_jitter_ms=roll_jitter_ms,
-            report=report,
-        )
+        return cls(directory, base_offset, records=records, config=config, now_ms=now_ms, report=report)
 
     def __repr__(self) -> str:
         return f"LogSegment(base_offset={self.base_offset}, size={self.size})"

@@ -28,6 +28,7 @@ from kcli.protocol.records.batch_header import (
     CRC_START,
     HEADER_SIZE,
     MAGIC_POSITION,
+    MIN_RECORD_BYTES,
     TIMESTAMP_TYPE_BIT,
     crc32c,
     set_max_timestamp,
@@ -46,8 +47,6 @@ CHECKED_BYTES = 16 * 1024
 
 MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 """What the records of one batch may grow to while they are checked, unless the caller says otherwise."""
-
-MIN_RECORD_BYTES = 7
 
 MAX_RECORD_ERRORS = 1000
 """How many records are named to a producer that sent bad ones."""
