@@ -45,24 +45,30 @@ def _text(default: str, *choices: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
-    """What every client has: identity, connections, metadata, retries."""
+class RequestConfig:
+    """The settings that a client and a producer share."""
+
+    request_timeout_ms: int = _number(30_000, 1)
+    retry_backoff_ms: int = _number(100)
+    retry_backoff_max_ms: int = _number(1_000)
+    max_in_flight_requests_per_connection: int = _number(5, 1)
+    metadata_max_idle_ms: int = _number(300_000, 5_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig(RequestConfig):
+    """The settings of every client: identity, connections, metadata."""
 
     client_id: str = _text("kcli")
     security_protocol: str = _text("PLAINTEXT")
-    request_timeout_ms: int = _number(30_000, 1)
     default_api_timeout_ms: int = _number(60_000, 1)
-    retry_backoff_ms: int = _number(100)
-    retry_backoff_max_ms: int = _number(1_000)
     reconnect_backoff_ms: int = _number(50)
     reconnect_backoff_max_ms: int = _number(1_000)
     socket_connection_setup_timeout_ms: int = _number(10_000, 1)
     socket_connection_setup_timeout_max_ms: int = _number(30_000, 1)
     connections_max_idle_ms: int = _number(540_000, -1)
     metadata_max_age_ms: int = _number(300_000)
-    metadata_max_idle_ms: int = _number(300_000, 5_000)
     metadata_recovery_strategy: str = _text("rebootstrap", "rebootstrap", "none")
-    max_in_flight_requests_per_connection: int = _number(5, 1)
     # Left to the operating system, unlike Java's 128 and 64 KiB: a fixed size switches its tuning off.
     send_buffer_bytes: int = _number(-1, -1)
     receive_buffer_bytes: int = _number(-1, -1)
@@ -81,7 +87,7 @@ class ClientConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerConfig:
+class ProducerConfig(RequestConfig):
     """How records are batched, sent and acknowledged.
 
     `enable_idempotence` None means: yes, unless `acks` or `retries` rule it out (KIP-679).
@@ -94,12 +100,8 @@ class ProducerConfig:
     max_block_ms: int = _number(60_000)
     max_request_size: int = _number(1_048_576)
     delivery_timeout_ms: int = _number(120_000)
-    request_timeout_ms: int = _number(30_000, 1)
-    retry_backoff_ms: int = _number(100)
-    retry_backoff_max_ms: int = _number(1_000)
     retries: int = _number(MAX_INT32)
     enable_idempotence: bool | None = _flag(None)
-    max_in_flight_requests_per_connection: int = _number(5, 1)
     compression_type: str = _text("none", "none", "gzip", "snappy", "lz4", "zstd")
     compression_gzip_level: int = _number(-1, -1, 9)
     compression_lz4_level: int = _number(9, 1, 17)
@@ -107,7 +109,6 @@ class ProducerConfig:
     partitioner: str = _text("murmur2", "murmur2", "consistent_random", "fnv1a", "sticky", "roundrobin")
     partitioner_adaptive_partitioning_enable: bool = _flag(True)
     partitioner_ignore_keys: bool = _flag(False)
-    metadata_max_idle_ms: int = _number(300_000, 5_000)
 
     def __post_init__(self) -> None:
         if self.delivery_timeout_ms < min(self.linger_ms + self.request_timeout_ms, MAX_INT32):
@@ -320,11 +321,7 @@ _NEED_NO_WARNING_PREFIXES = ("ssl.", "sasl.")
 
 def property_warnings(properties: Mapping[str, str]) -> list[str]:
     """Return one line for each property that is unknown, with the nearest known name, or without effect."""
-    acted_on = {
-        field.name.replace("_", ".")
-        for config in (ClientConfig, ProducerConfig, ConsumerConfig)
-        for field in fields(config)
-    }
+    acted_on = _names(ClientConfig).keys() | _names(ProducerConfig).keys() | _names(ConsumerConfig).keys()
     known = acted_on | _WITHOUT_EFFECT | _NEED_NO_WARNING
     warnings = []
     for name in properties:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kcli.client.config import RequestConfig
 
 JITTER = 0.2
 """A delay lies within +-20 % of its nominal value."""
@@ -17,6 +21,11 @@ class Backoff:
         self._initial_ms = initial_ms
         self._maximum_ms = max(initial_ms, maximum_ms)
         self.failures = 0
+
+    @classmethod
+    def of(cls, config: RequestConfig) -> Backoff:
+        """Return the backoff between two tries of a request."""
+        return cls(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def next_delay(self) -> float:
         """Return the next delay in seconds and count one failure more."""
