@@ -41,7 +41,14 @@ from kcli.client.network.background import unwrapped
 from kcli.client.network.backoff import Backoff
 from kcli.client.network.bootstrap import Unreachable, open_tcp, parse_bootstrap
 from kcli.client.network.connection import Disconnected, RequestTimedOut
-from kcli.client.network.metadata import ANY, CONTROLLER, MetadataCache, Node, cluster_of, metadata_request
+from kcli.client.network.metadata import (
+    ANY,
+    CONTROLLER,
+    ClusterMetadata,
+    MetadataCache,
+    Node,
+    metadata_request,
+)
 from kcli.client.network.node_links import NodeLinks
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -53,7 +60,7 @@ if TYPE_CHECKING:
 
     from kcli.client.network.bootstrap import OpenStream
     from kcli.client.network.connection import Connection, NodeVersions
-    from kcli.client.network.metadata import ClusterMetadata, NewLeader, Target, TopicMetadata
+    from kcli.client.network.metadata import NewLeader, Target, TopicMetadata
     from kcli.client.network.node_links import NodeLink
 
 
@@ -68,7 +75,7 @@ class Attempts:
         self._unreachable_at = min(self.deadline, now + config.socket_connection_setup_timeout_ms / 1000)
         self._client = client
         self._target = target
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._backoff = Backoff.of(config)
         self._last_error: KcliError | None = None
         self._was_connected = False
 
@@ -118,7 +125,7 @@ COORDINATOR = "coordinator"
 COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 """Codes after which the coordinator is to be forgotten and looked up again."""
 
-_LATER = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _FIRST_BATCHED_VERSION = 4
 
 
@@ -154,7 +161,7 @@ class Coordinators:
         config = self._client.config
         seconds = (config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         deadline = trio.current_time() + seconds
-        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        backoff = Backoff.of(config)
         found: dict[str, Node | KafkaError] = {}
         pending = list(dict.fromkeys(group_ids))
         for group_id in pending:
@@ -221,7 +228,7 @@ def _left_out(group_id: str) -> KafkaError:
 
 
 def _is_open(answer: Node | KafkaError | None) -> bool:
-    return answer is None or (isinstance(answer, KafkaError) and answer.code in _LATER)
+    return answer is None or (isinstance(answer, KafkaError) and answer.code in _RETRIABLE)
 
 
 @asynccontextmanager
@@ -387,7 +394,7 @@ class Client:
         )
         if response.error_code:
             raise KafkaError(ErrorCode.of(response.error_code))
-        answer = cluster_of(response)
+        answer = ClusterMetadata.of(response)
         known = self.cluster
         self.cache.update_nodes(answer)
         self.links.replace_moved()
@@ -490,7 +497,7 @@ class Client:
             raise KafkaError(ErrorCode.of(response.error_code))
         if not response.brokers:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata names no broker")
-        return cluster_of(response)
+        return ClusterMetadata.of(response)
 
     def _rebootstrap(self) -> None:
         if self.config.metadata_recovery_strategy == "rebootstrap":

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-LATER = frozenset(
+RETRIABLE = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -76,7 +76,7 @@ async def retry_items(
         timeout_ms = client.config.default_api_timeout_ms
     start = trio.current_time()
     deadline = start + timeout_ms / 1000
-    backoff = Backoff(client.config.retry_backoff_ms, client.config.retry_backoff_max_ms)
+    backoff = Backoff.of(client.config)
     while pending:
         remaining_ms = max(1, round((deadline - trio.current_time()) * 1000))
         try:
@@ -119,7 +119,7 @@ def omitted() -> KafkaError:
 
 
 def _is_passing(result: object) -> TypeGuard[KafkaError]:
-    return isinstance(result, KafkaError) and result.code in LATER
+    return isinstance(result, KafkaError) and result.code in RETRIABLE
 
 
 LOOK_SECONDS = 0.5

@@ -1,11 +1,6 @@
-"""Admin calls about the offsets that groups have committed: read, set, delete.
+"""Offsets that groups have committed: the admin calls, and the requests that members send as well.
 
-Topics are named, not numbered: versions from 10 on know topics by id alone, which says nothing of a topic
-that was deleted since.
-
-OffsetCommit of one group: the request, and the error of a member that came too late with it.
-
-OffsetFetch of one group: the request in any version, and what an answer says of each partition.
+Requests name topics. Versions from 10 on have topic ids alone, which say nothing of a deleted topic.
 """
 
 from __future__ import annotations
@@ -55,16 +50,10 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.network.connection import NodeVersions
     from kcli.client.network.metadata import Node
-    from kcli.protocol.messages.offset_fetch import (
-        OffsetFetchResponseGroup,
-        OffsetFetchResponsePartition,
-        OffsetFetchResponsePartitions,
-    )
 
 
 FIRST_STATIC_VERSION = 7
 FIRST_EPOCH_VERSION = 9
-_LAST_VERSION_BY_NAME = 9
 
 
 class CommitFailed(KafkaError):
@@ -73,7 +62,7 @@ class CommitFailed(KafkaError):
 
 def commit_version(versions: NodeVersions, *, first: int = 1) -> int:
     """Return the version to commit in; version 0 writes to ZooKeeper."""
-    return versions.choose(OffsetCommitRequest, min_version=first, max_version=_LAST_VERSION_BY_NAME)
+    return versions.choose(OffsetCommitRequest, min_version=first, max_version=LAST_VERSION_BY_NAME)
 
 
 def offset_commit(
@@ -118,9 +107,17 @@ if TYPE_CHECKING:
 
 Topic = TypeVar("Topic", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
 
+LAST_VERSION_BY_NAME = 9
+"""The last version of OffsetCommit and OffsetFetch that names topics; later ones have their ids alone."""
+
+MIN_FETCH_VERSION = 1
+"""Version 0 reads offsets from ZooKeeper."""
+
+FIRST_MEMBER_VERSION = 9
+"""The first version of OffsetFetch that says which member reads."""
+
 _PARTITION_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
-_OLDEST_COMMIT_VERSION = 2
-_LAST_VERSION_WITH_NAMES = 9
+_OLDEST_ADMIN_COMMIT = 2
 _ALL_TOPICS_VERSION = 2
 _STABLE_VERSION = 7
 _SEVERAL_GROUPS_VERSION = 8
@@ -140,22 +137,33 @@ async def list_group_offsets(
     before 2.5 cannot tell.
     """
 
+    async def fetch(
+        coordinator: Node, wanted: Mapping[str, Partitions], low: int, high: int
+    ) -> OffsetFetchResponse:
+        response: OffsetFetchResponse = await request_once(
+            client,
+            coordinator,
+            request_class=OffsetFetchRequest,
+            build=lambda version: offset_fetch(wanted, version, require_stable=require_stable),
+            min_version=low,
+            max_version=high,
+        )
+        return response
+
     async def ask(coordinator: Node, group_ids: list[str]) -> dict[str, Offsets | KafkaError]:
+        wanted = {group_id: groups[group_id] for group_id in group_ids}
         try:
-            return await _fetch_together(
-                client, coordinator, groups=groups, group_ids=group_ids, require_stable=require_stable
-            )
+            response = await fetch(coordinator, wanted, _SEVERAL_GROUPS_VERSION, LAST_VERSION_BY_NAME)
         except UnsupportedVersion:
-            return {
-                group_id: await _fetch_alone(
-                    client,
-                    coordinator,
-                    group_id=group_id,
-                    partitions=groups[group_id],
-                    require_stable=require_stable,
-                )
-                for group_id in group_ids
-            }
+            return {group_id: await ask_alone(coordinator, group_id) for group_id in group_ids}
+        return {each.group_id: error_of(each.error_code) or _offsets(each.topics) for each in response.groups}
+
+    async def ask_alone(coordinator: Node, group_id: str) -> Offsets | KafkaError:
+        wanted = {group_id: groups[group_id]}
+        first = MIN_FETCH_VERSION if groups[group_id] is not None else _ALL_TOPICS_VERSION
+        response = await fetch(coordinator, wanted, first, _SEVERAL_GROUPS_VERSION - 1)
+        offsets = _offsets(response.topics)
+        return error_of(response.error_code) or _error_of_group(offsets) or offsets
 
     return await ask_coordinators(client, groups, ask=ask, timeout_ms=timeout_ms)
 
@@ -187,8 +195,8 @@ async def alter_group_offsets(
                 coordinator,
                 request_class=OffsetCommitRequest,
                 build=lambda version: request,
-                min_version=_OLDEST_COMMIT_VERSION,
-                max_version=_LAST_VERSION_WITH_NAMES,
+                min_version=_OLDEST_ADMIN_COMMIT,
+                max_version=LAST_VERSION_BY_NAME,
             )
             return {group_id: _partition_errors(response)}
 
@@ -241,51 +249,44 @@ async def delete_group_offsets(
 # --- requests and answers --------------------------------------------------------------------------------
 
 
-async def _fetch_together(
-    client: Client,
-    coordinator: Node,
-    *,
+def offset_fetch(
     groups: Mapping[str, Partitions],
-    group_ids: list[str],
-    require_stable: bool,
-) -> dict[str, Offsets | KafkaError]:
-    request = OffsetFetchRequest(
-        groups=[
-            OffsetFetchRequestGroup(
-                group_id=group_id, topics=_topics(OffsetFetchRequestTopics, groups[group_id])
-            )
-            for group_id in group_ids
-        ],
-        require_stable=require_stable,
-    )
-    response: OffsetFetchResponse = await request_once(
-        client,
-        coordinator,
-        request_class=OffsetFetchRequest,
-        build=lambda version: request,
-        min_version=_SEVERAL_GROUPS_VERSION,
-        max_version=_LAST_VERSION_WITH_NAMES,
-    )
-    return {group.group_id: error_of(group.error_code) or _offsets(group.topics) for group in response.groups}
+    version: int,
+    *,
+    require_stable: bool = True,
+    reader: Generation | None = None,
+) -> OffsetFetchRequest:
+    """Return an OffsetFetch request; versions below 8 carry a single group.
+
+    `require_stable` waits for offsets of open transactions, if the version can (KIP-447). `reader` is the
+    member of the consumer protocol that reads, and its epoch.
+    """
+    require_stable = require_stable and version >= _STABLE_VERSION
+    if version < _SEVERAL_GROUPS_VERSION:
+        ((group_id, partitions),) = groups.items()
+        topics = _topics(OffsetFetchRequestTopic, partitions)
+        return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
+    entries = [
+        OffsetFetchRequestGroup(group_id=group_id, topics=_topics(OffsetFetchRequestTopics, partitions))
+        for group_id, partitions in groups.items()
+    ]
+    if reader is not None:
+        for entry in entries:
+            entry.member_id, entry.member_epoch = reader.member_id, reader.generation_id
+    return OffsetFetchRequest(groups=entries, require_stable=require_stable)
 
 
-async def _fetch_alone(
-    client: Client, coordinator: Node, *, group_id: str, partitions: Partitions, require_stable: bool
-) -> Offsets | KafkaError:
-    response: OffsetFetchResponse = await request_once(
-        client,
-        coordinator,
-        request_class=OffsetFetchRequest,
-        build=lambda version: OffsetFetchRequest(
-            group_id=group_id,
-            topics=_topics(OffsetFetchRequestTopic, partitions),
-            require_stable=require_stable and version >= _STABLE_VERSION,
-        ),
-        min_version=1 if partitions is not None else _ALL_TOPICS_VERSION,
-        max_version=_SEVERAL_GROUPS_VERSION - 1,
-    )
-    offsets = _offsets(response.topics)
-    return error_of(response.error_code) or _error_of_group(offsets) or offsets
+def committed_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, CommittedOffset | None]:
+    """Return the offsets of the one group in a response, None where it has none; raise the first error."""
+    answer = response.groups[0] if response.groups else response
+    check(answer.error_code)
+    found: dict[TopicPartition, CommittedOffset | None] = {}
+    for partition, committed in _offsets(answer.topics).items():
+        if isinstance(committed, KafkaError):
+            code = committed.code
+            raise KafkaError(code, f"cannot read the committed offset of {partition}: {code.description}")
+        found[partition] = committed
+    return found
 
 
 def _topics(cls: type[Topic], partitions: Partitions) -> list[Topic] | None:
@@ -330,75 +331,3 @@ if TYPE_CHECKING:
     Partitions: TypeAlias = Collection[TopicPartition] | None
 
     Offsets: TypeAlias = dict[TopicPartition, CommittedOffset | KafkaError | None]
-
-
-MIN_VERSION = 1
-"""Version 0 reads offsets from ZooKeeper."""
-MAX_VERSION = 9
-"""Later ones name topics by id alone."""
-
-FIRST_MEMBER_VERSION = 9
-"""The first one that says which member reads."""
-
-_FIRST_STABLE_VERSION = 7
-_FIRST_GROUPS_VERSION = 8
-
-
-def offset_fetch(
-    group_id: str,
-    partitions: Iterable[TopicPartition],
-    version: int,
-    *,
-    reader: Generation | None = None,
-) -> OffsetFetchRequest:
-    """Return the request; where the version can, it waits for offsets of open transactions (KIP-447).
-
-    `reader` is the member of the consumer protocol that reads, and its epoch.
-    """
-    topics = by_topic(partitions)
-    require_stable = version >= _FIRST_STABLE_VERSION
-    if version < _FIRST_GROUPS_VERSION:
-        return OffsetFetchRequest(
-            group_id=group_id,
-            topics=[
-                OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
-                for name, indexes in topics.items()
-            ],
-            require_stable=require_stable,
-        )
-    group = OffsetFetchRequestGroup(
-        group_id=group_id,
-        topics=[
-            OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in topics.items()
-        ],
-    )
-    if reader is not None:
-        group.member_id, group.member_epoch = reader.member_id, reader.generation_id
-    return OffsetFetchRequest(groups=[group], require_stable=require_stable)
-
-
-def committed_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, CommittedOffset | None]:
-    """Return the offset of each partition, None where there is none; raise `KafkaError` for any error."""
-    answer: OffsetFetchResponse | OffsetFetchResponseGroup = response
-    if response.groups:
-        answer = response.groups[0]
-    if answer.error_code:
-        raise KafkaError(ErrorCode.of(answer.error_code))
-    return {
-        TopicPartition(topic.name, row.partition_index): _committed(topic.name, row)
-        for topic in answer.topics
-        for row in topic.partitions
-    }
-
-
-def _committed(
-    topic: str, row: OffsetFetchResponsePartition | OffsetFetchResponsePartitions
-) -> CommittedOffset | None:
-    if row.error_code:
-        code = ErrorCode.of(row.error_code)
-        partition = TopicPartition(topic, row.partition_index)
-        raise KafkaError(code, f"cannot read the committed offset of {partition}: {code.description}")
-    if row.committed_offset < 0:
-        return None
-    epoch = row.committed_leader_epoch
-    return CommittedOffset(row.committed_offset, epoch if epoch >= 0 else None, row.metadata or "")

@@ -1,4 +1,8 @@
-"""Admin calls about groups: list, describe, delete, and removing members."""
+"""Admin calls about groups: list, describe, delete, remove members.
+
+A description asks ConsumerGroupDescribe about all groups, then DescribeGroups about those that are not
+consumer groups, or all if the broker is too old (Java's `DescribeConsumerGroupsHandler`).
+"""
 
 from __future__ import annotations
 
@@ -14,19 +18,43 @@ from kcli.client.admin.driver import (
     request_once,
     retry_items,
 )
-from kcli.client.admin.group_descriptions import describe_at
-from kcli.client.admin.types import GroupDescription, GroupListing, GroupListings, MemberToRemove
+from kcli.client.admin.types import (
+    CLASSIC,
+    CONSUMER,
+    GroupDescription,
+    GroupListing,
+    GroupListings,
+    GroupMember,
+    MemberToRemove,
+)
+from kcli.client.network.connection import UnsupportedVersion
 from kcli.errors import KcliError
-from kcli.protocol.error_codes import KafkaError
+from kcli.protocol import consumer_protocol
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    Member,
+)
 from kcli.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kcli.protocol.messages.describe_groups import (
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from kcli.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from kcli.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from kcli.protocol.schema.declaration import DecodeError
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kcli.client.client import Client
     from kcli.client.network.metadata import Node
+    from kcli.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+    from kcli.protocol.messages.describe_groups import DescribedGroup as DescribedClassicGroup
 
 DEFAULT_REASON = "member was removed by an admin"
 MAX_REASON_CHARACTERS = 255
@@ -34,6 +62,8 @@ MAX_REASON_CHARACTERS = 255
 _STATES_VERSION = 4
 _TYPES_VERSION = 5
 _SEVERAL_MEMBERS_VERSION = 3
+
+_NOT_A_CONSUMER_GROUP = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 
 
 async def list_groups(
@@ -104,7 +134,7 @@ async def describe_groups(
     """
 
     async def ask(node: Node, groups: list[str]) -> dict[str, GroupDescription | KafkaError]:
-        return await describe_at(client, node, groups)
+        return await _describe_at(client, node, groups)
 
     return await ask_coordinators(client, group_ids, ask=ask, timeout_ms=timeout_ms)
 
@@ -141,7 +171,7 @@ async def remove_members(
     if not members:
         return {}
     leaving = list(members)
-    why = (reason or DEFAULT_REASON)[:MAX_REASON_CHARACTERS]
+    why = reason or DEFAULT_REASON
     is_plain = len(leaving) == 1 and leaving[0].instance_id is None
     minimum = 0 if is_plain else _SEVERAL_MEMBERS_VERSION
 
@@ -150,7 +180,7 @@ async def remove_members(
             client,
             coordinator,
             request_class=LeaveGroupRequest,
-            build=lambda version: _leave_request(group_id, leaving, why, version),
+            build=lambda version: leave_request(group_id, leaving, why, version),
             min_version=minimum,
         )
         check(response.error_code)
@@ -166,13 +196,14 @@ async def remove_members(
     return await ask_about_group(client, group_id, ask=ask, timeout_ms=timeout_ms)
 
 
-def _leave_request(
+def leave_request(
     group_id: str, leaving: Sequence[MemberToRemove], why: str, version: int
 ) -> LeaveGroupRequest:
+    """Return a LeaveGroup request; versions before 3 carry one member and no reason."""
     if version < _SEVERAL_MEMBERS_VERSION:
         return LeaveGroupRequest(group_id=group_id, member_id=leaving[0].member_id)
     members = [
-        MemberIdentity(member_id=member_id, group_instance_id=instance_id, reason=why)
+        MemberIdentity(member_id=member_id, group_instance_id=instance_id, reason=why[:MAX_REASON_CHARACTERS])
         for member_id, instance_id in leaving
     ]
     return LeaveGroupRequest(group_id=group_id, members=members)
@@ -187,3 +218,132 @@ async def _all_members(client: Client, group_id: str, timeout_ms: int | None) ->
         MemberToRemove(member.member_id if member.instance_id is None else "", member.instance_id)
         for member in described.members
     ]
+
+
+# --- descriptions ----------------------------------------------------------------------------------------
+
+
+async def _describe_at(
+    client: Client, coordinator: Node, group_ids: list[str]
+) -> dict[str, GroupDescription | KafkaError]:
+    """Return the groups that one broker coordinates, or why it does not describe them."""
+    results: dict[str, GroupDescription | KafkaError] = {}
+    try:
+        request = ConsumerGroupDescribeRequest(group_ids=group_ids)
+        response: ConsumerGroupDescribeResponse = await request_once(
+            client, coordinator, request_class=ConsumerGroupDescribeRequest, build=lambda version: request
+        )
+    except UnsupportedVersion:
+        classic = group_ids
+    else:
+        for group in response.groups:
+            error = error_of(group.error_code, group.error_message)
+            results[group.group_id] = error or _consumer_group(group, coordinator)
+        classic = [group_id for group_id in group_ids if _may_be_classic(results.get(group_id))]
+    if classic:
+        results.update(await _describe_classic(client, coordinator, classic))
+    return results
+
+
+def _may_be_classic(result: GroupDescription | KafkaError | None) -> bool:
+    return isinstance(result, KafkaError) and result.code in _NOT_A_CONSUMER_GROUP
+
+
+async def _describe_classic(
+    client: Client, coordinator: Node, group_ids: list[str]
+) -> dict[str, GroupDescription | KafkaError]:
+    request = DescribeGroupsRequest(groups=group_ids)
+    response: DescribeGroupsResponse = await request_once(
+        client, coordinator, request_class=DescribeGroupsRequest, build=lambda version: request
+    )
+    return {
+        group.group_id: error_of(group.error_code, group.error_message) or _classic_group(group, coordinator)
+        for group in response.groups
+    }
+
+
+# --- Consumer groups -------------------------------------------------------------------------------------
+
+
+def _consumer_group(group: DescribedConsumerGroup, coordinator: Node) -> GroupDescription:
+    return GroupDescription(
+        group_id=group.group_id,
+        type=CONSUMER,
+        protocol_type=consumer_protocol.PROTOCOL_TYPE,
+        state=group.group_state,
+        assignor=group.assignor_name,
+        coordinator=coordinator,
+        members=tuple(map(_consumer_member, group.members)),
+        epoch=group.group_epoch,
+        target_assignment_epoch=group.assignment_epoch,
+    )
+
+
+def _consumer_member(member: Member) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=_partitions(member.assignment),
+        subscribed_topics=tuple(member.subscribed_topic_names),
+        rack_id=member.rack_id,
+        target_assignment=_partitions(member.target_assignment),
+        subscribed_regex=member.subscribed_topic_regex or None,
+        epoch=member.member_epoch,
+        is_classic=None if member.member_type < 0 else member.member_type == 0,
+    )
+
+
+def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic_name, index)
+            for topic in assignment.topic_partitions
+            for index in topic.partitions
+        )
+    )
+
+
+# --- Classic groups --------------------------------------------------------------------------------------
+
+
+def _classic_group(group: DescribedClassicGroup, coordinator: Node) -> GroupDescription | KafkaError:
+    try:
+        members = tuple(_classic_member(member, group.protocol_type) for member in group.members)
+    except DecodeError as error:
+        return KafkaError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"a member of group `{group.group_id}` has metadata that is not a consumer's: {error.message}",
+        )
+    return GroupDescription(
+        group_id=group.group_id,
+        type=CLASSIC,
+        protocol_type=group.protocol_type,
+        state=group.group_state,
+        assignor=group.protocol_data,
+        coordinator=coordinator,
+        members=members,
+    )
+
+
+def _classic_member(member: DescribedGroupMember, protocol_type: str) -> GroupMember:
+    is_consumer = protocol_type == consumer_protocol.PROTOCOL_TYPE
+    # Not those of other programs, such as Connect: their bytes are their own.
+    subscription = consumer_protocol.decode_subscription(member.member_metadata if is_consumer else b"")
+    assignment = consumer_protocol.decode_assignment(member.member_assignment if is_consumer else b"")
+    return GroupMember(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=tuple(
+            sorted(
+                TopicPartition(topic, index)
+                for topic, indexes in assignment.partitions.items()
+                for index in indexes
+            )
+        ),
+        subscribed_topics=subscription.topics,
+        rack_id=subscription.rack_id,
+    )

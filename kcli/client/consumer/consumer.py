@@ -30,7 +30,7 @@ from kcli.client.admin.partitions import list_offsets
 from kcli.client.config import ConsumerConfig
 from kcli.client.fetch.completed_fetch import BadFetch
 from kcli.client.fetch.fetcher import Fetcher
-from kcli.client.fetch.subscription_state import FetchState, Subscription
+from kcli.client.fetch.subscription_state import AssignedPartitions, FetchState
 from kcli.client.network.background import Background
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
     from kcli.client.admin.types import CommittedOffset, OffsetAndTimestamp
     from kcli.client.client import Client
-    from kcli.client.consumer.group_membership import Member
     from kcli.client.fetch.completed_fetch import FetchedRecords
     from kcli.client.fetch.subscription_state import AssignedPartition, SubscriptionPattern
     from kcli.client.groups.classic_membership import GroupMetadata
     from kcli.client.groups.group_commits import Offsets, Settled
+    from kcli.client.groups.member import Member
     from kcli.client.groups.rebalance_listener import RebalanceListener
     from kcli.protocol.topics import TopicPartition
 
@@ -81,10 +81,8 @@ class Consumer(Background):
         self._client = client
         warn = warn or note
         has_group = bool(self.config.group_id)
-        self._subscription = Subscription(self.config.auto_offset_reset, has_group=has_group)
-        self._fetcher = Fetcher(
-            client, self.config, subscription=self._subscription, wall_ms=wall_ms, warn=warn
-        )
+        self._assigned = AssignedPartitions(self.config.auto_offset_reset, has_group=has_group)
+        self._fetcher = Fetcher(client, self.config, assigned=self._assigned, wall_ms=wall_ms, warn=warn)
         self._member: Member | None = None
         if has_group:
             # Imported here: most consumers have no group.
@@ -93,7 +91,7 @@ class Consumer(Background):
             self._member = new_member(
                 client,
                 self.config,
-                subscription=self._subscription,
+                assigned=self._assigned,
                 fetcher=self._fetcher,
                 tell=self._wake,
                 note=note,
@@ -126,7 +124,7 @@ class Consumer(Background):
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """Return the assigned partitions."""
-        return frozenset(self._subscription.partitions)
+        return frozenset(self._assigned.partitions)
 
     def subscribe(
         self,
@@ -141,7 +139,7 @@ class Consumer(Background):
         """
         member = self._in_group()
         if listener is not None:
-            member.handover.listener = listener
+            member.assignment.listener = listener
         member.subscribe(topics)
         self._wake()
 
@@ -150,7 +148,7 @@ class Consumer(Background):
         if self._member is not None:
             await self._member.unsubscribe()
         else:
-            self._subscription.assign(())
+            self._assigned.assign(())
 
     @property
     def subscription(self) -> frozenset[str]:
@@ -164,8 +162,8 @@ class Consumer(Background):
         """
         if self._member is not None:
             self._member.topics.assign()
-        self._subscription.assign(partitions)
-        for topic in {partition.topic for partition in self._subscription.partitions}:
+        self._assigned.assign(partitions)
+        for topic in {partition.topic for partition in self._assigned.partitions}:
             self._client.want_topic(topic, pinned=True)
         self._fetcher.wake()
 
@@ -173,7 +171,7 @@ class Consumer(Background):
         """Go on at an offset. Raises `NotAssigned`, and `ValueError` below 0."""
         if offset < 0:
             raise ValueError(f"cannot seek to offset {offset}")
-        self._subscription[partition].seek(offset)
+        self._assigned[partition].seek(offset)
         self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -185,25 +183,25 @@ class Consumer(Background):
         self._reset(partitions, "latest")
 
     def _reset(self, partitions: tuple[TopicPartition, ...], strategy: str) -> None:
-        for partition in partitions or tuple(self._subscription.partitions):
-            self._subscription[partition].reset(strategy)
+        for partition in partitions or tuple(self._assigned.partitions):
+            self._assigned[partition].reset(strategy)
         self._fetcher.wake()
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these partitions until they are resumed. What is buffered is kept."""
         for partition in partitions:
-            self._subscription[partition].is_paused = True
+            self._assigned[partition].is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
         """End a pause."""
         for partition in partitions:
-            self._subscription[partition].is_paused = False
+            self._assigned[partition].is_paused = False
         self._fetcher.wake()
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
-        states = self._subscription.partitions.values()
+        states = self._assigned.partitions.values()
         return frozenset(state.partition for state in states if state.is_paused)
 
     # --- reading ---------------------------------------------------------------------------------------
@@ -222,7 +220,7 @@ class Consumer(Background):
         self._is_polling = True
         limit = self.config.max_poll_records if max_records is None else max_records
         if self._member is not None:
-            self._member.heartbeat.pace.poll_began()
+            self._member.heartbeat.poll_began()
         try:
             with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1000):
                 await trio.lowlevel.checkpoint()
@@ -246,7 +244,7 @@ class Consumer(Background):
         finally:
             self._is_polling = False
             if self._member is not None:
-                self._member.heartbeat.pace.poll_ended()
+                self._member.heartbeat.poll_ended()
 
     def _next_drive(self) -> float:
         return math.inf if self._member is None else self._member.commits.next_auto_commit
@@ -255,7 +253,7 @@ class Consumer(Background):
         """Take buffered records; also tell whether a position moved without one."""
         result: list[FetchedRecords] = []
         has_moved = False
-        for state in list(self._subscription.partitions.values()):
+        for state in list(self._assigned.partitions.values()):
             while limit > 0 and state.buffered and not state.is_paused:
                 fetch = state.buffered[0]
                 if fetch.token is not state.token or fetch.next_offset != state.position:
@@ -321,7 +319,7 @@ class Consumer(Background):
             return member.commits.positions()
         if member.topics.is_of_group:
             for partition in offsets:
-                self._subscription[partition]  # raises
+                self._assigned[partition]  # raises
         return offsets
 
     async def committed(
@@ -340,7 +338,7 @@ class Consumer(Background):
         """
         with trio.fail_after(self._client.config.default_api_timeout_ms / 1000):
             while True:
-                state = self._subscription[partition]
+                state = self._assigned[partition]
                 if state.state is FetchState.FETCHING:
                     return state.position
                 news = self._fetcher.arrived()
@@ -354,12 +352,12 @@ class Consumer(Background):
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
         """Return the high watermark that the last fetch told, None before the first."""
-        known = self._subscription[partition].high_watermark
+        known = self._assigned[partition].high_watermark
         return known if known >= 0 else None
 
     def position_nowait(self, partition: TopicPartition) -> int | None:
         """Return the position, None while it is being found."""
-        state: AssignedPartition = self._subscription[partition]
+        state: AssignedPartition = self._assigned[partition]
         return state.position if state.state is FetchState.FETCHING else None
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

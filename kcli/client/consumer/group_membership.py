@@ -16,18 +16,17 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
     from kcli.client.fetch.fetcher import Fetcher
-    from kcli.client.fetch.subscription_state import Subscription
-    from kcli.client.groups.classic_member import GroupMember
+    from kcli.client.fetch.subscription_state import AssignedPartitions
+    from kcli.client.groups.classic_member import ClassicMember
     from kcli.client.groups.consumer_member import ConsumerMember
-
-    Member = GroupMember | ConsumerMember
+    from kcli.client.groups.member import Member
 
 
 def new_member(
     client: Client,
     config: ConsumerConfig,
     *,
-    subscription: Subscription,
+    assigned: AssignedPartitions,
     fetcher: Fetcher,
     tell: Callable[[], None],
     note: Callable[[str], None],
@@ -38,14 +37,14 @@ def new_member(
     if config.is_consumer_protocol:
         from kcli.client.groups.consumer_member import ConsumerMember
 
-        kind: type[Member] = ConsumerMember
+        kind: type[ConsumerMember | ClassicMember] = ConsumerMember
     else:
-        from kcli.client.groups.classic_member import GroupMember
+        from kcli.client.groups.classic_member import ClassicMember
 
-        kind = GroupMember
-    member = kind(client, config, subscription, tell=tell, note=note, warn=warn)
+        kind = ClassicMember
+    member = kind(client, config, assigned, tell=tell, note=note, warn=warn)
     fetcher.start_committed = CommittedPositions(
-        client, subscription, commits=member.commits, ended=fetcher.position_ended
+        client, assigned, commits=member.commits, ended=fetcher.position_ended
     ).start
     return member
 
@@ -61,7 +60,7 @@ async def member_running(
         try:
             yield
         finally:
-            deadline = min(trio.current_time() + close_seconds, member.handover.deadline)
+            deadline = min(trio.current_time() + close_seconds, member.assignment.deadline)
             with trio.CancelScope(shield=True, deadline=deadline) as scope:
                 await member.close()
             if scope.cancelled_caught and member.commits.is_busy:
@@ -73,4 +72,4 @@ async def _hurry_once_cancelled(member: Member, close_seconds: float) -> None:
     try:
         await trio.sleep_forever()
     finally:
-        member.handover.hurry(close_seconds)
+        member.assignment.hurry(close_seconds)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
-    from kcli.client.fetch.subscription_state import AssignedPartition, Subscription
+    from kcli.client.fetch.subscription_state import AssignedPartition, AssignedPartitions
     from kcli.client.network.connection import NodeVersions
     from kcli.client.network.metadata import ClusterMetadata
 
@@ -160,7 +160,7 @@ class Fetcher:
         client: Client,
         config: ConsumerConfig,
         *,
-        subscription: Subscription,
+        assigned: AssignedPartitions,
         wall_ms: Callable[[], int],
         warn: Callable[[str], None],
     ) -> None:
@@ -169,7 +169,7 @@ class Fetcher:
         """In a group: starts the look-up of committed offsets if it is due; returns when the next one is."""
         self._client = client
         self._config = config
-        self._subscription = subscription
+        self._assigned = assigned
         self._wall_ms = wall_ms
         self._wakeup = trio.Event()
         self._arrived = trio.Event()
@@ -180,7 +180,7 @@ class Fetcher:
         self._resets = PositionResets(
             client,
             config,
-            subscription=subscription,
+            assigned=assigned,
             wall_ms=wall_ms,
             ended=self.position_ended,
             warn=warn,
@@ -251,7 +251,7 @@ class Fetcher:
             max_wait_ms = 0 if node_id in full else self._config.fetch_max_wait_ms
             asked = [Asked(state, state.fetch_position, state.token) for state in states]
             nursery.start_soon(self._fetch, node_id, asked, max_wait_ms)
-        for state in self._subscription.partitions.values():
+        for state in self._assigned.partitions.values():
             if state.is_fetchable and state.retry_at > now:
                 next_look = min(next_look, state.retry_at)
         return next_look
@@ -262,7 +262,7 @@ class Fetcher:
         fetchable: dict[int, list[AssignedPartition]] = {}
         full: set[int] = set()
         leaderless = False
-        for state in self._subscription.partitions.values():
+        for state in self._assigned.partitions.values():
             if not (state.is_fetchable or state.is_full) or state.retry_at > now:
                 continue
             leader = cluster.leader_of(state.partition)
@@ -419,7 +419,7 @@ class Fetcher:
             return
         state.buffered.append(fetch)
         state.fetch_position = fetch.end_offset
-        self._subscription.move_to_end(state.partition)
+        self._assigned.move_to_end(state.partition)
 
     def _partition_failed(self, node_id: int, state: AssignedPartition, offset: int, code: ErrorCode) -> None:
         retry_at = trio.current_time() + self._client.config.retry_backoff_ms / 1000
@@ -441,7 +441,7 @@ class Fetcher:
             self._fail(KafkaError(code, f"cannot read {state.partition}@{offset}: {code.description}"))
 
     def _out_of_range(self, state: AssignedPartition, offset: int) -> None:
-        strategy = self._subscription.reset_strategy
+        strategy = self._assigned.reset_strategy
         if strategy != "none":
             state.reset(strategy, out_of_range=offset)
             return

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
-    from kcli.client.fetch.subscription_state import AssignedPartition, Subscription
+    from kcli.client.fetch.subscription_state import AssignedPartition, AssignedPartitions
     from kcli.client.network.retry_warnings import RetryWarnings
     from kcli.protocol.topics import TopicPartition
 
@@ -44,7 +44,7 @@ class PositionResets:
         client: Client,
         config: ConsumerConfig,
         *,
-        subscription: Subscription,
+        assigned: AssignedPartitions,
         wall_ms: Callable[[], int],
         ended: Callable[[KcliError | None], None],
         warn: Callable[[str], None],
@@ -52,7 +52,7 @@ class PositionResets:
     ) -> None:
         self._client = client
         self._config = config
-        self._subscription = subscription
+        self._assigned = assigned
         self._wall_ms = wall_ms
         self._ended = ended
         self._warn = warn
@@ -62,9 +62,7 @@ class PositionResets:
     def start(self, nursery: trio.Nursery) -> float:
         """Start the resets that are due; return when the next one is."""
         now = trio.current_time()
-        waiting = [
-            state for state in self._subscription.awaiting_reset() if state.token not in self._in_flight
-        ]
+        waiting = [state for state in self._assigned.awaiting_reset() if state.token not in self._in_flight]
         stuck = [state for state in waiting if state.reset_to == "none" and state.retry_at <= now]
         if stuck:
             self._give_up(stuck)
@@ -110,7 +108,7 @@ class PositionResets:
         finally:
             self._in_flight.difference_update(tokens.values())
         for partition, token in tokens.items():
-            state = self._subscription.partitions.get(partition)
+            state = self._assigned.partitions.get(partition)
             # Whoever sought or was assigned anew meanwhile has a position of its own.
             if state is None or state.token is not token:
                 continue
@@ -126,8 +124,7 @@ class PositionResets:
 
     def _try_later(self, state: AssignedPartition) -> None:
         if state.reset_backoff is None:
-            config = self._client.config
-            state.reset_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+            state.reset_backoff = Backoff.of(self._client.config)
         state.retry_at = trio.current_time() + state.reset_backoff.next_delay()
 
     async def _ranges(self, partitions: list[TopicPartition]) -> dict[TopicPartition, str]:

@@ -143,7 +143,7 @@ class AssignedPartition:
         self.is_idle = False
 
 
-class Subscription:
+class AssignedPartitions:
     """The assigned partitions, in the order in which they take turns."""
 
     def __init__(self, reset_strategy: str, *, has_group: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""GroupRound: one way from wanting to join to having an assignment: JoinGroup, and then SyncGroup.
+"""ClassicJoin: one way from wanting to join to having an assignment: JoinGroup, and then SyncGroup.
 
 It runs in a task of the consumer, so that a poll that is cancelled leaves JoinGroup on its way and the next
 poll finds its outcome. Whoever is made the leader assigns in between, by fresh metadata of all the members'
@@ -21,7 +21,7 @@ import trio
 from kcli.assignors import members as assignors
 from kcli.client.admin.types import Generation
 from kcli.client.fetch.subscription_state import partition_counts
-from kcli.client.groups.classic_membership import Verdict
+from kcli.client.groups.classic_membership import ErrorAction
 from kcli.client.groups.coordinator_link import is_passing
 from kcli.client.network.backoff import Backoff
 from kcli.client.network.connection import Disconnected
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
     from kcli.client.fetch.subscription_state import TopicSubscription
-    from kcli.client.groups.classic_membership import Membership
+    from kcli.client.groups.classic_membership import ClassicMembership
     from kcli.client.groups.coordinator_link import CoordinatorLink
     from kcli.client.network.connection import Connection
     from kcli.client.network.metadata import ClusterMetadata
@@ -170,7 +170,7 @@ _FIRST_STATIC_JOIN, _FIRST_STATIC_SYNC = 5, 3
 _MAX_REASON = 255
 
 
-class GroupRound:
+class ClassicJoin:
     """One round. When it is `done`, `assignment` or `error` is the outcome; neither if it is to be redone."""
 
     def __init__(
@@ -179,7 +179,7 @@ class GroupRound:
         config: ConsumerConfig,
         *,
         link: CoordinatorLink,
-        membership: Membership,
+        membership: ClassicMembership,
         topics: TopicSubscription,
         owned: Iterable[TopicPartition],
         last: LastAssignment,
@@ -209,29 +209,29 @@ class GroupRound:
             ended()
 
     async def _until_settled(self, joined: Callable[[], None]) -> None:
-        backoff = Backoff(self._client.config.retry_backoff_ms, self._client.config.retry_backoff_max_ms)
+        backoff = Backoff.of(self._client.config)
         while self.assignment is None and not self._membership.needs_prepare:
             try:
-                verdict = await self._attempt(joined)
+                action = await self._attempt(joined)
             except KcliError as error:
                 if isinstance(error, Disconnected):
                     self._link.forget()
                 if not is_passing(error):
                     raise
-                verdict = Verdict.LATER
-            if verdict is Verdict.LOOK_UP:
+                action = ErrorAction.RETRY
+            if action is ErrorAction.LOOK_UP:
                 self._link.forget()
-            if verdict in (Verdict.LOOK_UP, Verdict.LATER):
+            if action in (ErrorAction.LOOK_UP, ErrorAction.RETRY):
                 await trio.sleep(backoff.next_delay())
 
-    async def _attempt(self, joined: Callable[[], None]) -> Verdict:
+    async def _attempt(self, joined: Callable[[], None]) -> ErrorAction:
         connection = await self._link.connection()
         sent = self._membership.joining()
         response = await self._join(connection, sent)
         if response.error_code:
             code = ErrorCode.of(response.error_code)
-            verdict = self._membership.join_failed(code, sent, response.member_id)
-            return self._judged(verdict, code)
+            action = self._membership.join_failed(code, sent, response.member_id)
+            return self._judged(action, code)
         if response.protocol_type not in (None, PROTOCOL_TYPE):
             raise self._refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self.generation = Generation(response.generation_id, response.member_id, response.protocol_name)
@@ -292,7 +292,9 @@ class GroupRound:
         strategy = next(each for each in self._config.strategies if each.name == response.protocol_name)
         return assign(strategy, counts, members=members, racks=racks_of(cluster, topics))
 
-    async def _sync(self, connection: Connection, assignments: list[SyncGroupRequestAssignment]) -> Verdict:
+    async def _sync(
+        self, connection: Connection, assignments: list[SyncGroupRequestAssignment]
+    ) -> ErrorAction:
         sent = self.generation
         instance_id = self._config.group_instance_id
         request = SyncGroupRequest(
@@ -320,12 +322,12 @@ class GroupRound:
         assignment = read_assignment(response.assignment)
         if self._membership.synced(sent):
             self.assignment = assignment
-        return Verdict.AT_ONCE
+        return ErrorAction.REJOIN
 
-    def _judged(self, verdict: Verdict, code: ErrorCode) -> Verdict:
-        if verdict is Verdict.FATAL:
+    def _judged(self, action: ErrorAction, code: ErrorCode) -> ErrorAction:
+        if action is ErrorAction.FATAL:
             raise self._refusal(code)
-        return verdict
+        return action
 
     def _refusal(self, code: ErrorCode) -> KafkaError:
         return KafkaError(

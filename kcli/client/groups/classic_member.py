@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.client.fetch.subscription_state import SubscriptionMode, SubscriptionPattern, TopicSubscription
-from kcli.client.groups.classic_join import GroupRound, LastAssignment
-from kcli.client.groups.classic_membership import GroupMetadata, Membership, MemberState
-from kcli.client.groups.coordinator_link import LEAVE_SECONDS, CoordinatorLink, leave_group
-from kcli.client.groups.group_commits import GroupCommits
-from kcli.client.groups.heartbeat import Heartbeat
-from kcli.client.groups.rebalance_listener import Handover
+from kcli.client.fetch.subscription_state import SubscriptionMode, SubscriptionPattern
+from kcli.client.groups.classic_join import ClassicJoin, LastAssignment
+from kcli.client.groups.classic_membership import ClassicMembership, GroupMetadata, MemberState
+from kcli.client.groups.coordinator_link import LEAVE_SECONDS
+from kcli.client.groups.heartbeat import ClassicHeartbeat
+from kcli.client.groups.member import Member
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
@@ -29,64 +28,45 @@ if TYPE_CHECKING:
 
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
-    from kcli.client.fetch.subscription_state import Subscription
+    from kcli.client.fetch.subscription_state import AssignedPartitions
     from kcli.client.network.metadata import ClusterMetadata
     from kcli.protocol.topics import TopicPartition
 
-ROUND_SECONDS = 2.0
+JOIN_SECONDS = 2.0
 """How long a member that ends waits for a round that nobody should hold up, to commit in its generation."""
 
 
-class GroupMember:
-    """The member behind one consumer. `tell` wakes the poll that waits."""
+class ClassicMember(Member):
+    """A member of a classic group, which joins in rounds and lets the group's leader assign."""
 
     def __init__(
         self,
         client: Client,
         config: ConsumerConfig,
-        assigned: Subscription,
+        assigned: AssignedPartitions,
         *,
         tell: Callable[[], None],
         note: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
-        self.topics = TopicSubscription(exclude_internal=config.exclude_internal_topics)
-        self.membership = Membership()
-        self._client = client
-        self._config = config
+        self.membership = ClassicMembership()
+        super().__init__(
+            client, config, assigned, membership=self.membership, tell=tell, note=note, warn=warn
+        )
         self._assigned = assigned
-        self._tell = tell
-        self._note = note
-        self._link = CoordinatorLink(client, config.group_id)
-        self.commits = GroupCommits(
-            client,
-            config,
-            link=self._link,
-            membership=self.membership,
-            topics=self.topics,
-            assigned=assigned,
-            tell=tell,
-        )
-        self.handover = Handover(
-            client, config, assigned=assigned, commits=self.commits, tell=tell, warn=warn
-        )
-        self.heartbeat = Heartbeat(
+        self.heartbeat: ClassicHeartbeat = ClassicHeartbeat(
             client, config, link=self._link, membership=self.membership, tell=tell, leave=self._leave_expired
         )
         self._nursery: trio.Nursery | None = None
-        self._round: GroupRound | None = None
+        self._join: ClassicJoin | None = None
         self._last = LastAssignment()
-        client.cache.listeners.append(self._metadata_changed)
 
     def start(self, nursery: trio.Nursery) -> None:
-        """Begin to work in a nursery that outlives `close`."""
         self._nursery = nursery
-        nursery.start_soon(self.commits.run)
-        nursery.start_soon(self.heartbeat.pace.run)
+        super().start(nursery)
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Return as whom the member takes part."""
         generation = self.membership.generation
         instance_id = self._config.group_instance_id or None
         return GroupMetadata(
@@ -95,11 +75,9 @@ class GroupMember:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether the member has its assignment and knows of nothing that would change it."""
         return self.membership.state is MemberState.STABLE and self.membership.reason is None
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern) -> None:
-        """Take part in reading topics, or all that a pattern matches."""
         if isinstance(topics, SubscriptionPattern):
             raise KcliError(
                 "only members of the consumer protocol leave it to the broker to match topics",
@@ -127,14 +105,13 @@ class GroupMember:
     # --- driven by poll --------------------------------------------------------------------------------
 
     async def drive(self) -> None:
-        """Do what is due, without waiting for others; raise what stands in the way for good."""
         if self.heartbeat.failure is not None:
             raise self.heartbeat.failure
         while self.topics.is_of_group:
-            if self._round is not None:
-                if not self._round.done.is_set():
+            if self._join is not None:
+                if not self._join.done.is_set():
                     break
-                await self._finish(self._round)
+                await self._finish(self._join)
             change = self.topics.change(self._client.cluster)
             if change is not None:
                 self.membership.request_rejoin(change)
@@ -152,7 +129,7 @@ class GroupMember:
             await self._give_up()
         if self.membership.reason:
             self._note(f"joining group `{self._config.group_id}`: {self.membership.reason}")
-        self._round = GroupRound(
+        self._join = ClassicJoin(
             self._client,
             self._config,
             link=self._link,
@@ -162,27 +139,27 @@ class GroupMember:
             last=self._last,
         )
         assert self._nursery is not None
-        self._nursery.start_soon(self._round.run, self.heartbeat.generation_began, self._tell)
+        self._nursery.start_soon(self._join.run, self.heartbeat.generation_began, self._tell)
 
     async def _give_up(self) -> None:
         """Tell the application what it loses by joining."""
-        owned = self.handover.owned
+        owned = self.assignment.owned
         if not self.membership.generation.is_known:
             if owned:
-                await self.handover.lose(owned, why=self.membership.reason)
+                await self.assignment.lose(owned, why=self.membership.reason)
             return
         dropped = owned
         if self._config.is_cooperative:
             dropped = {one for one in owned if one.topic not in self.topics.topics}
-        with self.handover.shielded():
+        with self.assignment.shielded():
             if self._config.commits_by_itself and owned:
-                await self.handover.commit(owned)
+                await self.assignment.commit(owned)
             if dropped or not self._config.is_cooperative:
-                await self.handover.revoke(dropped)
+                await self.assignment.revoke(dropped)
 
-    async def _finish(self, finished: GroupRound) -> None:
+    async def _finish(self, finished: ClassicJoin) -> None:
         """Take the outcome of a round."""
-        self._round = None
+        self._join = None
         if finished.error is not None:
             raise finished.error
         assignment = finished.assignment
@@ -196,23 +173,23 @@ class GroupMember:
         if self.topics.mode is SubscriptionMode.PATTERN:
             self.topics.topics |= {topic for topic, _ in assignment}
             self.topics.joined = self.topics.topics
-        with self.handover.shielded():
+        with self.assignment.shielded():
             await self._take(assignment)
 
     async def _take(self, assignment: tuple[TopicPartition, ...]) -> None:
-        owned = self.handover.owned
+        owned = self.assignment.owned
         revoked = owned.difference(assignment)
         added = sorted(set(assignment) - owned)
         try:
             if revoked:
                 self.membership.request_rejoin("partitions were given up for other members")
                 if self._config.commits_by_itself:
-                    await self.handover.commit(revoked)
-                await self.handover.revoke(revoked)
+                    await self.assignment.commit(revoked)
+                await self.assignment.revoke(revoked)
         finally:
-            self.handover.assign(assignment)
+            self.assignment.assign(assignment)
             self.commits.restart_auto_commit()
-            await self.handover.listener.on_assigned(added)
+            await self.assignment.listener.on_assigned(added)
 
     # --- leaving ---------------------------------------------------------------------------------------
 
@@ -220,51 +197,28 @@ class GroupMember:
         with trio.move_on_after(LEAVE_SECONDS):
             await self._leave(reason)
 
+    @property
+    def _may_revoke(self) -> bool:
+        return self.membership.generation.is_known and not self.membership.is_joining
+
     async def _leave(self, reason: str) -> None:
         """Leave the group, unless the member is a static one: that may come back within its session."""
-        if self._round is not None:
-            self._round.scope.cancel()
-            self._round = None
+        if self._join is not None:
+            self._join.scope.cancel()
+            self._join = None
         generation, node_id = self.membership.generation, self._link.node_id
         self.membership.reset(reason)
         # A JoinGroup that waits would hold up what comes behind it on its connection.
         self._link.close()
         if generation.member_id and node_id is not None and not self._config.group_instance_id:
             try:
-                await leave_group(
-                    self._client,
-                    node_id,
-                    group_id=self._config.group_id,
-                    member_id=generation.member_id,
-                    reason=reason,
-                )
+                await self._link.leave(generation.member_id, reason)
             except KcliError as error:
                 self._note(f"the coordinator did not take note of the leaving: {error.message}")
 
-    async def unsubscribe(self, reason: str = "the consumer unsubscribed from all topics") -> None:
-        """Commit if that happens by itself, give everything up, and leave the group."""
-        try:
-            owned = self.handover.owned
-            if self._config.commits_by_itself and owned:
-                await self._commit_at_last(owned)
-            if not self.topics.is_of_group or not owned:
-                return
-            if self.membership.generation.is_known and not self.membership.is_joining:
-                await self.handover.revoke(owned)
-            else:
-                await self.handover.lose(owned)
-        finally:
-            was_of_group = self.topics.is_of_group
-            if self.topics.mode is SubscriptionMode.PATTERN:
-                self._client.follow_all_topics(False)
-            self.topics.unsubscribe()
-            self.handover.assign(())
-            if was_of_group:
-                await self._leave(reason)
-
-    async def _commit_at_last(self, owned: set[TopicPartition]) -> None:
-        """Commit what was handed out; in the midst of a round in the generation that still counts."""
-        current = self._round
+    async def _last_commit(self, owned: set[TopicPartition]) -> None:
+        """Commit in the generation that still counts, if a join is under way."""
+        current = self._join
         if current is not None and not current.done.is_set() and self.membership.generation.is_known:
             if self.membership.state is MemberState.PREPARING:
                 # If that fails, the generation that this round begins is another chance to commit.
@@ -272,16 +226,6 @@ class GroupMember:
                     if await self.commits.commit_aside(self.commits.positions(owned)):
                         return
             # The group has all its members, so the round ends soon, and with it begins a generation.
-            with trio.move_on_after(ROUND_SECONDS):
+            with trio.move_on_after(JOIN_SECONDS):
                 await current.done.wait()
-        await self.handover.commit(owned)
-
-    async def close(self) -> None:
-        """End: as `unsubscribe`, when every commit that is under way has its outcome."""
-        try:
-            await self.commits.settle()
-            await self.unsubscribe("the consumer is being closed")
-        finally:
-            self._link.close()
-            if self._metadata_changed in self._client.cache.listeners:
-                self._client.cache.listeners.remove(self._metadata_changed)
+        await self.assignment.commit(owned)

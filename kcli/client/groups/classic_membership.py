@@ -1,14 +1,14 @@
-"""Membership: where a member of a classic group stands, and what each answer of the coordinator makes of it.
+"""ClassicMembership: the state of a member of a classic group, and what each response changes in it.
 
 | state      | event                             | next                                                      |
 |------------|-----------------------------------|-----------------------------------------------------------|
 | any        | `joining`                         | PREPARING: JoinGroup is out, no heartbeats                |
-| PREPARING  | `joined`                          | COMPLETING: a generation is known, heartbeats begin       |
-| COMPLETING | `synced`, in the same generation  | STABLE: nothing is wanted any more                        |
-| any        | `reset`                           | UNJOINED: the generation is gone, maybe the member id too |
+| PREPARING  | `joined`                          | COMPLETING: the generation is known, heartbeats begin     |
+| COMPLETING | `synced`, in the same generation  | STABLE: no join is wanted                                 |
+| any        | `reset`                           | UNJOINED: the generation is lost, maybe the member id too |
 
-Pure. Errors that answer a request of an older generation change nothing: each carries the generation that it
-was sent in. Kafka classes `AbstractCoordinator` and `ConsumerCoordinator`.
+Pure. Each request carries the generation it was sent in; an error for an older generation changes nothing.
+Kafka classes `AbstractCoordinator` and `ConsumerCoordinator`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class MemberState(Enum):
     STABLE = "stable"
 
 
-class Verdict(Enum):
+class ErrorAction(Enum):
     """What to do about an error."""
 
     IGNORE = "nothing"
-    AT_ONCE = "join again at once"
-    LATER = "try again after a backoff"
+    REJOIN = "join again at once"
+    RETRY = "try again after a backoff"
     LOOK_UP = "forget the coordinator, then try again after a backoff"
     FATAL = "raise it"
 
@@ -49,7 +49,7 @@ class GroupMetadata(NamedTuple):
     instance_id: str | None
 
 
-class Membership:
+class ClassicMembership:
     """One member's state. `reason` says why it wants to join, None while it does not."""
 
     outdated: frozenset[ErrorCode] = frozenset()
@@ -109,58 +109,58 @@ class Membership:
         self.reason = None
         return True
 
-    def join_failed(self, code: ErrorCode, sent: Generation, member_id: str) -> Verdict:
+    def join_failed(self, code: ErrorCode, sent: Generation, member_id: str) -> ErrorAction:
         """Judge an error that answers JoinGroup; `member_id` is the answer's."""
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.generation = Generation(member_id=member_id)
             self.reason = "rejoin with the member id that the coordinator gave"
-            return Verdict.AT_ONCE
+            return ErrorAction.REJOIN
         return self._round_failed(code, sent)
 
-    def sync_failed(self, code: ErrorCode, sent: Generation) -> Verdict:
+    def sync_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
         """Judge an error that answers SyncGroup."""
         return self._round_failed(code, sent)
 
-    def _round_failed(self, code: ErrorCode, sent: Generation) -> Verdict:
+    def _round_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
         self.request_rejoin(f"the rebalance failed: {code.name}")
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            return Verdict.AT_ONCE
+            return ErrorAction.REJOIN
         if code in _FENCED:
             self._fence(code, sent)
-            return Verdict.AT_ONCE
+            return ErrorAction.REJOIN
         if code in COORDINATOR_MOVED:
-            return Verdict.LOOK_UP
-        return Verdict.LATER if code.retriable else Verdict.FATAL
+            return ErrorAction.LOOK_UP
+        return ErrorAction.RETRY if code.retriable else ErrorAction.FATAL
 
     # --- being a member --------------------------------------------------------------------------------
 
-    def heartbeat_failed(self, code: ErrorCode, sent: Generation) -> Verdict:
+    def heartbeat_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
         """Judge an error that answers a heartbeat."""
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             # While this member joins already, it is no news.
             if self.state is MemberState.STABLE:
                 self.request_rejoin("the group is rebalancing")
-            return Verdict.IGNORE
+            return ErrorAction.IGNORE
         if code in _FENCED:
             self._fence(code, sent)
-            return Verdict.IGNORE
+            return ErrorAction.IGNORE
         if code is ErrorCode.FENCED_INSTANCE_ID and self.generation != sent:
-            return Verdict.IGNORE
+            return ErrorAction.IGNORE
         if code in COORDINATOR_MOVED:
-            return Verdict.LOOK_UP
-        return Verdict.FATAL if code in _FATAL else Verdict.LATER
+            return ErrorAction.LOOK_UP
+        return ErrorAction.FATAL if code in _FATAL else ErrorAction.RETRY
 
-    def commit_failed(self, code: ErrorCode, sent: Generation) -> Verdict:
+    def commit_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
         """Judge an error that answers a commit of this member; FATAL ones are for the caller."""
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             self.request_rejoin("a commit was refused, the group is rebalancing")
-            return Verdict.FATAL
+            return ErrorAction.FATAL
         if code in _FENCED:
             self._fence(code, sent)
-            return Verdict.FATAL
+            return ErrorAction.FATAL
         if code in COORDINATOR_MOVED or code is ErrorCode.REQUEST_TIMED_OUT:
-            return Verdict.LOOK_UP
-        return Verdict.LATER if code in _COMMIT_LATER else Verdict.FATAL
+            return ErrorAction.LOOK_UP
+        return ErrorAction.RETRY if code in _COMMIT_RETRIED else ErrorAction.FATAL
 
     def _fence(self, code: ErrorCode, sent: Generation) -> None:
         if self.generation == sent:
@@ -170,4 +170,4 @@ class Membership:
 
 _FENCED = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
 _FATAL = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED})
-_COMMIT_LATER = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_COMMIT_RETRIED = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})

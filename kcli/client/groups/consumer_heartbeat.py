@@ -1,19 +1,4 @@
-"""ConsumerHeartbeat: what a member of a KIP-848 group and its coordinator tell each other, in turn.
-
-| what happened                              | what follows                                        |
-|--------------------------------------------|-----------------------------------------------------|
-| the member joins, or has finished to       | a heartbeat at once                                 |
-| reconcile, or its subscription has changed |                                                     |
-| the interval that the coordinator gave     | a heartbeat, one at a time                          |
-| no answer, or one that says "later"        | all of it again after a backoff, maybe elsewhere    |
-| no poll for `max.poll.interval.ms`         | the member leaves; the next poll finds it has lost  |
-| an error that will not pass                | `failure`, raised by every poll from then on        |
-
-HeartbeatFields: what a member of a KIP-848 group tells its coordinator, and what it need not tell again.
-
-A field that is null has not changed since the last heartbeat. All of them are told when the member joins,
-and whenever it is not certain that the coordinator has heard them. Kafka class `HeartbeatState`.
-"""
+"""ConsumerHeartbeat: the exchange between a member of a KIP-848 group and its coordinator."""
 
 from __future__ import annotations
 
@@ -22,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.client.groups.classic_membership import Verdict
+from kcli.client.groups.classic_membership import ErrorAction
 from kcli.client.groups.consumer_membership import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerState
 from kcli.client.groups.coordinator_link import is_passing
-from kcli.client.groups.heartbeat import HeartbeatPace
+from kcli.client.groups.heartbeat import MemberHeartbeat
 from kcli.client.network.backoff import Backoff
 from kcli.client.network.connection import Disconnected, UnsupportedVersion
 from kcli.errors import KcliError
@@ -47,7 +32,11 @@ FIRST_EXPRESSION_VERSION = 1
 
 
 class HeartbeatFields:
-    """The heartbeats of one member, and what the last ones told."""
+    """Builds the heartbeats of one member from what the last ones told (Kafka class `HeartbeatState`).
+
+    A null field has not changed since the last heartbeat. The member sends all fields when it joins, and
+    whenever the coordinator may not have received them.
+    """
 
     def __init__(self, config: ConsumerConfig, topics: TopicSubscription) -> None:
         self._config = config
@@ -123,8 +112,17 @@ def _listed(owned: Partitions | None) -> list[TopicPartitions]:
     ]
 
 
-class ConsumerHeartbeat:
-    """One member's heartbeats, sent at its `pace`. `tell` is called when poll has something to look at."""
+class ConsumerHeartbeat(MemberHeartbeat):
+    """The heartbeats of a member of a KIP-848 group.
+
+    | what happened                              | what follows                                       |
+    |--------------------------------------------|----------------------------------------------------|
+    | the member joins, has reconciled, or its   | a heartbeat at once                                |
+    | subscription has changed                   |                                                    |
+    | the interval that the coordinator gave     | a heartbeat, one at a time                         |
+    | no response, or a retriable error          | all fields again after a backoff                   |
+    | an error that is not retriable             | `failure`                                          |
+    """
 
     def __init__(
         self,
@@ -137,19 +135,12 @@ class ConsumerHeartbeat:
         tell: Callable[[], None],
         leave: Callable[[str], Awaitable[None]],
     ) -> None:
-        self.failure: KcliError | None = None
-        self._config = config
-        self._link = link
+        super().__init__(config, link, tell=tell, leave=leave)
         self._membership = membership
         self._fields = fields
-        self._tell = tell
-        self._leave = leave
-        self._backoff = Backoff(client.config.retry_backoff_ms, client.config.retry_backoff_max_ms)
+        self._backoff = Backoff.of(client.config)
         self._next = -math.inf
         self._not_before = -math.inf
-        self.pace = HeartbeatPace(
-            config.max_poll_interval_ms, due=self._due, beat=self._beat, leave=self._poll_is_over
-        )
 
     def _due(self) -> float | None:
         if not self._membership.sends_heartbeats or self.failure is not None:
@@ -157,35 +148,31 @@ class ConsumerHeartbeat:
         is_urgent = self._membership.is_urgent or self._fields.has_news
         return self._not_before if is_urgent else max(self._next, self._not_before)
 
-    async def _poll_is_over(self, why: str) -> None:
-        await self._leave(why)
-        self._tell()
-
     async def _beat(self) -> None:
-        verdict = Verdict.LATER
+        action = ErrorAction.RETRY
         token = self._membership.token
         try:
-            with trio.move_on_at(self.pace.poll_ends):
-                verdict = await self._send(token)
+            with trio.move_on_at(self._poll_ends):
+                action = await self._send(token)
         except KcliError as error:
             if isinstance(error, Disconnected):
                 self._link.forget()
             if not is_passing(error):
                 self._fail(self._explained(error))
                 return
-        if verdict is Verdict.IGNORE:
+        if action is ErrorAction.IGNORE:
             self._backoff.reset()
             self._not_before = -math.inf
         else:
             self._fields.forget()
-            if verdict is Verdict.LOOK_UP:
+            if action is ErrorAction.LOOK_UP:
                 self._link.forget()
             self._not_before = self._next = trio.current_time() + self._backoff.next_delay()
 
-    async def _send(self, token: object) -> Verdict:
+    async def _send(self, token: object) -> ErrorAction:
         connection = await self._link.connection()
         if token is not self._membership.token:
-            return Verdict.IGNORE  # while the coordinator was looked up, the member went on
+            return ErrorAction.IGNORE  # while the coordinator was looked up, the member went on
         version = connection.versions.choose(
             ConsumerGroupHeartbeatRequest, min_version=self._fields.min_version
         )
@@ -199,15 +186,15 @@ class ConsumerHeartbeat:
         self._next = sent_at + response.heartbeat_interval_ms / 1000
         self._membership.answered(response, token, was_stable=was_stable and says_nothing(request))
         self._tell()
-        return Verdict.IGNORE
+        return ErrorAction.IGNORE
 
-    def _refused(self, response: ConsumerGroupHeartbeatResponse, token: object) -> Verdict:
+    def _refused(self, response: ConsumerGroupHeartbeatResponse, token: object) -> ErrorAction:
         code = ErrorCode.of(response.error_code)
-        verdict = self._membership.refused(code, token)
-        if verdict is Verdict.FATAL:
+        action = self._membership.refused(code, token)
+        if action is ErrorAction.FATAL:
             raise self._refusal(code, response.error_message)
         self._tell()
-        return verdict
+        return action
 
     def _refusal(self, code: ErrorCode, why: str | None) -> KafkaError:
         what = "join" if self._membership.is_joining else "stay in"
@@ -223,9 +210,8 @@ class ConsumerHeartbeat:
         return error
 
     def _fail(self, error: KcliError) -> None:
-        self.failure = error
         self._membership.fail()
-        self._tell()
+        super()._fail(error)
 
 
 _HINTS = {

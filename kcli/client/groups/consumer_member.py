@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.client.fetch.subscription_state import SubscriptionMode, SubscriptionPattern, TopicSubscription
+from kcli.client.fetch.subscription_state import SubscriptionMode, SubscriptionPattern
 from kcli.client.groups.classic_membership import GroupMetadata
 from kcli.client.groups.consumer_heartbeat import ConsumerHeartbeat, HeartbeatFields
 from kcli.client.groups.consumer_membership import ConsumerMembership, ConsumerState
-from kcli.client.groups.coordinator_link import LEAVE_SECONDS, CoordinatorLink
-from kcli.client.groups.group_commits import GroupCommits
+from kcli.client.groups.coordinator_link import LEAVE_SECONDS
 from kcli.client.groups.heartbeat import POLL_IS_OVER
-from kcli.client.groups.rebalance_listener import Handover
+from kcli.client.groups.member import Member
 from kcli.errors import KcliError
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kcli.protocol.topics import TopicPartition
@@ -35,44 +34,29 @@ if TYPE_CHECKING:
 
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
-    from kcli.client.fetch.subscription_state import Subscription
+    from kcli.client.fetch.subscription_state import AssignedPartitions
     from kcli.client.groups.consumer_membership import Partitions
     from kcli.client.network.metadata import ClusterMetadata
 
 NO_EPOCH = -1
 
 
-class ConsumerMember:
-    """The member behind one consumer. `tell` wakes the poll that waits."""
+class ConsumerMember(Member):
+    """A member of a KIP-848 group, whose partitions the broker assigns."""
 
     def __init__(
         self,
         client: Client,
         config: ConsumerConfig,
-        assigned: Subscription,
+        assigned: AssignedPartitions,
         *,
         tell: Callable[[], None],
         note: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
-        self.topics = TopicSubscription(exclude_internal=config.exclude_internal_topics)
         self.membership = ConsumerMembership(str(uuid.uuid4()))
-        self._client = client
-        self._config = config
-        self._tell = tell
-        self._note = note
-        self._link = CoordinatorLink(client, config.group_id)
-        self.commits = GroupCommits(
-            client,
-            config,
-            link=self._link,
-            membership=self.membership,
-            topics=self.topics,
-            assigned=assigned,
-            tell=tell,
-        )
-        self.handover = Handover(
-            client, config, assigned=assigned, commits=self.commits, tell=tell, warn=warn
+        super().__init__(
+            client, config, assigned, membership=self.membership, tell=tell, note=note, warn=warn
         )
         self._fields = HeartbeatFields(config, self.topics)
         self.heartbeat = ConsumerHeartbeat(
@@ -85,17 +69,10 @@ class ConsumerMember:
             leave=self._leave_expired,
         )
         self._ids: dict[TopicPartition, bytes] = {}
-        """The topic of each partition that is owned: one created anew has the name, but another id."""
-        client.cache.listeners.append(self._metadata_changed)
-
-    def start(self, nursery: trio.Nursery) -> None:
-        """Begin to work in a nursery that outlives `close`."""
-        nursery.start_soon(self.commits.run)
-        nursery.start_soon(self.heartbeat.pace.run)
+        """The topic id of each owned partition: a topic created anew has the same name, but another id."""
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Return as whom the member takes part; its generation is its epoch."""
         membership = self.membership
         epoch = membership.epoch if membership.can_commit else NO_EPOCH
         instance_id = self._config.group_instance_id or None
@@ -111,7 +88,6 @@ class ConsumerMember:
         return membership.state is ConsumerState.STABLE and bool(membership.owned or membership.is_quiet)
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern) -> None:
-        """Take part in reading topics, or all that a pattern matches, here or at the coordinator."""
         is_new = self.topics.mode is SubscriptionMode.NONE
         if isinstance(topics, re.Pattern):
             self.topics.subscribe_pattern(topics, self._client.cluster)
@@ -123,20 +99,19 @@ class ConsumerMember:
                 self._client.want_topic(topic, pinned=True)
         if is_new and self.topics.mode is not SubscriptionMode.TOPICS:
             self._client.follow_all_topics(True)
-        self.heartbeat.pace.wake()
+        self.heartbeat.wake()
 
     def _metadata_changed(self, cluster: ClusterMetadata) -> None:
         if not self.topics.is_of_group:
             return
         self.topics.update(cluster)
-        self.heartbeat.pace.wake()
+        self.heartbeat.wake()
         if self.membership.state is ConsumerState.RECONCILING:
             self._tell()
 
     # --- driven by poll --------------------------------------------------------------------------------
 
     async def drive(self) -> None:
-        """Do what is due, without waiting for others; raise what stands in the way for good."""
         if self.heartbeat.failure is not None:
             raise self.heartbeat.failure
         while self.topics.is_of_group:
@@ -160,14 +135,14 @@ class ConsumerMember:
             self.topics.update(await self._client.wait_for_all_topics())
         self._note(f"joining group `{self._config.group_id}`")
         self.membership.join()
-        self.heartbeat.pace.wake()
+        self.heartbeat.wake()
 
     async def _lose(self) -> None:
         self._ids.clear()
-        owned = self.handover.owned
+        owned = self.assignment.owned
         if owned:
             is_stale = self.membership.state is ConsumerState.STALE
-            await self.handover.lose(owned, why=POLL_IS_OVER if is_stale else "the coordinator fenced it")
+            await self.assignment.lose(owned, why=POLL_IS_OVER if is_stale else "the coordinator fenced it")
 
     def _is_resolvable(self) -> bool:
         """Return whether there is something to do now; have the names looked up that are missing."""
@@ -196,21 +171,21 @@ class ConsumerMember:
         owned, is_first = dict(self._ids), self.membership.owned is None
         revoked = {partition for partition, topic_id in owned.items() if wanted.get(partition) != topic_id}
         added = [partition for partition in sorted(wanted) if owned.get(partition) != wanted[partition]]
-        with self.handover.shielded():
+        with self.assignment.shielded():
             if revoked:
                 if self._config.commits_by_itself:
-                    await self.handover.commit(revoked)
+                    await self.assignment.commit(revoked)
                 if token is not self.membership.token:
                     return  # fenced meanwhile: all is lost
                 self._ids = {each: topic_id for each, topic_id in owned.items() if each not in revoked}
-                await self.handover.revoke(revoked)
+                await self.assignment.revoke(revoked)
             if token is not self.membership.token:
                 return
             self._ids = wanted
             try:
                 if revoked or added or is_first:
-                    self.handover.assign(sorted(wanted))
-                    await self.handover.listener.on_assigned(added)
+                    self.assignment.assign(sorted(wanted))
+                    await self.assignment.listener.on_assigned(added)
             finally:
                 if token is self.membership.token:
                     self._reconciled(wanted)
@@ -223,16 +198,23 @@ class ConsumerMember:
             self.topics.topics = frozenset(topic for topic, _ in owned)
         self.membership.reconciled({topic_id: frozenset(indexes) for topic_id, indexes in by_id.items()})
         self.commits.restart_auto_commit()
-        self.heartbeat.pace.wake()
+        self.heartbeat.wake()
 
     # --- leaving ---------------------------------------------------------------------------------------
 
     async def _leave_expired(self, reason: str) -> None:
         self._note(f"leaving group `{self._config.group_id}`: {reason}")
-        await self._leave(stale=True)
+        await self._leave_group(stale=True)
 
-    async def _leave(self, *, stale: bool = False) -> None:
-        """Tell the coordinator, if it may know the member, that it is none any more."""
+    @property
+    def _may_revoke(self) -> bool:
+        return self.membership.can_commit
+
+    async def _leave(self, reason: str) -> None:
+        self._ids.clear()
+        await self._leave_group(stale=False)
+
+    async def _leave_group(self, *, stale: bool) -> None:
         was_member, node_id = self.membership.sends_heartbeats, self._link.node_id
         last = self._fields.last(self.membership)
         self.membership.leave(stale=stale)
@@ -246,35 +228,3 @@ class ConsumerMember:
                 await connection.request(last, version)
         except KcliError as error:
             self._note(f"the coordinator did not take note of the leaving: {error.message}")
-
-    async def unsubscribe(self) -> None:
-        """Commit if that happens by itself, give everything up, and leave the group."""
-        try:
-            owned = self.handover.owned
-            if self._config.commits_by_itself and owned:
-                await self.handover.commit(owned)
-            if not self.topics.is_of_group or not owned:
-                return
-            if self.membership.can_commit:
-                await self.handover.revoke(owned)
-            else:
-                await self.handover.lose(owned)
-        finally:
-            was_of_group = self.topics.is_of_group
-            if self.topics.mode in (SubscriptionMode.PATTERN, SubscriptionMode.BROKER):
-                self._client.follow_all_topics(False)
-            self.topics.unsubscribe()
-            self._ids.clear()
-            self.handover.assign(())
-            if was_of_group:
-                await self._leave()
-
-    async def close(self) -> None:
-        """End: as `unsubscribe`, when every commit that is under way has its outcome."""
-        try:
-            await self.commits.settle()
-            await self.unsubscribe()
-        finally:
-            self._link.close()
-            if self._metadata_changed in self._client.cache.listeners:
-                self._client.cache.listeners.remove(self._metadata_changed)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from kcli.client.admin.types import Generation
 from kcli.client.client import COORDINATOR_MOVED
-from kcli.client.groups.classic_membership import Verdict
+from kcli.client.groups.classic_membership import ErrorAction
 from kcli.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -158,29 +158,29 @@ class ConsumerMembership:
     def _where_it_is(self) -> ConsumerState:
         return ConsumerState.STABLE if self.owned == self.target else ConsumerState.RECONCILING
 
-    def refused(self, code: ErrorCode, token: object) -> Verdict:
+    def refused(self, code: ErrorCode, token: object) -> ErrorAction:
         """Judge an error that answers a heartbeat; FATAL ones are for the caller."""
         if token is not self.token:
-            return Verdict.IGNORE
+            return ErrorAction.IGNORE
         if code in _FENCED:
             self._become(ConsumerState.FENCED)
-            return Verdict.IGNORE
+            return ErrorAction.IGNORE
         if code in COORDINATOR_MOVED:
-            return Verdict.LOOK_UP
-        return Verdict.LATER if code.retriable else Verdict.FATAL
+            return ErrorAction.LOOK_UP
+        return ErrorAction.RETRY if code.retriable else ErrorAction.FATAL
 
-    def commit_failed(self, code: ErrorCode, sent: Generation) -> Verdict:
+    def commit_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
         """Judge an error that answers a commit of this member; FATAL ones are for the caller."""
         if code in _FENCED:
             if sent == self.generation and self.sends_heartbeats:
                 self._become(ConsumerState.FENCED)
-            return Verdict.FATAL
+            return ErrorAction.FATAL
         if code in COORDINATOR_MOVED or code is ErrorCode.REQUEST_TIMED_OUT:
-            return Verdict.LOOK_UP
-        return Verdict.LATER if code in _COMMIT_LATER else Verdict.FATAL
+            return ErrorAction.LOOK_UP
+        return ErrorAction.RETRY if code in _COMMIT_RETRIED else ErrorAction.FATAL
 
 
-_COMMIT_LATER = frozenset(
+_COMMIT_RETRIED = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.STALE_MEMBER_EPOCH,

@@ -1,9 +1,7 @@
-"""CoordinatorLink: the one connection over which a member talks to the coordinator of its group.
+"""CoordinatorLink: a member's own connection to the coordinator of its group.
 
-A connection of its own: a broker answers the requests of one connection in turn, so a JoinGroup that waits
-for other members would hold up everybody else's, and a long fetch this member's heartbeats.
-
-LeaveGroup: a member tells its coordinator that it leaves.
+A broker answers the requests of one connection in order. On a shared connection, a JoinGroup that waits for
+other members would delay other requests, and a long fetch would delay this member's heartbeats.
 """
 
 from __future__ import annotations
@@ -13,19 +11,24 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from kcli.client.admin.driver import check
+from kcli.client.admin.groups import leave_request
+from kcli.client.admin.types import MemberToRemove
 from kcli.client.client import COORDINATOR
 from kcli.client.network.bootstrap import Unreachable
 from kcli.client.network.connection import Disconnected
 from kcli.client.network.node_links import LinkState
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kcli.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.network.connection import Connection
     from kcli.client.network.node_links import NodeLink
 
+
+LEAVE_SECONDS = 5.0
+"""How long a member that leaves waits for the coordinator's response."""
 
 _NUMBERS = count()
 
@@ -84,6 +87,19 @@ class CoordinatorLink:
         if self._node_id is not None:
             self._client.links.drop(self._node_id, self._purpose)
 
+    async def leave(self, member_id: str, reason: str) -> None:
+        """Send LeaveGroup for a member to the known coordinator; raise `KcliError` if it fails."""
+        assert self._node_id is not None
+        leaving = [MemberToRemove(member_id)]
+        response: LeaveGroupResponse = await self._client.request_by_version(
+            self._node_id,
+            LeaveGroupRequest,
+            lambda version: leave_request(self.group_id, leaving, reason, version),
+        )
+        check(response.error_code)
+        for member in response.members:
+            check(member.error_code)
+
 
 _PASSING = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.STALE_MEMBER_EPOCH})
 """Not retriable by themselves: metadata, or the next heartbeat, changes what is sent."""
@@ -94,25 +110,3 @@ def is_passing(error: KcliError) -> bool:
     if isinstance(error, KafkaError):
         return error.code.retriable or error.code in _PASSING
     return isinstance(error, (Disconnected, Unreachable))
-
-
-LEAVE_SECONDS = 5.0
-"""How long a member that leaves waits for the coordinator to take note of it."""
-
-_FIRST_VERSION_OF_MEMBERS = 3
-_MAX_REASON = 255
-
-
-async def leave_group(client: Client, node_id: int, *, group_id: str, member_id: str, reason: str) -> None:
-    """Have the coordinator drop a member; raise `KcliError` if it does not."""
-
-    def build(version: int) -> LeaveGroupRequest:
-        if version < _FIRST_VERSION_OF_MEMBERS:
-            return LeaveGroupRequest(group_id=group_id, member_id=member_id)
-        member = MemberIdentity(member_id=member_id, reason=reason[:_MAX_REASON])
-        return LeaveGroupRequest(group_id=group_id, members=[member])
-
-    response: LeaveGroupResponse = await client.request_by_version(node_id, LeaveGroupRequest, build)
-    check(response.error_code)
-    for member in response.members:
-        check(member.error_code)

@@ -23,8 +23,8 @@ from kcli.client.admin.group_offsets import (
     FIRST_EPOCH_VERSION,
     FIRST_MEMBER_VERSION,
     FIRST_STATIC_VERSION,
-    MAX_VERSION,
-    MIN_VERSION,
+    LAST_VERSION_BY_NAME,
+    MIN_FETCH_VERSION,
     commit_version,
     committed_offsets,
     expelled,
@@ -34,7 +34,7 @@ from kcli.client.admin.group_offsets import (
 from kcli.client.admin.types import CommittedOffset, Generation
 from kcli.client.client import COORDINATOR_MOVED
 from kcli.client.fetch.subscription_state import FetchState
-from kcli.client.groups.classic_membership import Verdict
+from kcli.client.groups.classic_membership import ErrorAction
 from kcli.client.groups.coordinator_link import CoordinatorLink, is_passing
 from kcli.client.network.backoff import Backoff
 from kcli.client.network.connection import Disconnected, RequestTimedOut
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
-    from kcli.client.fetch.subscription_state import AssignedPartition, Subscription, TopicSubscription
-    from kcli.client.groups.classic_membership import Membership
+    from kcli.client.fetch.subscription_state import AssignedPartition, AssignedPartitions, TopicSubscription
+    from kcli.client.groups.classic_membership import ClassicMembership
     from kcli.client.groups.consumer_membership import ConsumerMembership
     from kcli.client.network.connection import Connection
     from kcli.protocol.messages.offset_commit import OffsetCommitResponse
@@ -78,9 +78,9 @@ class GroupCommits:
         config: ConsumerConfig,
         *,
         link: CoordinatorLink,
-        membership: Membership | ConsumerMembership,
+        membership: ClassicMembership | ConsumerMembership,
         topics: TopicSubscription,
-        assigned: Subscription,
+        assigned: AssignedPartitions,
         tell: Callable[[], None],
     ) -> None:
         self._client = client
@@ -177,7 +177,7 @@ class GroupCommits:
             await self._wanted.wait()
 
     async def _settle(self, commit: PendingCommit) -> None:
-        backoff = Backoff(self._client.config.retry_backoff_ms, self._client.config.retry_backoff_max_ms)
+        backoff = Backoff.of(self._client.config)
         deadline = math.inf if commit.deadline is None else commit.deadline
         with trio.move_on_at(deadline) as scope:
             while commit.offsets and not commit.is_abandoned:
@@ -261,7 +261,7 @@ class GroupCommits:
         return self._membership.generation
 
     def _refused(self, code: ErrorCode, partition: TopicPartition, sent: Generation) -> None:
-        if self._membership.commit_failed(code, sent) is Verdict.LOOK_UP:
+        if self._membership.commit_failed(code, sent) is ErrorAction.LOOK_UP:
             self._link.forget()
         if code in _EXPELLED:
             raise expelled(code)
@@ -301,7 +301,7 @@ class GroupCommits:
             timeout_ms = self._client.config.default_api_timeout_ms
         wanted = list(partitions)
         deadline = trio.current_time() + timeout_ms / 1000
-        backoff = Backoff(self._client.config.retry_backoff_ms, self._client.config.retry_backoff_max_ms)
+        backoff = Backoff.of(self._client.config)
         last_error: KcliError = RequestTimedOut("the coordinator did not answer in time")
         while True:
             try:
@@ -330,10 +330,10 @@ class GroupCommits:
         reader = self._membership.generation if self._commits_epochs and self._membership.can_commit else None
         version = connection.versions.choose(
             OffsetFetchRequest,
-            min_version=MIN_VERSION if reader is None else FIRST_MEMBER_VERSION,
-            max_version=MAX_VERSION,
+            min_version=MIN_FETCH_VERSION if reader is None else FIRST_MEMBER_VERSION,
+            max_version=LAST_VERSION_BY_NAME,
         )
-        request = offset_fetch(self._config.group_id, partitions, version, reader=reader)
+        request = offset_fetch({self._config.group_id: list(partitions)}, version, reader=reader)
         try:
             return committed_offsets(await connection.request(request, version))
         except Disconnected:
@@ -362,15 +362,15 @@ class CommittedPositions:
     def __init__(
         self,
         client: Client,
-        subscription: Subscription,
+        assigned: AssignedPartitions,
         *,
         commits: GroupCommits,
         ended: Callable[[KcliError | None], None],
     ) -> None:
-        self._subscription = subscription
+        self._assigned = assigned
         self._commits = commits
         self._ended = ended
-        self._backoff = Backoff(client.config.retry_backoff_ms, client.config.retry_backoff_max_ms)
+        self._backoff = Backoff.of(client.config)
         self._in_flight = False
         self._not_before = -math.inf
 
@@ -378,7 +378,7 @@ class CommittedPositions:
         """Start a look-up if one is due; return when the next one is."""
         if self._in_flight:
             return math.inf
-        waiting = self._subscription.initializing()
+        waiting = self._assigned.initializing()
         if not waiting:
             return math.inf
         if self._not_before <= trio.current_time():
@@ -403,7 +403,7 @@ class CommittedPositions:
                 if state.state is FetchState.INITIALIZING:
                     committed = found.get(state.partition)
                     if committed is None:
-                        state.reset(self._subscription.reset_strategy)
+                        state.reset(self._assigned.reset_strategy)
                     else:
                         state.seek(committed.offset)
                         state.committed = committed.offset

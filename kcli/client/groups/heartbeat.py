@@ -1,19 +1,4 @@
-"""Heartbeat: tells the coordinator that its member lives, and notices when the application does not.
-
-| what happened                                       | what follows                                         |
-|-----------------------------------------------------|------------------------------------------------------|
-| `heartbeat.interval.ms` over                        | a heartbeat, one at a time                           |
-| no answer for `session.timeout.ms`                  | the coordinator is looked up again                   |
-| no poll for `max.poll.interval.ms`                  | the member leaves; the next poll finds it has lost   |
-| an error that will not pass                         | `failure`, raised by every poll from then on         |
-
-Nothing is sent while JoinGroup is out.
-
-HeartbeatPace: when a member sends heartbeats, whichever protocol it speaks, and when it stops being one.
-
-A member whose application does not poll for `max.poll.interval.ms` leaves its group, so that others get its
-partitions; the next poll finds out. Waiting inside a poll is not counted.
-"""
+"""MemberHeartbeat and ClassicHeartbeat: tell the coordinator that a member lives."""
 
 from __future__ import annotations
 
@@ -22,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.client.groups.classic_membership import Verdict
+from kcli.client.groups.classic_membership import ErrorAction
 from kcli.client.groups.coordinator_link import is_passing
 from kcli.client.network.connection import Disconnected
 from kcli.errors import KcliError
@@ -34,7 +19,7 @@ if TYPE_CHECKING:
 
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
-    from kcli.client.groups.classic_membership import Membership
+    from kcli.client.groups.classic_membership import ClassicMembership
     from kcli.client.groups.coordinator_link import CoordinatorLink
     from kcli.protocol.messages.heartbeat import HeartbeatResponse
 
@@ -43,39 +28,51 @@ POLL_IS_OVER = "consumer poll timeout has expired"
 """Why a member leaves that is not polled, as Kafka's consumer words it."""
 
 
-class HeartbeatPace:
-    """Calls `beat` whenever `due` says so, a time of trio's clock or None for not now; `leave` after no poll.
+class MemberHeartbeat:
+    """Sends the heartbeats of one member, of either protocol.
 
-    `poll_ends` is when the application must have polled again.
+    If the application does not poll for `max.poll.interval.ms`, the member leaves its group, so that others
+    get its partitions; the next poll reports it. Time spent inside a poll does not count. Every poll raises
+    `failure`. `tell` wakes the poll, `leave` makes the member leave.
     """
 
     def __init__(
         self,
-        max_poll_interval_ms: int,
+        config: ConsumerConfig,
+        link: CoordinatorLink,
         *,
-        due: Callable[[], float | None],
-        beat: Callable[[], Awaitable[None]],
+        tell: Callable[[], None],
         leave: Callable[[str], Awaitable[None]],
     ) -> None:
-        self.poll_ends = math.inf
-        self._max_poll_seconds = max_poll_interval_ms / 1000
-        self._due = due
-        self._beat = beat
+        self.failure: KcliError | None = None
+        self._config = config
+        self._link = link
+        self._tell = tell
         self._leave = leave
+        self._poll_ends = math.inf
+        """When the application must have polled again."""
         self._changed = trio.Event()
 
+    def _due(self) -> float | None:
+        """Return when the next heartbeat is due, None if none is."""
+        raise NotImplementedError
+
+    async def _beat(self) -> None:
+        """Send one heartbeat."""
+        raise NotImplementedError
+
     def wake(self) -> None:
-        """Have `due` asked again."""
+        """Look again at when the next heartbeat is due."""
         self._changed.set()
 
     def poll_began(self) -> None:
-        """Note that the application is waiting for records, however long."""
-        self.poll_ends = math.inf
+        """Note that the application waits for records, for however long."""
+        self._poll_ends = math.inf
         self._changed.set()
 
     def poll_ended(self) -> None:
-        """Note that the application is at work."""
-        self.poll_ends = trio.current_time() + self._max_poll_seconds
+        """Note that the application processes records."""
+        self._poll_ends = trio.current_time() + self._config.max_poll_interval_ms / 1000
         self._changed.set()
 
     async def run(self) -> None:
@@ -85,21 +82,33 @@ class HeartbeatPace:
             due = self._due()
             if due is None:
                 await self._changed.wait()
-            elif self.poll_ends <= trio.current_time():
-                self.poll_ends = math.inf
+            elif self._poll_ends <= trio.current_time():
+                self._poll_ends = math.inf
                 await self._leave(POLL_IS_OVER)
+                self._tell()
             elif due > trio.current_time():
-                with trio.move_on_at(min(due, self.poll_ends)):
+                with trio.move_on_at(min(due, self._poll_ends)):
                     await self._changed.wait()
             else:
                 await self._beat()
+
+    def _fail(self, error: KcliError) -> None:
+        self.failure = error
+        self._tell()
 
 
 _FIRST_STATIC_VERSION = 3
 
 
-class Heartbeat:
-    """One member's heartbeats, sent at its `pace`. `tell` is called when poll has something to look at."""
+class ClassicHeartbeat(MemberHeartbeat):
+    """The heartbeats of a member of a classic group; none is sent while JoinGroup is out.
+
+    | what happened                      | what follows                                       |
+    |------------------------------------|----------------------------------------------------|
+    | `heartbeat.interval.ms` over       | a heartbeat, one at a time                         |
+    | no response, `session.timeout.ms`  | the coordinator is looked up again                 |
+    | an error that is not retriable     | `failure`                                          |
+    """
 
     def __init__(
         self,
@@ -107,66 +116,55 @@ class Heartbeat:
         config: ConsumerConfig,
         *,
         link: CoordinatorLink,
-        membership: Membership,
+        membership: ClassicMembership,
         tell: Callable[[], None],
         leave: Callable[[str], Awaitable[None]],
     ) -> None:
-        self.failure: KcliError | None = None
+        super().__init__(config, link, tell=tell, leave=leave)
         self._client = client
-        self._config = config
-        self._link = link
         self._membership = membership
-        self._tell = tell
-        self._leave = leave
         self._next = math.inf
         self._session_ends = math.inf
-        self.pace = HeartbeatPace(
-            config.max_poll_interval_ms, due=self._due, beat=self._beat, leave=self._poll_is_over
-        )
 
     def generation_began(self) -> None:
         """Begin to count anew: the member has just been heard."""
         now = trio.current_time()
         self._next = now + self._config.heartbeat_interval_ms / 1000
         self._session_ends = now + self._config.session_timeout_ms / 1000
-        self.pace.wake()
+        self.wake()
 
     def _due(self) -> float | None:
         sends = self._membership.sends_heartbeats and self.failure is None
         return self._next if sends else None
 
-    async def _poll_is_over(self, why: str) -> None:
-        await self._leave(why)
-        self._tell()
-
     async def _beat(self) -> None:
         sent_at = trio.current_time()
-        deadline = min(self._session_ends, self.pace.poll_ends)
+        deadline = min(self._session_ends, self._poll_ends)
         try:
             with trio.move_on_at(deadline) as scope:
-                verdict = await self._send()
+                action = await self._send()
         except KcliError as error:
             if isinstance(error, Disconnected):
                 self._link.forget()
             if not is_passing(error):
                 self._fail(error)
-            verdict = Verdict.LATER
+            action = ErrorAction.RETRY
         else:
             if scope.cancelled_caught:
                 if self._session_ends <= trio.current_time():
                     self._link.forget()
                     self._session_ends = trio.current_time() + self._config.session_timeout_ms / 1000
                 return
-        if verdict is Verdict.IGNORE:
+        if action is ErrorAction.IGNORE:
             self._next = sent_at + self._config.heartbeat_interval_ms / 1000
             self._session_ends = trio.current_time() + self._config.session_timeout_ms / 1000
         else:
             self._next = trio.current_time() + self._client.config.retry_backoff_ms / 1000
 
-    async def _send(self) -> Verdict:
+    async def _send(self) -> ErrorAction:
         connection = await self._link.connection()
         if not self._membership.sends_heartbeats:
-            return Verdict.IGNORE  # while the coordinator was looked up, the member went on
+            return ErrorAction.IGNORE  # while the coordinator was looked up, the member went on
         sent = self._membership.generation
         instance_id = self._config.group_instance_id
         version = connection.versions.choose(
@@ -180,18 +178,14 @@ class Heartbeat:
         )
         response: HeartbeatResponse = await connection.request(request, version)
         if not response.error_code:
-            return Verdict.IGNORE
+            return ErrorAction.IGNORE
         code = ErrorCode.of(response.error_code)
-        verdict = self._membership.heartbeat_failed(code, sent)
-        if verdict is Verdict.LOOK_UP:
+        action = self._membership.heartbeat_failed(code, sent)
+        if action is ErrorAction.LOOK_UP:
             self._link.forget()
-        elif verdict is Verdict.FATAL:
+        elif action is ErrorAction.FATAL:
             self._fail(
                 KafkaError(code, f"cannot stay in group `{self._config.group_id}`: {code.description}")
             )
         self._tell()
-        return verdict
-
-    def _fail(self, error: KcliError) -> None:
-        self.failure = error
-        self._tell()
+        return action

@@ -4,7 +4,7 @@ Its methods run inside `poll`, `unsubscribe` and the end of the consumer's block
 and are not cancelled before `max.poll.interval.ms` is over; where the block as a whole is cancelled, not
 before `close_seconds` are.
 
-Handover: gives a consumer the partitions of its group and takes them away, as its application is told.
+GroupAssignment: gives a consumer the partitions of its group and takes them away, as its application is told.
 
 What must not be cut short, commits and the listener, is shielded from cancellation for as long as the group
 waits for a member: `max.poll.interval.ms`. Once the consumer as a whole is to end there is less time:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
-    from kcli.client.fetch.subscription_state import Subscription
+    from kcli.client.fetch.subscription_state import AssignedPartitions
     from kcli.client.groups.group_commits import GroupCommits
     from kcli.protocol.topics import TopicPartition
 
@@ -48,7 +48,7 @@ class RebalanceListener:
 READ_AGAIN = "what it read and did not commit may be read again"
 
 
-class Handover:
+class GroupAssignment:
     """The partitions of one member. `tell` wakes the poll that waits, `warn` hears what may be read again."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Handover:
         client: Client,
         config: ConsumerConfig,
         *,
-        assigned: Subscription,
+        assigned: AssignedPartitions,
         commits: GroupCommits,
         tell: Callable[[], None],
         warn: Callable[[str], None],

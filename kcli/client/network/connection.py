@@ -109,7 +109,7 @@ class NotKafka(KcliError):
     """What listens there does not speak the Kafka protocol, or not in the clear."""
 
 
-class Call:
+class InFlightRequest:
     """A request on its way: queued, in flight, then answered, failed or abandoned."""
 
     __slots__ = ("api_key", "api_version", "correlation_id", "deadline", "done", "error", "expects_response",
@@ -154,10 +154,10 @@ class Connection:
         self._idle_seconds = config.connections_max_idle_ms / 1000
         if config.connections_max_idle_ms < 0:
             self._idle_seconds = math.inf
-        self._queue_in, self._queue = trio.open_memory_channel[Call](QUEUE_SIZE)
+        self._queue_in, self._queue = trio.open_memory_channel[InFlightRequest](QUEUE_SIZE)
         self._queued = 0
-        self._in_flight: deque[Call] = deque()
-        self._unsent: Call | None = None
+        self._in_flight: deque[InFlightRequest] = deque()
+        self._unsent: InFlightRequest | None = None
         self._room = trio.Event()
         self._throttled_until = -math.inf
         self._read_scope = trio.CancelScope()
@@ -215,8 +215,8 @@ class Connection:
         *,
         seconds: float | None = None,
         expects_response: bool = True,
-    ) -> Call:
-        """Hand a request to the writer, in order of the calls; the returned `Call` waits for the response."""
+    ) -> InFlightRequest:
+        """Queue a request for the writer, in order of the calls; the result waits for the response."""
         if self.close_reason is not None:
             raise self.close_reason
         api_key = message_info(type(request)).key
@@ -224,7 +224,9 @@ class Connection:
         header = RequestHeader(api_key, api_version, self._correlation_id, self._config.client_id)
         if seconds is None:
             seconds = self._config.request_timeout_ms / 1000
-        call = Call(api_key, api_version, encode_request(header, request), seconds, expects_response)
+        call = InFlightRequest(
+            api_key, api_version, encode_request(header, request), seconds, expects_response
+        )
         call.correlation_id = self._correlation_id
         self._queued += 1
         try:

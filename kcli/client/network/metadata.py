@@ -119,6 +119,38 @@ class ClusterMetadata:
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     errors: Mapping[str, ErrorCode] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, response: MetadataResponse) -> ClusterMetadata:
+        """Read a metadata response; a topic with an error is in `errors`, not in `topics`.
+
+        A topic that only lacks a leader or a replica keeps its partitions.
+        """
+        topics: dict[str, TopicMetadata] = {}
+        errors: dict[str, ErrorCode] = {}
+        for topic in response.topics:
+            if topic.name is None:
+                continue
+            if topic.error_code != ErrorCode.NONE:
+                errors[topic.name] = ErrorCode.of(topic.error_code)
+                continue
+            partitions = {
+                entry.partition_index: PartitionMetadata(
+                    entry.partition_index,
+                    entry.leader_id,
+                    entry.leader_epoch,
+                    tuple(entry.replica_nodes),
+                    tuple(entry.isr_nodes),
+                    tuple(entry.offline_replicas),
+                )
+                for entry in topic.partitions
+            }
+            topics[topic.name] = TopicMetadata(topic.name, topic.topic_id, topic.is_internal, partitions)
+        nodes = {
+            broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in response.brokers
+        }
+        return cls(nodes, response.cluster_id, response.controller_id, topics, errors)
+
     def leader_of(self, partition: TopicPartition) -> PartitionMetadata | None:
         """Return the partition's entry if it has a known, live leader, else None."""
         topic = self.topics.get(partition.topic)
@@ -171,38 +203,6 @@ class ClusterMetadata:
         return replace(topic, partitions=partitions)
 
 
-def cluster_of(response: MetadataResponse) -> ClusterMetadata:
-    """Read a metadata response. Topics with an error have no entry but one in `errors`.
-
-    A topic whose only trouble is a missing leader or replica keeps its partitions.
-    """
-    topics: dict[str, TopicMetadata] = {}
-    errors: dict[str, ErrorCode] = {}
-    for topic in response.topics:
-        if topic.name is None:
-            continue
-        if topic.error_code != ErrorCode.NONE:
-            errors[topic.name] = ErrorCode.of(topic.error_code)
-            continue
-        partitions = {
-            entry.partition_index: PartitionMetadata(
-                entry.partition_index,
-                entry.leader_id,
-                entry.leader_epoch,
-                tuple(entry.replica_nodes),
-                tuple(entry.isr_nodes),
-                tuple(entry.offline_replicas),
-            )
-            for entry in topic.partitions
-        }
-        topics[topic.name] = TopicMetadata(topic.name, topic.topic_id, topic.is_internal, partitions)
-    nodes = {
-        broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
-        for broker in response.brokers
-    }
-    return ClusterMetadata(nodes, response.cluster_id, response.controller_id, topics, errors)
-
-
 def metadata_request(topics: Collection[str] | None, version: int, *, auto_create: bool) -> MetadataRequest:
     """Build a metadata request about all topics (None), or about some."""
     entries = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
@@ -252,7 +252,7 @@ class MetadataCache:
         self.listeners: list[Callable[[ClusterMetadata], None]] = []
         self._max_age = config.metadata_max_age_ms / 1000
         self._max_idle = config.metadata_max_idle_ms / 1000
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._backoff = Backoff.of(config)
         self._not_before = -math.inf
         self._last_success = -math.inf
         self._asked_for_all = False

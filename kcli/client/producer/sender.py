@@ -303,7 +303,7 @@ class Sender:
         return sequences is not None and (not sequences.has_producer_id or sequences.last_epoch_is_used)
 
     async def _ask_producer_id(self) -> None:
-        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        backoff = Backoff.of(self._config)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
         while True:
             try:
@@ -440,7 +440,7 @@ class Sender:
         in_time = now < batch.created_at + self._delivery_timeout
         if may_pass and in_time and not batch.is_settled and batch.attempts < self._config.retries:
             self._warnings.note(batch, error, subject=subject)
-            backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+            backoff = Backoff.of(self._config)
             backoff.failures = batch.attempts
             batch.retry_at = now + backoff.next_delay()
             batch.attempts += 1

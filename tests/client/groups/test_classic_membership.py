@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kcli.client.admin.types import Generation
-from kcli.client.groups.classic_membership import Membership, MemberState, Verdict
+from kcli.client.groups.classic_membership import ClassicMembership, ErrorAction, MemberState
 from kcli.protocol.error_codes import ErrorCode
 
 CURRENT = Generation(5, "me", "range")
@@ -14,8 +14,8 @@ KEPT = Generation(member_id="me")
 NOBODY = Generation()
 
 
-def member(state: MemberState = MemberState.STABLE) -> Membership:
-    membership = Membership()
+def member(state: MemberState = MemberState.STABLE) -> ClassicMembership:
+    membership = ClassicMembership()
     membership.joining()
     membership.joined(CURRENT)
     membership.needs_prepare = False
@@ -30,7 +30,7 @@ def code(number: int) -> ErrorCode:
 
 
 def test_a_round_ends_stable() -> None:
-    membership = Membership()
+    membership = ClassicMembership()
     assert (membership.state, membership.reason, membership.needs_prepare) == (MemberState.UNJOINED, "", True)
     assert membership.joining() == NOBODY
     assert membership.is_joining
@@ -56,24 +56,24 @@ def test_the_first_reason_to_join_stands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "verdict", "generation"),
+    ("number", "action", "generation"),
     [
-        (14, Verdict.LATER, CURRENT),
-        (15, Verdict.LOOK_UP, CURRENT),
-        (16, Verdict.LOOK_UP, CURRENT),
-        (22, Verdict.AT_ONCE, KEPT),
-        (25, Verdict.AT_ONCE, NOBODY),
-        (27, Verdict.AT_ONCE, CURRENT),
-        *((number, Verdict.FATAL, CURRENT) for number in (23, 24, 26, 30, 35, 81, 82)),
+        (14, ErrorAction.RETRY, CURRENT),
+        (15, ErrorAction.LOOK_UP, CURRENT),
+        (16, ErrorAction.LOOK_UP, CURRENT),
+        (22, ErrorAction.REJOIN, KEPT),
+        (25, ErrorAction.REJOIN, NOBODY),
+        (27, ErrorAction.REJOIN, CURRENT),
+        *((number, ErrorAction.FATAL, CURRENT) for number in (23, 24, 26, 30, 35, 81, 82)),
     ],
 )
 @pytest.mark.parametrize("api", ["join", "sync"])
-def test_errors_of_a_round(api: str, number: int, verdict: Verdict, generation: Generation) -> None:
+def test_errors_of_a_round(api: str, number: int, action: ErrorAction, generation: Generation) -> None:
     membership = member(MemberState.PREPARING if api == "join" else MemberState.COMPLETING)
     if api == "join":
-        assert membership.join_failed(code(number), CURRENT, "") is verdict
+        assert membership.join_failed(code(number), CURRENT, "") is action
     else:
-        assert membership.sync_failed(code(number), CURRENT) is verdict
+        assert membership.sync_failed(code(number), CURRENT) is action
     assert membership.generation == generation
     assert membership.reason is not None
     # What is owned must be given up for lost, where the generation is.
@@ -81,41 +81,41 @@ def test_errors_of_a_round(api: str, number: int, verdict: Verdict, generation: 
 
 
 def test_the_given_member_id_is_adopted() -> None:
-    membership = Membership()
+    membership = ClassicMembership()
     membership.needs_prepare = False
     sent = membership.joining()
-    assert membership.join_failed(ErrorCode.MEMBER_ID_REQUIRED, sent, "given") is Verdict.AT_ONCE
+    assert membership.join_failed(ErrorCode.MEMBER_ID_REQUIRED, sent, "given") is ErrorAction.REJOIN
     assert membership.generation == Generation(member_id="given")
     assert not membership.needs_prepare
 
 
 @pytest.mark.parametrize(
-    ("number", "sent", "verdict", "state", "generation", "rejoins"),
+    ("number", "sent", "action", "state", "generation", "rejoins"),
     [
-        (15, CURRENT, Verdict.LOOK_UP, MemberState.STABLE, CURRENT, False),
-        (16, CURRENT, Verdict.LOOK_UP, MemberState.STABLE, CURRENT, False),
-        (22, CURRENT, Verdict.IGNORE, MemberState.UNJOINED, KEPT, True),
-        (25, CURRENT, Verdict.IGNORE, MemberState.UNJOINED, NOBODY, True),
-        (27, CURRENT, Verdict.IGNORE, MemberState.STABLE, CURRENT, True),
-        (14, CURRENT, Verdict.LATER, MemberState.STABLE, CURRENT, False),
-        (82, CURRENT, Verdict.FATAL, MemberState.STABLE, CURRENT, False),
-        (30, CURRENT, Verdict.FATAL, MemberState.STABLE, CURRENT, False),
+        (15, CURRENT, ErrorAction.LOOK_UP, MemberState.STABLE, CURRENT, False),
+        (16, CURRENT, ErrorAction.LOOK_UP, MemberState.STABLE, CURRENT, False),
+        (22, CURRENT, ErrorAction.IGNORE, MemberState.UNJOINED, KEPT, True),
+        (25, CURRENT, ErrorAction.IGNORE, MemberState.UNJOINED, NOBODY, True),
+        (27, CURRENT, ErrorAction.IGNORE, MemberState.STABLE, CURRENT, True),
+        (14, CURRENT, ErrorAction.RETRY, MemberState.STABLE, CURRENT, False),
+        (82, CURRENT, ErrorAction.FATAL, MemberState.STABLE, CURRENT, False),
+        (30, CURRENT, ErrorAction.FATAL, MemberState.STABLE, CURRENT, False),
         # What answers an older generation is no news.
-        (22, OLDER, Verdict.IGNORE, MemberState.STABLE, CURRENT, False),
-        (25, OLDER, Verdict.IGNORE, MemberState.STABLE, CURRENT, False),
-        (82, OLDER, Verdict.IGNORE, MemberState.STABLE, CURRENT, False),
+        (22, OLDER, ErrorAction.IGNORE, MemberState.STABLE, CURRENT, False),
+        (25, OLDER, ErrorAction.IGNORE, MemberState.STABLE, CURRENT, False),
+        (82, OLDER, ErrorAction.IGNORE, MemberState.STABLE, CURRENT, False),
     ],
 )
 def test_errors_of_a_heartbeat(
     number: int,
     sent: Generation,
-    verdict: Verdict,
+    action: ErrorAction,
     state: MemberState,
     generation: Generation,
     rejoins: bool,
 ) -> None:
     membership = member()
-    assert membership.heartbeat_failed(code(number), sent) is verdict
+    assert membership.heartbeat_failed(code(number), sent) is action
     assert (membership.state, membership.generation) == (state, generation)
     assert (membership.reason is not None) is rejoins
 
@@ -123,32 +123,32 @@ def test_errors_of_a_heartbeat(
 def test_a_rebalance_is_no_news_to_a_member_that_joins() -> None:
     membership = member(MemberState.COMPLETING)
     membership.reason = None
-    assert membership.heartbeat_failed(ErrorCode.REBALANCE_IN_PROGRESS, CURRENT) is Verdict.IGNORE
+    assert membership.heartbeat_failed(ErrorCode.REBALANCE_IN_PROGRESS, CURRENT) is ErrorAction.IGNORE
     assert membership.reason is None
 
 
 @pytest.mark.parametrize(
-    ("number", "sent", "verdict", "generation", "rejoins"),
+    ("number", "sent", "action", "generation", "rejoins"),
     [
-        (3, CURRENT, Verdict.LATER, CURRENT, False),
-        (7, CURRENT, Verdict.LOOK_UP, CURRENT, False),
-        (14, CURRENT, Verdict.LATER, CURRENT, False),
-        (15, CURRENT, Verdict.LOOK_UP, CURRENT, False),
-        (16, CURRENT, Verdict.LOOK_UP, CURRENT, False),
-        (22, CURRENT, Verdict.FATAL, KEPT, True),
-        (25, CURRENT, Verdict.FATAL, NOBODY, True),
-        (27, CURRENT, Verdict.FATAL, CURRENT, True),
-        (12, CURRENT, Verdict.FATAL, CURRENT, False),
-        (28, CURRENT, Verdict.FATAL, CURRENT, False),
-        (30, CURRENT, Verdict.FATAL, CURRENT, False),
-        (82, CURRENT, Verdict.FATAL, CURRENT, False),
-        (22, OLDER, Verdict.FATAL, CURRENT, False),
+        (3, CURRENT, ErrorAction.RETRY, CURRENT, False),
+        (7, CURRENT, ErrorAction.LOOK_UP, CURRENT, False),
+        (14, CURRENT, ErrorAction.RETRY, CURRENT, False),
+        (15, CURRENT, ErrorAction.LOOK_UP, CURRENT, False),
+        (16, CURRENT, ErrorAction.LOOK_UP, CURRENT, False),
+        (22, CURRENT, ErrorAction.FATAL, KEPT, True),
+        (25, CURRENT, ErrorAction.FATAL, NOBODY, True),
+        (27, CURRENT, ErrorAction.FATAL, CURRENT, True),
+        (12, CURRENT, ErrorAction.FATAL, CURRENT, False),
+        (28, CURRENT, ErrorAction.FATAL, CURRENT, False),
+        (30, CURRENT, ErrorAction.FATAL, CURRENT, False),
+        (82, CURRENT, ErrorAction.FATAL, CURRENT, False),
+        (22, OLDER, ErrorAction.FATAL, CURRENT, False),
     ],
 )
 def test_errors_of_a_commit(
-    number: int, sent: Generation, verdict: Verdict, generation: Generation, rejoins: bool
+    number: int, sent: Generation, action: ErrorAction, generation: Generation, rejoins: bool
 ) -> None:
     membership = member()
-    assert membership.commit_failed(code(number), sent) is verdict
+    assert membership.commit_failed(code(number), sent) is action
     assert membership.generation == generation
     assert (membership.reason is not None) is rejoins

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kcli.client.admin.types import Generation
-from kcli.client.groups.classic_membership import Verdict
+from kcli.client.groups.classic_membership import ErrorAction
 from kcli.client.groups.consumer_membership import ConsumerMembership, ConsumerState
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.consumer_group_heartbeat import (
@@ -122,23 +122,23 @@ def test_a_target_that_changed_meanwhile_is_reconciled_next() -> None:
     ],
 )
 @pytest.mark.parametrize(
-    ("number", "verdict", "following"),
+    ("number", "action", "following"),
     [
-        (110, Verdict.IGNORE, ConsumerState.FENCED),
-        (25, Verdict.IGNORE, ConsumerState.FENCED),
-        (14, Verdict.LATER, None),
-        (15, Verdict.LOOK_UP, None),
-        (16, Verdict.LOOK_UP, None),
-        (7, Verdict.LATER, None),
-        *((number, Verdict.FATAL, None) for number in (24, 30, 35, 42, 69, 81, 82, 111, 112, 128)),
+        (110, ErrorAction.IGNORE, ConsumerState.FENCED),
+        (25, ErrorAction.IGNORE, ConsumerState.FENCED),
+        (14, ErrorAction.RETRY, None),
+        (15, ErrorAction.LOOK_UP, None),
+        (16, ErrorAction.LOOK_UP, None),
+        (7, ErrorAction.RETRY, None),
+        *((number, ErrorAction.FATAL, None) for number in (24, 30, 35, 42, 69, 81, 82, 111, 112, 128)),
     ],
 )
 def test_errors_of_a_heartbeat(
-    state: ConsumerState, number: int, verdict: Verdict, following: ConsumerState | None
+    state: ConsumerState, number: int, action: ErrorAction, following: ConsumerState | None
 ) -> None:
     membership = member(state)
     token = membership.token
-    assert membership.refused(ErrorCode.of(number), token) is verdict
+    assert membership.refused(ErrorCode.of(number), token) is action
     assert membership.state is (following or state)
     assert membership.sends_heartbeats is (following is None)
     if following is ConsumerState.FENCED:
@@ -147,26 +147,26 @@ def test_errors_of_a_heartbeat(
 
 
 @pytest.mark.parametrize(
-    ("number", "verdict", "is_fenced"),
+    ("number", "action", "is_fenced"),
     [
-        (3, Verdict.LATER, False),
-        (7, Verdict.LOOK_UP, False),
-        (14, Verdict.LATER, False),
-        (15, Verdict.LOOK_UP, False),
-        (16, Verdict.LOOK_UP, False),
-        (113, Verdict.LATER, False),
-        (110, Verdict.FATAL, True),
-        (25, Verdict.FATAL, True),
-        *((number, Verdict.FATAL, False) for number in (12, 28, 29, 30, 35, 82)),
+        (3, ErrorAction.RETRY, False),
+        (7, ErrorAction.LOOK_UP, False),
+        (14, ErrorAction.RETRY, False),
+        (15, ErrorAction.LOOK_UP, False),
+        (16, ErrorAction.LOOK_UP, False),
+        (113, ErrorAction.RETRY, False),
+        (110, ErrorAction.FATAL, True),
+        (25, ErrorAction.FATAL, True),
+        *((number, ErrorAction.FATAL, False) for number in (12, 28, 29, 30, 35, 82)),
     ],
 )
-def test_errors_of_a_commit(number: int, verdict: Verdict, is_fenced: bool) -> None:
+def test_errors_of_a_commit(number: int, action: ErrorAction, is_fenced: bool) -> None:
     membership = member()
-    assert membership.commit_failed(ErrorCode.of(number), membership.generation) is verdict
+    assert membership.commit_failed(ErrorCode.of(number), membership.generation) is action
     assert (membership.state is ConsumerState.FENCED) is is_fenced
     # What answers an older epoch is no news.
     membership = member()
-    assert membership.commit_failed(ErrorCode.of(number), Generation(4, "me")) is verdict
+    assert membership.commit_failed(ErrorCode.of(number), Generation(4, "me")) is action
     assert membership.state is ConsumerState.STABLE
 
 
@@ -187,7 +187,7 @@ def test_what_answers_an_earlier_membership_is_no_news(end: str) -> None:
     assert not membership.sends_heartbeats
     assert not membership.can_commit
     membership.answered(answer(7, SECOND), token, was_stable=True)
-    assert membership.refused(ErrorCode.FENCED_MEMBER_EPOCH, token) is Verdict.IGNORE
+    assert membership.refused(ErrorCode.FENCED_MEMBER_EPOCH, token) is ErrorAction.IGNORE
     assert (membership.state, membership.epoch, membership.target) == (state, 0, None)
     membership.join()
     membership.answered(answer(7, SECOND), token, was_stable=True)
