@@ -13,7 +13,9 @@ from kcli import errors
 from kcli.cli import COMMANDS
 from tests.conftest import Finished
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+READMES = (ROOT / "README.md", ROOT / "kcli" / "README.md", *sorted((ROOT / "tests").rglob("README.md")))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -48,3 +50,16 @@ def test_the_exit_codes() -> None:
 def test_the_continuous_check_runs_the_test_command() -> None:
     commands = re.findall(r"^\$ (python3 -m venv \.venv-test .*)$", README, re.MULTILINE)
     assert len(commands) == 1
+
+
+def test_it_is_read_in_one_sitting() -> None:
+    assert len(README.splitlines()) <= 350
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_and_names_of_files_lead_somewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^):]+)\)", text)
+    named = re.findall(r"`((?:kcli|tests)/[\w/.]+\.py)`", text)
+    assert [link for link in links if not (path.parent / link).exists()] == []
+    assert [name for name in named if not (ROOT / name).exists()] == []
