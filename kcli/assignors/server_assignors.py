@@ -36,6 +36,8 @@ from kcli.assignors.members import java_order
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from kcli.protocol.topics import TopicIdPartition
+
 
 Partitions = dict[bytes, frozenset[int]]
 """Partitions by topic id; a topic without any is left out."""
@@ -55,7 +57,7 @@ def subscribe_alike(members: Mapping[str, ServerMember]) -> bool:
     return len({member.topics for member in members.values()}) <= 1
 
 
-def kept(member: ServerMember, counts: Mapping[bytes, int]) -> list[tuple[bytes, int]]:
+def kept(member: ServerMember, counts: Mapping[bytes, int]) -> list[TopicIdPartition]:
     """Return, in order, the partitions a member had that exist and that it still wants."""
     return [
         (topic_id, partition)
@@ -65,7 +67,7 @@ def kept(member: ServerMember, counts: Mapping[bytes, int]) -> list[tuple[bytes,
     ]
 
 
-def by_topic(partitions: Iterable[tuple[bytes, int]]) -> Partitions:
+def partitions_by_topic(partitions: Iterable[TopicIdPartition]) -> Partitions:
     """Return single partitions gathered by topic."""
     gathered: dict[bytes, set[int]] = {}
     for topic_id, partition in partitions:
@@ -130,7 +132,7 @@ class _Plan:
                 self._readers.setdefault(topic_id, []).append(member_id)
         self._owned: dict[str, dict[bytes, list[int]]] = {member_id: {} for member_id in members}
         self._load = dict.fromkeys(members, 0)
-        self._taken: set[tuple[bytes, int]] = set()
+        self._taken: set[TopicIdPartition] = set()
         for member_id, member in members.items():
             for topic_id, partition in kept(member, counts):
                 self._give(topic_id, partition, member_id)
@@ -170,7 +172,9 @@ class _Plan:
     def assignment(self) -> dict[str, Partitions]:
         """Return what was decided."""
         return {
-            member_id: by_topic((topic_id, partition) for topic_id in owned for partition in owned[topic_id])
+            member_id: partitions_by_topic(
+                (topic_id, partition) for topic_id in owned for partition in owned[topic_id]
+            )
             for member_id, owned in self._owned.items()
         }
 
@@ -213,15 +217,15 @@ def assign_uniform(counts: Mapping[bytes, int], members: Mapping[str, ServerMemb
     for member_id in sorted(members):
         mine = keeps[member_id]
         more = [partition for _, partition in zip(range(shares[member_id] - len(mine)), free, strict=False)]
-        assignment[member_id] = by_topic(mine + more)
+        assignment[member_id] = partitions_by_topic(mine + more)
     return assignment
 
 
 def _had(
     counts: Mapping[bytes, int], members: Mapping[str, ServerMember]
-) -> dict[str, list[tuple[bytes, int]]]:
+) -> dict[str, list[TopicIdPartition]]:
     """Return what members had and may keep; of two that had the same partition, the first."""
-    seen: set[tuple[bytes, int]] = set()
+    seen: set[TopicIdPartition] = set()
     had = {}
     for member_id, member in members.items():
         had[member_id] = [partition for partition in kept(member, counts) if partition not in seen]
@@ -229,7 +233,7 @@ def _had(
     return had
 
 
-def _shares(had: Mapping[str, list[tuple[bytes, int]]], total: int) -> dict[str, int]:
+def _shares(had: Mapping[str, list[TopicIdPartition]], total: int) -> dict[str, int]:
     """Return how many partitions each member is to have."""
     share, extra = divmod(total, len(had))
     order = sorted(had, key=lambda member_id: (-len(had[member_id]), member_id))

@@ -26,6 +26,10 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+TopicIdPartition = tuple[bytes, int]
+"""A partition of the topic with that id: a plain tuple, as assignors and coordinators make very many."""
+
+
 def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """Group partitions as requests do: topic -> indexes, in the given order."""
     topics: dict[str, list[int]] = {}

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from kcli.broker.metadata.metadata_publisher import Subscriber
     from kcli.protocol.internal.metadata_records import MetadataRecord
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from kcli.protocol.topics import TopicPartition
 
 
 R = TypeVar("R")
@@ -337,7 +338,7 @@ class Controller:
         return self.commit(isr_control.alter_partition(self._decisions(), request))
 
     def elect_leaders(
-        self, partitions: Sequence[tuple[str, int]], *, type: ElectionType
+        self, partitions: Sequence[TopicPartition], *, type: ElectionType
     ) -> list[KafkaError | None]:
         """Elect leaders of partitions; return for each None or why not."""
         return self.commit(election_control.elect_leaders(self._decisions(), partitions, type=type))

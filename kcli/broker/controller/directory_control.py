@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kcli.broker.controller.partition_change import PartitionDecisions
     from kcli.broker.metadata.metadata_image import PartitionRegistration
     from kcli.protocol.internal.metadata_records import MetadataRecord
+    from kcli.protocol.topics import TopicIdPartition
 
 
 class DirectoryAssignment(NamedTuple):
@@ -55,7 +56,7 @@ def assign_directories(
     broker = current_broker(decisions.image, node_id, epoch)
     records: list[MetadataRecord] = []
     outcomes: list[KafkaError | None] = []
-    offline: set[tuple[bytes, int]] = set()
+    offline: set[TopicIdPartition] = set()
     for each in assignments:
         try:
             partition = _replica(decisions, node_id, each)

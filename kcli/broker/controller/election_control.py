@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kcli.broker.config.broker_definitions import ControllerSettings
     from kcli.broker.controller.partition_change import PartitionDecisions, Place
     from kcli.protocol.internal.metadata_records import PartitionChangeRecord
+    from kcli.protocol.topics import TopicPartition
 
 
 MAX_ELECTIONS_PER_PASS = 1000
@@ -38,7 +39,7 @@ class ElectionType(IntEnum):
 
 
 def elect_leaders(
-    decisions: PartitionDecisions, partitions: Sequence[tuple[str, int]], *, type: ElectionType
+    decisions: PartitionDecisions, partitions: Sequence[TopicPartition], *, type: ElectionType
 ) -> ControllerResult[list[KafkaError | None]]:
     """Elect leaders of partitions; the response has an error or None for each, in order.
 
@@ -47,7 +48,7 @@ def elect_leaders(
     """
     records: list[PartitionChangeRecord] = []
     outcomes: list[KafkaError | None] = []
-    decided: set[tuple[str, int]] = set()
+    decided: set[TopicPartition] = set()
     for each in partitions:
         try:
             if each in decided:

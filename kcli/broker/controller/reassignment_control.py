@@ -13,6 +13,7 @@ from kcli.broker.controller.partition_change import Assignment, Election
 from kcli.broker.controller.replication_control import check_brokers
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,10 +46,11 @@ def alter_reassignments(
     """
     records: list[PartitionChangeRecord] = []
     outcomes: list[KafkaError | None] = []
-    decided: set[tuple[str, int]] = set()
+    decided: set[TopicPartition] = set()
     for each in wanted:
+        partition = TopicPartition(each.topic, each.partition)
         try:
-            if (each.topic, each.partition) in decided:
+            if partition in decided:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
             record = _decide(decisions, each, keep_count=not allow_replication_factor_change)
             if record is not None and len(records) == MAX_RECORDS_PER_OPERATION:
@@ -56,7 +58,7 @@ def alter_reassignments(
         except KafkaError as error:
             outcomes.append(error.detached())
             continue
-        decided.add((each.topic, each.partition))
+        decided.add(partition)
         records.extend([] if record is None else [record])
         outcomes.append(None)
     return ControllerResult(tuple(records), outcomes)

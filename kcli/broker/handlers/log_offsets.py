@@ -52,7 +52,7 @@ from kcli.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from kcli.protocol.topics import INTERNAL_TOPICS
+from kcli.protocol.topics import INTERNAL_TOPICS, TopicPartition
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.network.request_context import RequestContext
     from kcli.broker.network.responses import DelayedResponse
-    from kcli.broker.replication.partition import Partition, PartitionId
+    from kcli.broker.replication.partition import Partition
     from kcli.broker.replication.replica_manager import ReplicaManager
     from kcli.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
     from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -118,14 +118,14 @@ def _answers(
         isolation = Isolation.LOG_END
     elif request.isolation_level == _READ_COMMITTED:
         isolation = Isolation.TXN_COMMITTED
-    seen: dict[tuple[str, int], int] = {}
+    seen: dict[TopicPartition, int] = {}
     for topic in request.topics:
         for partition in topic.partitions:
-            key = (topic.name, partition.partition_index)
+            key = TopicPartition(topic.name, partition.partition_index)
             seen[key] = seen.get(key, 0) + 1
     for number, topic in enumerate(request.topics):
         for partition in {each.partition_index: each for each in topic.partitions}.values():
-            twice = seen[topic.name, partition.partition_index] > 1
+            twice = seen[TopicPartition(topic.name, partition.partition_index)] > 1
             yield number, _answer(topic.name, partition, context, isolation, twice=twice)
 
 
@@ -267,7 +267,9 @@ class PendingDelete:
 
     __slots__ = ("key", "required_offset", "result")
 
-    def __init__(self, key: PartitionId, required_offset: int, result: DeleteRecordsPartitionResult) -> None:
+    def __init__(
+        self, key: TopicPartition, required_offset: int, result: DeleteRecordsPartitionResult
+    ) -> None:
         self.key = key
         self.required_offset = required_offset
         self.result = result

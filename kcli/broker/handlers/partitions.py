@@ -30,6 +30,7 @@ from kcli.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -143,7 +144,7 @@ def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Elec
         wanted = [(each.topic, each.partitions) for each in request.topic_partitions]
     outcomes = iter(
         broker.controller.elect_leaders(
-            [(topic, partition) for topic, partitions in wanted for partition in partitions],
+            [TopicPartition(topic, partition) for topic, partitions in wanted for partition in partitions],
             type=ElectionType(request.election_type),
         )
     )

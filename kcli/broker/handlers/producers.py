@@ -19,6 +19,7 @@ from kcli.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from kcli.protocol.messages.init_producer_id import InitProducerIdResponse
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from kcli.broker.network.request_context import RequestContext
@@ -50,11 +51,11 @@ def describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
     """Answer each partition on its own, and once."""
-    seen: set[tuple[str, int]] = set()
+    seen: set[TopicPartition] = set()
 
     def is_new(topic: str, index: int) -> bool:
         before = len(seen)
-        seen.add((topic, index))
+        seen.add(TopicPartition(topic, index))
         return len(seen) > before
 
     return DescribeProducersResponse(

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
 
     from kcli.broker.network.outbox import Outbox
-    from kcli.broker.replication.partition import PartitionId
     from kcli.broker.replication.replica_manager import ReplicaManager
     from kcli.broker.waiting.purgatory import Purgatory
+    from kcli.protocol.topics import TopicPartition
 
 Frame = list[Any]
 """Bytes and slices of log files (`FileSlice`). Without slices the engine joins them to one part."""
@@ -143,7 +143,7 @@ class Pending(Protocol):
     """One partition of a request, and its part of the response."""
 
     @property
-    def key(self) -> PartitionId:
+    def key(self) -> TopicPartition:
         """The partition whose changes may settle it."""
         ...
 

@@ -16,7 +16,7 @@ from kcli.broker.faults.fault import RequestFault
 from kcli.broker.process.node_operations import NODE_OPERATIONS
 from kcli.errors import KcliError, nearest_hint
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topics import GROUP_METADATA_TOPIC, partition_for
+from kcli.protocol.topics import GROUP_METADATA_TOPIC, TopicPartition, partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -50,7 +50,7 @@ def move_leader(controller: Controller, topic: str, *, partition: int, node: int
     others = tuple(replica for replica in registration.replicas if replica != node)
     (error,) = controller.alter_reassignments([Reassignment(topic, partition, (node, *others))])
     if error is None:
-        (error,) = controller.elect_leaders([(topic, partition)], type=ElectionType.PREFERRED)
+        (error,) = controller.elect_leaders([TopicPartition(topic, partition)], type=ElectionType.PREFERRED)
     if error is not None and error.code != ErrorCode.ELECTION_NOT_NEEDED:
         raise KafkaError(error.code, f"cannot move the leader: {error.message}")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kcli.broker.replication.hosted_partitions import HostedPartitions
-    from kcli.broker.replication.partition import Partition, PartitionId
+    from kcli.broker.replication.partition import Partition
     from kcli.storage.dirs.log_manager import LogManager
     from kcli.storage.log.unified_log import UnifiedLog
 
@@ -40,7 +40,7 @@ class AlterLogDirsManager:
         self._hosted = hosted
         self._logs = log_manager
         self._moved = moved
-        self._moving: dict[PartitionId, Partition] = {}
+        self._moving: dict[TopicPartition, Partition] = {}
         self._wanted = trio.Event()
         self.throttle = ReplicationThrottle(
             "", hosted.node_id, rate=lambda: hosted.config.replica_alter_log_dirs_io_max_bytes_per_second
@@ -72,7 +72,7 @@ class AlterLogDirsManager:
             self._moving[partition.key] = partition
             self._wanted.set()
 
-    def stop(self, key: PartitionId) -> None:
+    def stop(self, key: TopicPartition) -> None:
         """Give up a move. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         self._moving.pop(key, None)
         self._logs.drop_future_log(TopicPartition(*key), now_ms=self._hosted.wall_ms())

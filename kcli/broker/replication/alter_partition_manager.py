@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.replication.partition import IsrChange
     from kcli.protocol.messages.alter_partition import AlteredPartition, AlterPartitionResponse
+    from kcli.protocol.topics import TopicPartition
 
 RETRY_SECONDS = 0.05
 _log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class AlterPartitionManager:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._send = send
-        self._waiting: dict[tuple[str, int], IsrChange] = {}
+        self._waiting: dict[TopicPartition, IsrChange] = {}
         self._wanted = trio.Event()
 
     def submit(self, change: IsrChange) -> None:
@@ -71,7 +72,7 @@ class AlterPartitionManager:
         """Whether anything is still to be asked for."""
         return bool(self._waiting)
 
-    async def settle(self, changes: dict[tuple[str, int], IsrChange]) -> bool:
+    async def settle(self, changes: dict[TopicPartition, IsrChange]) -> bool:
         """Send changes and act on the answers; return False if all of them are to be sent again."""
         try:
             response = await self._send(self._encode(changes.values()))

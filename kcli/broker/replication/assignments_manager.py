@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kcli.broker.metadata.metadata_image import PartitionRegistration
-    from kcli.broker.replication.partition import Partition, PartitionId
+    from kcli.broker.replication.partition import Partition
+    from kcli.protocol.topics import TopicPartition
     from kcli.storage.dirs.log_manager import LogManager
 
 RETRY_SECONDS = 0.5
@@ -37,7 +38,7 @@ class AssignmentsManager:
         self._node_id = node_id
         self._log_manager = log_manager
         self._send = send
-        self._waiting: dict[PartitionId, DirectoryAssignment] = {}
+        self._waiting: dict[TopicPartition, DirectoryAssignment] = {}
         self._wanted = trio.Event()
 
     def compare(self, partition: Partition, registration: PartitionRegistration) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kcli.storage.log.file_records import FileSlice
 
 
-class PartitionKey(NamedTuple):
+class FetchPartitionKey(NamedTuple):
     """A partition as its fetcher names it: by topic id, or by name with the zero id."""
 
     topic_id: bytes
@@ -22,11 +22,11 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
-def partition_key(topic: str | None, topic_id: bytes, index: int) -> PartitionKey:
+def partition_key(topic: str | None, topic_id: bytes, index: int) -> FetchPartitionKey:
     """Return the key of a partition: an id stands for itself, whatever its name."""
     if topic_id != ZERO_UUID:
-        return PartitionKey(topic_id, None, index)
-    return PartitionKey(ZERO_UUID, topic, index)
+        return FetchPartitionKey(topic_id, None, index)
+    return FetchPartitionKey(ZERO_UUID, topic, index)
 
 
 class FetchPartition:
@@ -72,7 +72,7 @@ class FetchPartition:
         self.sent_log_start_offset = -1
 
     @property
-    def key(self) -> PartitionKey:
+    def key(self) -> FetchPartitionKey:
         """What identifies the partition in a session."""
         return partition_key(self.topic, self.topic_id, self.index)
 

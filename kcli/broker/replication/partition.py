@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from kcli.broker.replication.fetch_data import FetchedPartition
 from kcli.broker.replication.in_sync_replicas import NOBODY, InSyncReplicas
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.topics import TopicPartition
 from kcli.storage.log.log_appender import NOT_PLAIN
 from kcli.storage.log.log_read import Isolation
 
@@ -93,7 +94,6 @@ class IsrChange:
 
 
 ACKS_ALL = -1
-PartitionId = tuple[str, int]
 
 
 class Partition:
@@ -127,13 +127,13 @@ class Partition:
         node_id: int,
         log: UnifiedLog,
         context: ReplicaContext,
-        touch: Callable[[PartitionId], None],
+        touch: Callable[[TopicPartition], None],
         submit: Callable[[IsrChange], None],
     ) -> None:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
-        self.key: PartitionId = (topic, index)
+        self.key = TopicPartition(topic, index)
         self.node_id = node_id
         self.log = log
         self._context = context

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from kcli.broker.replication.fetch_data import FetchedPartition
     from kcli.broker.replication.hosted_partitions import HostedPartitions
     from kcli.broker.replication.leader_endpoint import FollowerFetchSession, LeaderEndPoint
-    from kcli.broker.replication.partition import Partition, PartitionId
+    from kcli.broker.replication.partition import Partition
+    from kcli.protocol.topics import TopicPartition
 
 
 TURN_BYTES = 1024 * 1024
@@ -81,7 +82,7 @@ class ReplicaFetcher:
     def __init__(self, hosted: HostedPartitions, link: LeaderEndPoint, number: int) -> None:
         self.leader_id = link.to_id
         self.number = number
-        self.states: dict[PartitionId, FetchState] = {}
+        self.states: dict[tuple[str, int], FetchState] = {}
         self._hosted = hosted
         self._link = link
         self._session: FollowerFetchSession | None = None
@@ -96,7 +97,7 @@ class ReplicaFetcher:
         return f"ReplicaFetcher(leader={self.leader_id}, number={self.number}, {len(self.states)} partitions)"
 
     @property
-    def delayed(self) -> list[PartitionId]:
+    def delayed(self) -> list[TopicPartition]:
         """The partitions that are left alone for a while."""
         return [state.partition.key for state in self._delayed]
 
@@ -120,7 +121,7 @@ class ReplicaFetcher:
         self._moved[state] = None
         self.wake()
 
-    def remove(self, key: PartitionId) -> None:
+    def remove(self, key: TopicPartition) -> None:
         """Copy a partition no more."""
         state = self.states.pop(key, None)
         if state is not None:
@@ -373,7 +374,7 @@ class FetcherManager:
 
     def __init__(self, hosted: HostedPartitions, link_to: Callable[[int], LeaderEndPoint]) -> None:
         self.fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
-        self._owners: dict[PartitionId, ReplicaFetcher] = {}
+        self._owners: dict[TopicPartition, ReplicaFetcher] = {}
         self._hosted = hosted
         self._link_to = link_to
         self._nursery: trio.Nursery | None = None
@@ -391,7 +392,7 @@ class FetcherManager:
         self._owners[partition.key] = fetcher
         fetcher.add(partition)
 
-    def stop(self, key: PartitionId) -> None:
+    def stop(self, key: TopicPartition) -> None:
         """Copy a partition no more."""
         fetcher = self._owners.pop(key, None)
         if fetcher is not None:

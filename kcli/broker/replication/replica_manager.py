@@ -28,7 +28,7 @@ from kcli.broker.replication.partition import Partition
 from kcli.broker.replication.replica_fetcher import FetcherManager
 from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topics import INTERNAL_TOPICS
+from kcli.protocol.topics import INTERNAL_TOPICS, TopicPartition
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from kcli.broker.replication.fetch_data import FetchPartition
     from kcli.broker.replication.hosted_partitions import ReplicationContext
     from kcli.broker.replication.leader_endpoint import LeaderEndPoint
-    from kcli.broker.replication.partition import PartitionId
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.storage.dirs.log_manager import LogManager
     from kcli.storage.log.log_read import Isolation
@@ -139,7 +138,7 @@ class ReplicaManager(HostedPartitions):
 
     def _apply_partition(self, topic: TopicImage, index: int) -> None:
         registration = topic.partitions[index]
-        key = (topic.name, index)
+        key = TopicPartition(topic.name, index)
         if self.node_id not in registration.replicas:
             if key in self.partitions:
                 self._delete(topic, index)
@@ -199,7 +198,7 @@ class ReplicaManager(HostedPartitions):
         return partition
 
     def _delete(self, topic: TopicImage, index: int) -> None:
-        key = (topic.name, index)
+        key = TopicPartition(topic.name, index)
         self._offline.discard(key)
         partition = self.partitions.pop(key, None)
         self.direct.pop((topic.name.encode(), index), None)
@@ -241,12 +240,12 @@ class ReplicaManager(HostedPartitions):
 
     def directory_failed(self, path: str) -> None:
         """Take the partitions of a failed log directory out of service."""
-        for key, partition in list(self.partitions.items()):
+        for partition in list(self.partitions.values()):
             if partition.log.parent_directory == path:
                 partition.resign()
-                self._take_offline(key)
+                self._take_offline(partition.key)
 
-    def _take_offline(self, key: PartitionId) -> None:
+    def _take_offline(self, key: TopicPartition) -> None:
         self._offline.add(key)
         self.fetchers.stop(key)
         self.partitions.pop(key, None)

@@ -12,8 +12,8 @@ from kcli.broker.waiting.purgatory import Purgatory
 from kcli.broker.waiting.timer import Timer
 
 if TYPE_CHECKING:
-    from kcli.broker.replication.partition import PartitionId
     from kcli.broker.replication.replica_manager import ReplicaManager
+    from kcli.protocol.topics import TopicPartition
 
 
 class FakeManager:
@@ -21,9 +21,9 @@ class FakeManager:
 
     def __init__(self) -> None:
         self.purgatory = Purgatory(Timer())
-        self.settled: set[PartitionId] = set()
+        self.settled: set[TopicPartition] = set()
 
-    def settle(self, key: PartitionId) -> None:
+    def settle(self, key: TopicPartition) -> None:
         self.settled.add(key)
         self.purgatory.touch(key)
 
@@ -32,7 +32,7 @@ class FakePending:
     """A partition that is settled when the manager says so."""
 
     def __init__(self, index: int) -> None:
-        self.key: PartitionId = ("t", index)
+        self.key: TopicPartition = ("t", index)
         self.tries = 0
 
     def settle(self, manager: ReplicaManager) -> bool:

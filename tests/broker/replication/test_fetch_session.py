@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from kcli.broker.replication.fetch_data import FetchedPartition, FetchPartition, PartitionKey
+from kcli.broker.replication.fetch_data import FetchedPartition, FetchPartition, FetchPartitionKey
 from kcli.broker.replication.fetch_session import EVICTION_MS, NO_SESSION, FetchContext, FetchSessionCache
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.uuids import ZERO_UUID
@@ -19,7 +19,9 @@ def cache(slots: int = 10) -> FetchSessionCache:
     return FetchSessionCache(slots, lambda: next(ids))
 
 
-def wanted(*indexes: int, offset: int = 0, topic_id: bytes = ZERO_UUID) -> dict[PartitionKey, FetchPartition]:
+def wanted(
+    *indexes: int, offset: int = 0, topic_id: bytes = ZERO_UUID
+) -> dict[FetchPartitionKey, FetchPartition]:
     partitions = [FetchPartition("t", topic_id, index, offset, 1000) for index in indexes]
     return {partition.key: partition for partition in partitions}
 

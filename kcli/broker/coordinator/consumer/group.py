@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from kcli.protocol.internal.coordinator_records import OffsetCommitValue
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest
     from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+    from kcli.protocol.topics import TopicIdPartition
 
 
 class ConsumerGroupRecords(NamedTuple):
@@ -229,7 +230,7 @@ class ConsumerGroup:
     fresh_epoch: int = 0
     regexes_are_stale: bool = True
     regexes_checked_ms: int = 0
-    _owners: dict[tuple[bytes, int], str] = field(default_factory=dict)
+    _owners: dict[TopicIdPartition, str] = field(default_factory=dict)
     _subscribed: frozenset[str] | None = None
 
     # --- what it is --------------------------------------------------------------------------------

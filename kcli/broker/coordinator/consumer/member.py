@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         ConsumerGroupMemberMetadataValue,
         CurrentPartitions,
     )
+    from kcli.protocol.topics import TopicIdPartition
 
 
 JOIN_EPOCH = 0
@@ -241,7 +242,7 @@ class Reconciliation:
     def _towards_target(self, member: ConsumerMember) -> ConsumerMember:
         keep: dict[bytes, dict[int, int]] = {}
         revoke: dict[bytes, dict[int, int]] = {}
-        give: list[tuple[bytes, int]] = []
+        give: list[TopicIdPartition] = []
         waits = False
         for topic_id in self.target.keys() | member.assigned.keys():
             wanted = self.target.get(topic_id, frozenset()) if topic_id in self.subscribed else frozenset()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kcli.broker.coordinator.consumer.topic_hash import TopicHashes
     from kcli.broker.coordinator.effects import CoordinatorRecord, Effect, Now
     from kcli.broker.metadata.metadata_image import MetadataImage
+    from kcli.protocol.topics import TopicIdPartition
 
 UPGRADES = frozenset({"bidirectional", "upgrade"})
 DOWNGRADES = frozenset({"bidirectional", "downgrade"})
@@ -67,7 +68,7 @@ def upgrade_records(
 
     Its generation becomes the epoch, and what its leader assigned becomes target and assignment alike.
     """
-    taken: set[tuple[bytes, int]] = set()
+    taken: set[TopicIdPartition] = set()
     try:
         members = [_to_consumer(group, member, image=image, taken=taken) for member in group.members.values()]
     except DecodeError as error:
@@ -89,7 +90,7 @@ def upgrade_records(
 
 
 def _to_consumer(
-    group: ClassicGroup, member: ClassicMember, *, image: MetadataImage, taken: set[tuple[bytes, int]]
+    group: ClassicGroup, member: ClassicMember, *, image: MetadataImage, taken: set[TopicIdPartition]
 ) -> ConsumerMember:
     protocol_name = group.protocol_name or group.select_protocol()
     subscription = decode_subscription(member.metadata(protocol_name))
@@ -114,7 +115,7 @@ def _to_consumer(
 
 
 def _owned(
-    assignment: Assignment, generation: int, *, image: MetadataImage, taken: set[tuple[bytes, int]]
+    assignment: Assignment, generation: int, *, image: MetadataImage, taken: set[TopicIdPartition]
 ) -> dict[bytes, dict[int, int]]:
     """Return the partitions of an assignment that exist; what a leader gave to two, the first has."""
     owned: dict[bytes, dict[int, int]] = {}

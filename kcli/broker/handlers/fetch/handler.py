@@ -26,7 +26,7 @@ from kcli.broker.handlers.fetch.down_conversion import (
     convert_rows,
 )
 from kcli.broker.handlers.fetch.wire import UNKNOWN, encode_rows, is_plain
-from kcli.broker.replication.fetch_data import FetchPartition, PartitionKey, partition_key
+from kcli.broker.replication.fetch_data import FetchPartition, FetchPartitionKey, partition_key
 from kcli.broker.replication.fetch_session import NO_SESSION
 from kcli.broker.replication.replica_manager import FetchParams
 from kcli.broker.waiting.timer import monotonic_ms
@@ -148,7 +148,7 @@ class _Fetch:
     def _open_session(self, request: FetchRequest) -> FetchContext:
         uses_ids = self._version >= 13
         topic_name = self._replica_manager.topic_name
-        wanted: dict[PartitionKey, FetchPartition] = {}
+        wanted: dict[FetchPartitionKey, FetchPartition] = {}
         for topic in request.topics:
             name = topic_name(topic.topic_id) if uses_ids else topic.topic
             topic_id = topic.topic_id if uses_ids else ZERO_UUID

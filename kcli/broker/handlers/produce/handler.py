@@ -50,8 +50,9 @@ if TYPE_CHECKING:
 
     from kcli.broker.handlers.produce.wire import ProduceData, Row
     from kcli.broker.network.request_context import RequestContext
-    from kcli.broker.replication.partition import Partition, PartitionId
+    from kcli.broker.replication.partition import Partition
     from kcli.broker.replication.replica_manager import ReplicaManager
+    from kcli.protocol.topics import TopicPartition
     from kcli.storage.log.log_appender import LogAppendInfo
 
 
@@ -60,7 +61,7 @@ class PendingWrite:
 
     __slots__ = ("key", "required_offset", "row")
 
-    def __init__(self, key: PartitionId, required_offset: int, row: PartitionProduceResponse) -> None:
+    def __init__(self, key: TopicPartition, required_offset: int, row: PartitionProduceResponse) -> None:
         self.key = key
         self.required_offset = required_offset
         self.row = row
