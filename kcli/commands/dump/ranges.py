@@ -20,6 +20,7 @@ from kcli.commands.dump.text_lines import run_lines
 from kcli.commands.dump.view import FirstRecord, Range
 from kcli.commands.shared.output import OutputFormat
 from kcli.forensics.contents.log_files import DumpFile, FileKind
+from kcli.forensics.entries.segment_file import LONG_BYTES
 from kcli.forensics.ranges.log_ranges import RangeEnd, RangeQueue, RangeReader, RangeStart, stretches
 from kcli.forensics.ranges.worker_pool import MESSAGE_BYTES, Piece, Send, WorkerPool, processors
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from kcli.commands.dump.view import Layout, RangedView
     from kcli.commands.shared.progress import Advance
 
-LONG_BYTES = 32 * 1024 * 1024
-"""From how many bytes on a log is worth it."""
 RANGE_BYTES = 4 * 1024 * 1024
 BATCHES_RANGE_BYTES = 32 * 1024 * 1024
 """Where batches alone are printed, which is little."""
@@ -55,7 +54,7 @@ def range_pool(files: Sequence[DumpFile], options: DumpOptions, form: OutputForm
 
             RangeRecords(files[wanted.file], options, form, send).run(wanted)
 
-    return WorkerPool(work, count)
+    return WorkerPool.forked(work, count)
 
 
 def has_batch_lines(options: DumpOptions, form: OutputFormat) -> bool:
@@ -94,7 +93,7 @@ class LongLogs:
     def __init__(
         self, pool: WorkerPool, files: Sequence[DumpFile], options: DumpOptions, form: OutputFormat
     ) -> None:
-        self.queue = RangeQueue(pool)
+        self.queue = RangeQueue[Range](pool)
         self._count = pool.count
         self._files = files
         self._sizes: dict[int, int] = {}
@@ -135,8 +134,8 @@ class RangedDump:
             read_on(last, None)
             return
         size = self._logs.begin(file, layout if layout.names else None)
-        while last.next_position < size and (following := self._queue.next()) is not None:
-            wanted, before = Range._make(following), last.next_position
+        while last.next_position < size and (wanted := self._queue.next()) is not None:
+            before = last.next_position
             last = self._take(file, wanted, last)
             advance(last.next_position - before)
             if not last.is_sound:

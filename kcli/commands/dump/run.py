@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kcli.commands.shared.output import chosen_format
 from kcli.errors import ChecksFailed, KcliError
 from kcli.forensics.contents.log_files import DumpFile, FileKind, find_files
-from kcli.forensics.entries.segment_file import SegmentFile
+from kcli.forensics.entries.segment_file import LONG_BYTES, SegmentFile
 
 if TYPE_CHECKING:
     from kcli.commands.dump.dump_errors import DumpErrors
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from kcli.forensics.contents.log_files import Selection
     from kcli.forensics.ranges.log_ranges import RangeEnd
     from kcli.forensics.ranges.worker_pool import WorkerPool
-
-LONG_BYTES = 32 * 1024 * 1024
-"""From how many bytes on there is a progress bar, and more than one process."""
 
 HINT = "kcli verify-index --explain says what to do"
 HINT_TO_GO_ON = "`--continue` goes on behind them; kcli verify-index --explain says what to do"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kcli.protocol.records.batch_header import Checksum
 
 
+LONG_BYTES = 32 * 1024 * 1024
+"""From how many bytes on it takes a while to read logs, so that more than one process does."""
 CHUNK_BYTES = 1024 * 1024
 _ZEROS = bytes(CHUNK_BYTES)
 _PAUSE_SECONDS = 0.005

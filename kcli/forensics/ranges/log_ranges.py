@@ -12,7 +12,7 @@ A log is begun as soon as it is known which it is: the processes work while this
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from kcli.forensics.entries.batch_run import (
     MAX_ENTRY_BYTES,
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.ranges.worker_pool import WorkerPool
 
+
+R = TypeVar("R", bound=tuple[object, ...])
+"""A range, as a task for a process."""
 
 _NEAR_BYTES = 64 * 1024
 
@@ -169,7 +172,7 @@ class RangeEnd(NamedTuple):
     is_sound: bool = True
 
 
-class RangeQueue:
+class RangeQueue(Generic[R]):
     """Gives the ranges of one log after the other to a pool, a few ahead of who takes what is said of them.
 
     The messages about a range begin with a `RangeStart` and end with its `RangeEnd`; then `end` is that.
@@ -178,15 +181,15 @@ class RangeQueue:
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
         self._log: object = None
-        self._ranges: Iterator[tuple[object, ...]] = iter(())
-        self._pending: deque[tuple[object, ...]] = deque()
+        self._ranges: Iterator[R] = iter(())
+        self._pending: deque[R] = deque()
         self.end = RangeEnd(-1, 0)
         self._given = 0
         self._taken = 0
         self._is_open = False
         """Whether more is to come about the range that was taken last."""
 
-    def begin(self, log: object, ranges: Iterator[tuple[object, ...]]) -> None:
+    def begin(self, log: object, ranges: Iterator[R]) -> None:
         """Let the pool begin with a log, unless it has; the rest of another is thrown away.
 
         Raises `WorkerGone`.
@@ -197,7 +200,7 @@ class RangeQueue:
         self._log, self._ranges = log, ranges
         self._fill()
 
-    def next(self) -> tuple[object, ...] | None:
+    def next(self) -> R | None:
         """Return the next range, None behind the last; `follow` gives what is said of it."""
         self._fill()
         if not self._pending:

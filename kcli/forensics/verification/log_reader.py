@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.forensics.entries.segment_file import LONG_BYTES
 from kcli.forensics.ranges.log_ranges import RangeEnd, RangeQueue, RangeReader, RangeStart, stretches
 from kcli.forensics.ranges.worker_pool import Piece
 from kcli.forensics.verification.packed_batches import BatchPacker, PackedBatches
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from kcli.forensics.ranges.worker_pool import Send, WorkerPool
     from kcli.forensics.verification.log_scan import LogItem
 
-LONG_BYTES = 32 * 1024 * 1024
-"""From how many bytes on a log is worth it."""
 RANGE_BYTES = 32 * 1024 * 1024
 DEEP_RANGE_BYTES = 8 * 1024 * 1024
 NO_END = 2**63
@@ -62,7 +61,7 @@ class LogReader:
     """Reads logs, the long ones by way of a pool."""
 
     def __init__(self, pool: WorkerPool) -> None:
-        self._queue = RangeQueue(pool)
+        self._queue = RangeQueue[LogRange](pool)
         self._count = pool.count
 
     def begin(self, path: str, base_offset: int, deep: bool) -> bool:
@@ -82,8 +81,7 @@ class LogReader:
         """Yield what `read_log` does. Raises `OSError` and `WorkerGone`."""
         last = RangeEnd(-1, 0)
         if self.begin(path, base_offset, deep):
-            while (following := self._queue.next()) is not None:
-                wanted = LogRange._make(following)
+            while (wanted := self._queue.next()) is not None:
                 yield from self._take(wanted, last)
                 last = self._queue.end
                 if not last.is_sound:

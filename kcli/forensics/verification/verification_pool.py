@@ -6,13 +6,13 @@ What is done with a replica directory, here or in another process: verify it, in
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kcli.errors import KcliError
-from kcli.forensics.ranges.worker_pool import WorkerGone, WorkerPool
+from kcli.forensics.entries.segment_file import LONG_BYTES
+from kcli.forensics.ranges.worker_pool import Done, WorkerGone, WorkerPool
 from kcli.forensics.verification.findings import PartitionReport
 from kcli.forensics.verification.log_reader import LogRange, LogReader, scan_range
 from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from kcli.forensics.verification.targets import Replica
 
 
-WORTH_A_PROCESS_BYTES = 32 * 1024 * 1024
-"""How much there must be to read before processes save time."""
-
-
 class VerificationPool:
     """The processes that help, if there are any. Use it as a context manager, before there are threads."""
 
@@ -36,8 +32,8 @@ class VerificationPool:
         self._sizes = {replica.directory: size for replica, size in sizes.items()}
         self._total = sum(sizes.values())
         if jobs is None:
-            jobs = (os.cpu_count() or 1) if self._total >= WORTH_A_PROCESS_BYTES else 1
-        self._pool = WorkerPool(_work, jobs) if jobs > 1 and hasattr(os, "fork") else None
+            jobs = (os.cpu_count() or 1) if self._total >= LONG_BYTES else 1
+        self._pool = WorkerPool.forked(_work, jobs) if jobs > 1 and hasattr(os, "fork") else None
         self._reader: LogReader | None = None
 
     def __enter__(self) -> VerificationPool:
@@ -70,8 +66,8 @@ class VerificationPool:
             return
         large = {number for number, task in enumerate(tasks) if self._is_most(task.directory)}
         done = {number: run_task(tasks[number], advance, self._reader.read) for number in large}
-        following = 0
         rest = [number for number in range(len(tasks)) if number not in large]
+        following = 0
         for number, report in self._share_out(tasks, rest, advance):
             done[number] = report
             while following in done:
@@ -89,34 +85,21 @@ class VerificationPool:
         self, tasks: Sequence[Task], numbers: Sequence[int], advance: Advance
     ) -> Iterator[tuple[int, PartitionReport]]:
         """Yield the reports on some tasks as they come, each from a process of its own."""
-        pool = self._pool
-        assert pool is not None
-        waiting, running = deque(numbers), dict[int, int]()
-        for worker in range(min(pool.count, len(numbers))):
-            running[worker] = waiting.popleft()
-            pool.give(worker, tasks[running[worker]])
-        while running:
-            for worker in pool.wait():
-                message = self._receive(worker, tasks[running[worker]])
-                if isinstance(message, int):
-                    advance(message)
-                    continue
-                yield running.pop(worker), message
-                if waiting:
-                    running[worker] = waiting.popleft()
-                    pool.give(worker, tasks[running[worker]])
-
-    def _receive(self, worker: int, task: Task) -> int | PartitionReport:
-        """Return how many bytes more were done, or the report on a task. Raises `KcliError`."""
         assert self._pool is not None
         try:
-            message = self._pool.receive(worker)
-        except WorkerGone as error:
-            raise KcliError(f"a process ended while it was at `{task.directory}`") from error
-        if isinstance(message, KcliError):
-            raise message
-        assert isinstance(message, (int, tuple))
-        return message  # type: ignore[return-value]  # what `_work` sends
+            for at, message in self._pool.share_out(tasks[number] for number in numbers):
+                match message:
+                    case Done(KcliError() as error):
+                        raise error
+                    case Done(PartitionReport() as report):
+                        yield numbers[at], report
+                    case int():
+                        advance(message)
+        except WorkerGone as gone:
+            if gone.number is None:
+                raise
+            directory = tasks[numbers[gone.number]].directory
+            raise KcliError(f"a process ended while it was at `{directory}`") from gone
 
 
 def size_of(replica: Replica) -> int:
@@ -147,11 +130,10 @@ def _work(wanted: LogRange | Task, send: Send) -> None:
     if isinstance(wanted, LogRange):
         scan_range(wanted, send)
         return
-
     try:
-        send(run_task(wanted, send))
+        send(Done(run_task(wanted, send)))
     except KcliError as error:
-        send(error)
+        send(Done(error))
 
 
 Advance = Callable[[int], None]
