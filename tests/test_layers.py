@@ -71,7 +71,7 @@ SUBROOMS: dict[str, str] = {
         " metadata waiting config"
     ),
     "kcli.broker.network": (
-        "socket_server connection reactor quota_engine request_engine responses inbox outbox"
+        "socket_server connection reactor quota_engine request_engine responses inbox outbox transport"
         " request_context apis client_quotas"
     ),
     "kcli.broker.handlers.produce": "short_path handler slow_batches wire",

@@ -92,6 +92,7 @@ class Node:
         self.epoch = -1
         self.known_controller_id = NODE_ID
         self.peers = LeaderEndPoints(lambda _: None)
+        self.gate = PauseGate()
         self.timer = Timer()
         self.purgatory = Purgatory(self.timer)
         self.fetch_sessions = FetchSessionCache()
@@ -106,7 +107,7 @@ class Node:
                 NODE_ID,
                 config=lambda: self.config,
                 broker_epoch=lambda: self.epoch,
-                gate=PauseGate(),
+                gate=self.gate,
                 purgatory=self.purgatory,
                 wall_ms=self.wall_ms,
                 clock_ms=self.wall_ms,
@@ -190,9 +191,6 @@ class Node:
                 max_connections_per_ip=config.max_connections_per_ip,
                 overrides=parse_overrides(config.max_connections_per_ip_overrides),
             ),
-            max_request_bytes=config.socket_request_max_bytes,
-            max_idle_ms=config.connections_max_idle_ms,
-            send_buffer_bytes=config.socket_send_buffer_bytes,
         )
         self.quota_layer = QuotaLayer(EngineLayers(engine, server.use), config)
         return server

@@ -1,45 +1,47 @@
-"""Connection: one client's socket: frames in, answers out, in the order of the requests.
+"""Connection: one client's socket: requests in, responses out, in the order of the requests.
 
-Receive, handle every complete request, send all answers at once, wait. Requests are carried out one after
-the other: what the client sent behind one that is unfinished waits in memory (up to one receive) or in the
-socket. Only what has been carried out and merely waits for its answer, such as a write for its replicas, lets
-requests of the same kind pass, so that the next batches are copied together; answers stay in order.
+Receive, handle every complete request, send all responses at once, wait (class `Processor` of Kafka).
+Requests are handled one after the other: bytes behind an unfinished one wait in memory (up to one receive) or
+in the socket. Only if a request has been carried out and merely lacks its response, such as a write that
+waits for its replicas, the next requests of the same API are handled, so that their batches are copied
+together.
 
-What takes no waiting is done by `on_readable`, which the reactor calls, and by `_send_ended` when operations
-end; the connection's task goes on where those had to stop, and sleeps as long as nothing needs it.
+`on_readable`, which the reactor calls, and `_send_ended`, which the timer calls when operations end, do
+everything that takes no waiting. The task of the connection goes on where those have to stop, and sleeps
+otherwise.
 
-Raw non-blocking sockets and `trio.lowlevel`: at this rate each trio operation and each system call counts
-(class `Processor` of Kafka plays this part). Bounds that keep one connection from delaying the others:
+At this rate each trio operation and each system call counts, so sockets are non-blocking and used through
+`trio.lowlevel`. Bounds keep one connection from delaying the others:
 
 * one receive, and one turn of the outbox, moves at most `TURN_BYTES`;
-* after `TURN_BYTES` bytes or `TURN_SECONDS` without waiting it lets others run;
-* unsent answers are flushed at `FLUSH_BYTES`, and a client that does not read is not served.
+* after `TURN_BYTES` bytes or `TURN_SECONDS` without waiting, the connection lets others run;
+* unsent responses are flushed at `FLUSH_BYTES`, and a client that does not read is not served.
 """
 
 from __future__ import annotations
 
 import logging
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
-from trio.lowlevel import checkpoint, wait_readable
+from trio.lowlevel import checkpoint
 
 from kcli.broker.network.inbox import Inbox, read_size
-from kcli.broker.network.outbox import TURN_BYTES, Outbox
+from kcli.broker.network.outbox import Outbox
 from kcli.broker.network.request_context import CloseConnection
 from kcli.broker.network.responses import ResponseQueue
-from kcli.broker.waiting.pause_gate import PauseGate, Sleeper
-from kcli.broker.waiting.timer import monotonic_ms
+from kcli.broker.network.transport import TURN_BYTES
+from kcli.broker.waiting.pause_gate import Sleeper
 
 if TYPE_CHECKING:
-    import socket
-
     from kcli.broker.network.inbox import ReceiveBuffers
     from kcli.broker.network.reactor import Reactor
     from kcli.broker.network.request_context import RequestContext
     from kcli.broker.network.request_engine import Engine
     from kcli.broker.network.responses import AwaitedResponse
+    from kcli.broker.network.transport import Transport
+    from kcli.broker.waiting.pause_gate import PauseGate
     from kcli.broker.waiting.purgatory import Purgatory
 
 TURN_SECONDS = 0.002
@@ -47,14 +49,32 @@ TIMED_RESPONSES = 4
 """After so many small responses the connection looks at the clock."""
 FLUSH_BYTES = 256 * 1024
 
-_Stop = tuple["AwaitedResponse | None", memoryview, int, int]
-"""An answer that has to be awaited, if any, and the requests behind it."""
 _NO_BYTES = memoryview(b"")
 _log = logging.getLogger(__name__)
 
 
+class Listener(NamedTuple):
+    """What the connections of one listener share."""
+
+    name: str
+    purgatory: Purgatory
+    buffers: ReceiveBuffers
+    max_request_bytes: int
+    gate: PauseGate
+    reactor: Reactor | None
+
+
+class _Stop(NamedTuple):
+    """Where handling stopped: at a response that has to be awaited, if any, and the requests behind it."""
+
+    pending: AwaitedResponse | None
+    view: memoryview
+    position: int
+    end: int
+
+
 class Connection:
-    """A socket, and what is unfinished on it."""
+    """One client: its transport, and the requests and responses that are unfinished."""
 
     __slots__ = (
         "_context",
@@ -62,13 +82,12 @@ class Connection:
         "_gate",
         "_hung_up",
         "_in",
+        "_listener",
         "_more",
         "_out",
-        "_purgatory",
-        "_reactor",
         "_sleeper",
-        "_socket",
         "_stop",
+        "_transport",
         "_unanswered",
         "active",
         "address",
@@ -77,27 +96,17 @@ class Connection:
     )
 
     def __init__(
-        self,
-        sock: socket.socket,
-        *,
-        engine: Engine,
-        context: RequestContext,
-        purgatory: Purgatory,
-        buffers: ReceiveBuffers,
-        max_request_bytes: int,
-        reactor: Reactor | None = None,
-        gate: PauseGate | None = None,
+        self, transport: Transport, context: RequestContext, engine: Engine, listener: Listener
     ) -> None:
-        self._gate = gate or PauseGate()
-        self._socket = sock
-        self._engine = engine
+        self._transport = transport
         self._context = context
-        self._purgatory = purgatory
-        self._in = Inbox(sock, buffers, max_request_bytes)
-        self._out = Outbox(sock)
+        self._engine = engine
+        self._listener = listener
+        self._gate = listener.gate
+        self._in = Inbox(transport, listener.buffers, listener.max_request_bytes)
+        self._out = Outbox(transport)
         self._unanswered = ResponseQueue(self._out, self._note_ended)
         self.is_closing = False
-        self._reactor = reactor
         self._sleeper = Sleeper()
         # Whether there may be more to receive: after a hang-up, until the end of the stream was seen.
         self._more = self._hung_up = False
@@ -105,15 +114,16 @@ class Connection:
         self._stop: _Stop | None = None
         self.address = context.peer_address
         self.active = True
-        """Set by traffic, cleared by the sweep for idle connections, which keeps `idle_since`."""
-        self.idle_since = 0.0
+        """Set by traffic, cleared by `sweep`, which keeps `idle_since`."""
+        self.idle_since = trio.current_time()
 
     async def run(self) -> None:
-        """Serve until the client or the broker closes the connection; never raises but `trio.Cancelled`."""
+        """Serve until the client or the broker closes the connection. Raises only `trio.Cancelled`."""
+        reactor = self._listener.reactor
         try:
             try:
-                if self._reactor is not None:
-                    self._reactor.add(self)
+                if reactor is not None:
+                    reactor.add(self)
                 await self._serve()
             except CloseConnection as error:
                 _log.warning("closed the connection from %s: %s", self.address, error.shown)
@@ -121,35 +131,33 @@ class Connection:
                 raise
             except Exception:
                 _log.exception("closed the connection from %s", self.address)
-            # What was asked before that is answered.
+            # The client gets the responses to the requests before that.
             await self._drain()
             await self._out.send()
         except (OSError, trio.ClosedResourceError, CloseConnection) as error:
             _log.debug("the connection from %s ended: %s", self.address, error)
         finally:
             self.is_closing = True
-            if self._reactor is not None:
-                self._reactor.remove(self)
-            self._socket.close()
-            self._unanswered.give_up(self._purgatory)
-            if self._stop is not None:
-                pending = self._stop[0]
-                if pending is not None:
-                    pending.give_up(self._purgatory)
+            if reactor is not None:
+                reactor.remove(self)
+            self._transport.close()
+            self._unanswered.give_up(self._listener.purgatory)
+            if self._stop is not None and self._stop.pending is not None:
+                self._stop.pending.give_up(self._listener.purgatory)
             if self._in.frame is not None:
                 self._in.drop_frame()
 
     def close(self) -> None:
-        """Make `run` end soon; what is unfinished is given up."""
+        """Make `run` end soon; unfinished requests are given up."""
         if self.is_closing:
             return
         self.is_closing = True
         self._out.close()
         self._sleeper.wake()
-        trio.lowlevel.notify_closing(self._socket)
+        self._transport.interrupt()
 
     def use(self, engine: Engine) -> None:
-        """Feed another engine, from the next request on."""
+        """Feed another engine from the next request on."""
         self._engine = engine
 
     @property
@@ -157,20 +165,36 @@ class Connection:
         """Whether a request waits for something to happen."""
         return bool(self._unanswered.waiting)
 
+    def sweep(self, now: float, max_idle_ms: int) -> bool:
+        """Close the connection if it was idle too long at `now`, in trio's time.
+
+        Return whether a request is parked: such a connection is not idle, but its client may have left.
+        """
+        if self.active:
+            self.active = False
+            self.idle_since = now
+        elif self.is_parked:
+            return True
+        elif self._context.is_mute:
+            self.idle_since = now
+        elif 0 <= max_idle_ms < (now - self.idle_since) * 1000:
+            _log.debug("closed the idle connection from %s", self.address)
+            self.close()
+        return False
+
     @property
-    def is_mute(self) -> bool:
-        """Whether the client has to pause: it is silent because it was told to be."""
-        until_ms = self._context.mute_until_ms
-        return until_ms > 0 and until_ms > monotonic_ms()
+    def last_used(self) -> tuple[bool, float]:
+        """A key that orders connections by their last use."""
+        return self.active, self.idle_since
 
     def fileno(self) -> int:
-        """Return the socket's descriptor, -1 when it is closed."""
-        return self._socket.fileno()
+        """Return the descriptor of the socket, -1 once it is closed."""
+        return self._transport.fileno()
 
     # --- receiving -------------------------------------------------------------------------------
 
     def on_readable(self, *, hung_up: bool) -> None:
-        """Serve what has come if that takes no waiting; else leave the rest to the task."""
+        """Serve what has come; leave to the task what takes waiting."""
         if hung_up:
             self._hung_up = True
         if self._sleeper.task is None or self._unanswered.holds_back:
@@ -183,9 +207,9 @@ class Connection:
             self._sleeper.fail(error)
 
     def _serve_now(self) -> bool:
-        """Receive and answer; return whether that was all there is to do.
+        """Receive and answer; return whether nothing is left to do.
 
-        The kernel tells once only of what has come: nothing may be left in the socket unnoticed.
+        The kernel reports arrived bytes only once, so none may stay in the socket unnoticed.
         """
         inbox = self._in
         room, turn_ends = TURN_BYTES, 0.0
@@ -205,7 +229,7 @@ class Connection:
             if not self._more or self._unanswered.holds_back:
                 return True
             room -= count
-            # Only here, so that what comes alone costs no look at the clock.
+            # Only here, so that a request that comes alone costs no look at the clock.
             now = perf_counter()
             turn_ends = turn_ends or now + TURN_SECONDS
             if room <= 0 or now > turn_ends:
@@ -247,9 +271,9 @@ class Connection:
                 turn_bytes, turn_ends = 0, perf_counter() + TURN_SECONDS
 
     async def _idle(self) -> None:
-        """Return when there is something to receive, or to do."""
-        if self._reactor is None and not self._unanswered.waiting:
-            await wait_readable(self._socket)
+        """Return when there is something to receive or to do."""
+        if self._listener.reactor is None and not self._unanswered.waiting:
+            await self._transport.readable()
             self._more = True
         else:
             await self._sleeper.sleep()
@@ -257,7 +281,7 @@ class Connection:
     # --- handling --------------------------------------------------------------------------------
 
     def _handle_received(self, count: int) -> None:
-        """Handle the requests that `count` more bytes make whole."""
+        """Handle the requests that `count` more bytes complete."""
         inbox = self._in
         if inbox.frame is None:
             self._handle(inbox.buffers.scratch, 0, len(inbox.carry) + count)
@@ -272,7 +296,7 @@ class Connection:
     def _handle_now(self, view: memoryview, position: int, end: int) -> _Stop | None:
         """Handle the complete requests in `view[position:end]` and keep the rest for the next receive.
 
-        Stop at what has to wait for an answer that is not there at once, and where others should run first.
+        Stop at a response that has to be awaited, and where others should run first.
         """
         inbox, out, waiting = self._in, self._out, self._unanswered.waiting
         inbox.carry = b""
@@ -288,7 +312,7 @@ class Connection:
                 break
             if waiting and not self._unanswered.may_pass(view, position + 4, size):
                 self._unanswered.hold_back()
-                return None, *inbox.own(view, position, end)
+                return _Stop(None, *inbox.own(view, position, end))
             response = feed(context, view, position + 4, stop)
             position = stop
             if type(response) is list and not waiting and len(response) == 1:
@@ -303,22 +327,22 @@ class Connection:
             else:
                 pending = self._unanswered.take(response, context.api_key)
                 if pending is not None:
-                    return pending, *inbox.own(view, position, end)
+                    return _Stop(pending, *inbox.own(view, position, end))
                 if position == end:
                     return None
             now = perf_counter()
             if started == 0.0:
                 started = now
             if out.size_bytes > FLUSH_BYTES or now - started > TURN_SECONDS:
-                return None, *inbox.own(view, position, end)
+                return _Stop(None, *inbox.own(view, position, end))
         if position < end:
             inbox.keep(view, position, end)
         return None
 
     async def _go_on(self) -> None:
-        """Do what handling stopped at, and handle what is behind it."""
+        """Await what handling stopped at, and handle the requests behind it."""
         while self._stop is not None:
-            if self._stop[0] is not None or self._unanswered.holds_back:
+            if self._stop.pending is not None or self._unanswered.holds_back:
                 await self._drain()
             if self.is_closing:
                 return
@@ -328,18 +352,18 @@ class Connection:
                 await self._deliver(pending)
             else:
                 await checkpoint()
-            # With nothing behind it, what is incomplete has been kept already.
+            # With nothing behind it, the incomplete request has been kept already.
             if view is not _NO_BYTES:
                 self._handle(view, position, end)
 
     # --- answering -------------------------------------------------------------------------------
 
     def _note_ended(self) -> None:
-        """Have what has ended answered soon: whoever ended it is not to wait for that."""
-        self._purgatory.timer.call_soon(self._send_ended)
+        """Have `_send_ended` called soon, outside of the change that ended an operation."""
+        self._listener.purgatory.timer.call_soon(self._send_ended)
 
     async def _send_ended(self) -> None:
-        """Answer what has ended, unless that is for the task, which does so before it sleeps."""
+        """Send the responses that are there, unless the task is awake, which does so before it sleeps."""
         if self._sleeper.task is None:
             return
         try:
@@ -347,7 +371,9 @@ class Connection:
                 self.active = True
                 self._take_ended()
                 is_sent = self._out.send_now()
-                has_more = self._more or self._hung_up or self._stop is not None or self._reactor is None
+                has_more = (
+                    self._more or self._hung_up or self._stop is not None or self._listener.reactor is None
+                )
                 if is_sent and (self._unanswered.waiting or not has_more):
                     return
         except Exception as error:
@@ -356,14 +382,14 @@ class Connection:
         self._sleeper.wake()
 
     def _take_ended(self) -> None:
-        """Take the answers that are there by now."""
+        """Move the responses that are there to the outbox."""
         pending = self._unanswered.settle()
         if pending is not None:
             rest = (_NO_BYTES, 0, 0) if self._stop is None else self._stop[1:]
-            self._stop = pending, *rest
+            self._stop = _Stop(pending, *rest)
 
     async def _drain(self) -> None:
-        """Return when everything that was asked is answered, or about to be by what is in `_stop`."""
+        """Return when every request before `_stop` has its response."""
         unanswered = self._unanswered
         unanswered.hold_back()
         while unanswered.waiting and not self.is_closing:
@@ -372,7 +398,7 @@ class Connection:
             self._take_ended()
             await self._out.send()
             if unanswered.waiting and not unanswered.has_ended:
-                self._more = True  # So that the last answer wakes the task.
+                self._more = True  # So that the last response wakes the task.
                 await self._sleeper.sleep()
 
     async def _deliver(self, response: AwaitedResponse) -> None:

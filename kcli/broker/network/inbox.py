@@ -1,20 +1,14 @@
-"""ReceiveBuffers: the memory that requests are received into.
+"""Requests on their way in: the bytes a connection has received and not handled, and the memory for them.
 
-Small requests go through one scratch buffer that all connections of the process share: it belongs to
-whoever received last, until the next await. A request too large for that gets a buffer of its own from a
-small pool of power-of-two sizes. These are anonymous private mappings: the kernel gives them memory page by
-page as bytes arrive, so a client that announces 100 MB and sends nothing costs address space only, and a
-pooled one spares the zeroing and the page faults of a new one.
+All connections share one scratch buffer. It belongs to the connection that received last, until the next
+await, so what is incomplete in it is carried to the next receive. A larger request gets a buffer of its own
+as soon as its size is known, and is received straight into it. Those come from a small pool of power-of-two
+sizes. They are anonymous private mappings: the kernel provides memory page by page as bytes arrive, so a
+client that announces 100 MB and sends nothing costs address space only, and a pooled buffer saves the zeroing
+and the page faults of a new one.
 
-What all unfinished requests hold together is bounded by `held_limit`: a connection that would exceed it is
-closed. So receiving never takes more than that, the pool and the scratch buffer, however many connections
-there are.
-
-Inbox: requests on their way in: what a connection has received and not handled yet.
-
-Small requests go through the scratch buffer that all connections share; what is incomplete behind them is
-carried to the next receive. A larger request gets a buffer of its own as soon as its size is known, and is
-received straight into it (`ReceiveBuffers`).
+`held_limit` bounds the bytes of all unfinished requests together: a connection that would exceed it is
+closed. So receiving takes at most that, the pool and the scratch buffer, however many connections there are.
 """
 
 from __future__ import annotations
@@ -23,11 +17,11 @@ import mmap
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.broker.network.outbox import TURN_BYTES
 from kcli.broker.network.request_context import CloseConnection
+from kcli.broker.network.transport import TURN_BYTES
 
 if TYPE_CHECKING:
-    import socket
+    from kcli.broker.network.transport import Transport
 
 
 SCRATCH_BYTES = 256 * 1024
@@ -46,14 +40,14 @@ class ReceiveBuffers:
     def __init__(self, held_limit: int = HELD_LIMIT_BYTES) -> None:
         self.held_limit = held_limit
         self.held_bytes = 0
-        """How many bytes unfinished requests have brought."""
+        """The bytes of all unfinished requests."""
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._free: dict[int, list[memoryview]] = {}
         self.pooled_bytes = 0
-        """How many bytes lie in the pool."""
+        """The bytes of the buffers in the pool."""
 
     def take(self, size: int) -> memoryview:
-        """Return a buffer of at least `size` bytes, with anything in it."""
+        """Return a buffer of at least `size` bytes; its contents are undefined."""
         class_bytes = MIN_CLASS_BYTES
         while class_bytes < size:
             class_bytes *= 2
@@ -66,7 +60,7 @@ class ReceiveBuffers:
         return memoryview(mmap.mmap(-1, class_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
     def give_back(self, buffer: memoryview) -> None:
-        """Take a buffer that nobody reads any more; slices of it must not be used again."""
+        """Put a buffer into the pool; slices of it must not be used again."""
         class_bytes = len(buffer)
         if class_bytes > MAX_POOLED_CLASS_BYTES or self.pooled_bytes + class_bytes > POOLED_BYTES:
             return
@@ -84,10 +78,11 @@ read_size = _SIZE.unpack_from
 
 
 class Inbox:
-    """What is incomplete: `carry`, or `frame`, which lacks all from byte `received` to byte `need`."""
+    """The incomplete request of a connection: `carry`, or `frame` with `received` of `need` bytes."""
 
     __slots__ = (
-        "_socket",
+        "_receive_into",
+        "_transport",
         "buffers",
         "carry",
         "frame",
@@ -97,8 +92,9 @@ class Inbox:
         "received",
     )
 
-    def __init__(self, sock: socket.socket, buffers: ReceiveBuffers, max_request_bytes: int) -> None:
-        self._socket = sock
+    def __init__(self, transport: Transport, buffers: ReceiveBuffers, max_request_bytes: int) -> None:
+        self._transport = transport
+        self._receive_into = transport.receive_into
         self.buffers = buffers
         self.max_request_bytes = max_request_bytes
         self.carry = b""
@@ -106,12 +102,12 @@ class Inbox:
         self.need = 0
         self.received = 0
         self.may_be_more = False
-        """Whether all the room was taken when something was received last."""
+        """Whether the last receive may have left bytes behind."""
 
     def receive(self) -> int:
-        """Receive into the frame, or into the scratch behind what is carried; return how much there came.
+        """Receive into the frame, or into the scratch buffer behind `carry`; return the number of bytes.
 
-        Raises `OSError`, as a rule `BlockingIOError`.
+        Raises `OSError`, usually `BlockingIOError`.
         """
         frame = self.frame
         if frame is not None:
@@ -123,14 +119,14 @@ class Inbox:
                 carried = len(self.carry)
                 room[:carried] = self.carry
                 room = room[carried:]
-        count = self._socket.recv_into(room)
-        self.may_be_more = count == len(room)
+        count = self._receive_into(room)
+        self.may_be_more = count == len(room) or self._transport.more
         return count
 
     def filled(self, count: int) -> bool:
-        """Take note of what was received into the frame; return whether that is whole.
+        """Count bytes received into the frame; return whether it is complete.
 
-        Raises `CloseConnection` when all unfinished requests together hold too much.
+        Raises `CloseConnection` if all unfinished requests together exceed the limit.
         """
         buffers = self.buffers
         self.received += count
@@ -140,7 +136,7 @@ class Inbox:
         return self.received == self.need
 
     def keep(self, view: memoryview, position: int, end: int) -> None:
-        """Keep an incomplete request until more of it comes."""
+        """Keep an incomplete request for the next receive."""
         count = end - position
         need = 4 + read_size(view, position)[0] if count >= 4 else 4
         if need <= CARRY_BYTES:
@@ -152,25 +148,25 @@ class Inbox:
         self.buffers.held_bytes += count
 
     def drop_frame(self) -> None:
-        """Let go of the frame, which whoever handles it may still read."""
+        """Forget the frame; its memory stays valid for those who read it."""
         self.frame = None
         self.buffers.held_bytes -= self.received
 
     def give_back_frame(self) -> None:
-        """Let go of the frame, which nobody reads any more."""
+        """Forget the frame and reuse its memory."""
         frame = self.frame
         if frame is not None:
             self.drop_frame()
             self.buffers.give_back(frame)
 
     def own(self, view: memoryview, position: int, end: int) -> tuple[memoryview, int, int]:
-        """Return the rest of `view` where no other connection receives into it."""
+        """Return the rest of `view` in memory that no other connection receives into."""
         if view is not self.buffers.scratch:
             return view, position, end
         return memoryview(bytearray(view[position:end])), 0, end - position
 
     def bad_size(self, size: int) -> CloseConnection:
-        """Return what to raise for a request of a size that cannot be."""
+        """Return the error for a request of an impossible size."""
         limit = self.max_request_bytes
         if size < 0:
             return CloseConnection(f"a request announces {size} bytes")

@@ -1,50 +1,60 @@
-"""Outbox: answers on their way to a client: bytes, and slices of log files, in order.
+"""Outbox: responses on their way to a client: bytes, and slices of log files, in order.
 
-Small parts are joined and sent by one system call; a large slice goes from its file to the socket. A file
-that was cut below a slice ends the connection: the client was told a size.
+Small parts are joined and sent by one system call; a large slice goes from its file to the socket. If a file
+was truncated below a slice, the connection is closed, because the client knows the size already.
 """
 
 from __future__ import annotations
 
-import os
 import socket
 from typing import TYPE_CHECKING, Any
 
 from trio import ClosedResourceError
-from trio.lowlevel import checkpoint, wait_writable
+from trio.lowlevel import checkpoint
 
 from kcli.broker.network.request_context import CloseConnection
+from kcli.broker.network.transport import TURN_BYTES
 from kcli.storage.log.file_records import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-TURN_BYTES = 1024 * 1024
-"""How much of files is sent before other connections have their turn."""
+    from kcli.broker.network.transport import Transport
+
 REST_PARTS, REST_BYTES = 8, 16 * 1024
-"""So little goes with the turn before it: behind the 1 MiB that most clients ask for come three bytes."""
+"""A rest as small as this goes with the turn before it: three bytes follow the 1 MiB of most fetches."""
 JOINED_BYTES = 256 * 1024
 SENDFILE_FROM = 16 * 1024
-"""From this size on `sendfile` is cheaper than reading and sending."""
+"""From this size on `sendfile` is cheaper than to read and send."""
 _MORE = getattr(socket, "MSG_MORE", 0)
 
 
 class Outbox:
-    """What is to be sent on a socket. `size_bytes` counts what was added since it was empty last.
+    """What a connection has to send. `size_bytes` counts what was added since it was empty last.
 
-    A caller for whom every call counts may append bytes to `parts` itself.
+    The connection appends small frames to `parts` itself, because every call counts there.
     """
 
-    __slots__ = ("_file_sent", "_has_files", "_is_closed", "_is_full", "_socket", "parts", "size_bytes")
+    __slots__ = (
+        "_file_sent",
+        "_has_files",
+        "_is_closed",
+        "_is_full",
+        "_send",
+        "_transport",
+        "parts",
+        "size_bytes",
+    )
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, transport: Transport) -> None:
         self.parts: list[Any] = []
         self.size_bytes = 0
-        self._socket = sock
+        self._transport = transport
+        self._send = transport.send
         self._has_files = False
-        # How much of the first part, a file's, is sent.
+        # The bytes of the first part that are sent, if it is a slice.
         self._file_sent = 0
-        # Whether the socket, and not a turn's end, stopped the last sending.
+        # Whether the last send stopped at a full socket, and not at the end of a turn.
         self._is_full = False
         self._is_closed = False
 
@@ -57,7 +67,7 @@ class Outbox:
                 self._has_files = True
 
     def close(self) -> None:
-        """Have `send` wait no more: who closes the socket wakes nobody who waits for room from now on."""
+        """Let `send` no longer wait for room: nothing would wake it."""
         self._is_closed = True
 
     async def send(self) -> None:
@@ -66,26 +76,26 @@ class Outbox:
             if self._is_closed:
                 raise ClosedResourceError
             if self._is_full:
-                await wait_writable(self._socket)
+                await self._transport.writable()
             else:
                 await checkpoint()
 
     def send_now(self) -> bool:
-        """Send what the socket takes, up to a turn's worth; return whether that was everything."""
+        """Send what the socket takes, up to one turn; return whether that was everything."""
         parts = self.parts
         if not parts:
-            return True
+            return self._transport.is_flushed
         if self._has_files:
             return self._send_with_files()
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         try:
-            sent = self._socket.send(data)
+            sent = self._send(data)
         except BlockingIOError:
             sent = 0
         if sent == len(data):
             self.size_bytes = 0
-            return True
+            return self._transport.is_flushed
         parts.append(memoryview(data)[sent:])
         self._is_full = True
         return False
@@ -108,17 +118,17 @@ class Outbox:
                 return False
         self._has_files = False
         self.size_bytes = 0
-        return True
+        return self._transport.is_flushed
 
     def _ends_soon(self) -> bool:
-        """Whether so little is left that a turn of its own would cost more than sending it."""
+        """Return whether the rest is so small that another turn would cost more than to send it."""
         parts = self.parts
         return len(parts) <= REST_PARTS and sum(map(len, parts)) - self._file_sent <= REST_BYTES
 
     def _send_file(self, part: FileSlice) -> int:
         """Send some of the first part; return how much. Raises `BlockingIOError`."""
         begin, left = part.position + self._file_sent, part.size - self._file_sent
-        sent = os.sendfile(self._socket.fileno(), part.fileno(), begin, min(left, TURN_BYTES))
+        sent = self._transport.send_file(part, begin, min(left, TURN_BYTES))
         if sent == 0:
             raise self._cut()
         if sent == left:
@@ -136,8 +146,8 @@ class Outbox:
             data = part
             if type(part) is FileSlice:
                 if part.size >= SENDFILE_FROM or size > JOINED_BYTES:
-                    # Sent alone, a head wakes the client, which sleeps again before the file comes. To hold
-                    # it back was measured to be slower where something comes behind the file as well.
+                    # A head sent alone wakes the client, which sleeps again before the file comes. If parts
+                    # follow the file, holding the head back was measured to be slower.
                     flags = _MORE if part is self.parts[-1] else 0
                     break
                 data = part.read()
@@ -146,9 +156,9 @@ class Outbox:
             joined.append(data)
             size += len(data)
         data = joined[0] if len(joined) == 1 else b"".join(joined)
-        # What was read from files is kept, if not everything can be sent.
+        # Bytes read from files are kept if the socket does not take everything.
         self.parts[: len(joined)] = [data]
-        sent = self._socket.send(data, flags)
+        sent = self._send(data, flags)
         if sent == size:
             del self.parts[0]
         else:

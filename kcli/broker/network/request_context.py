@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.broker.waiting.timer import monotonic_ms
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ class RequestContext:
         """What the client may read, if that is limited; set while a Fetch is fed."""
         self.mute_until_ms = 0
         """On trio's clock, when the connection has paused enough for what its client wrote or read."""
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether the connection pauses because of a quota."""
+        return self.mute_until_ms > 0 and self.mute_until_ms > monotonic_ms()
 
     def mute(self, pause_ms: int, now_ms: int) -> None:
         """Have what comes next wait, as `QuotaEngine` does."""

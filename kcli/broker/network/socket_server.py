@@ -1,14 +1,13 @@
-"""SocketServer: the listeners of one node and the connections they take (class `SocketServer`).
+"""SocketServer: the listeners of one node and the connections they accept (class `SocketServer`).
 
-`serve` accepts on one listening socket; `sweep` is the one periodic task for all connections: it closes
-those that were idle for too long and those whose client left while a request was parked. Neither a failing
-accept nor a failing connection ends a listener.
+`serve` accepts on one listening socket. `sweep` is the one periodic task for all connections: it closes those
+that were idle too long and those whose client left while a request was parked. Neither a failed accept nor a
+failed connection ends a listener.
 
-ConnectionQuotas: how many connections a node takes, altogether and from one address.
-
-`max.connections.per.ip` (with `max.connections.per.ip.overrides`) refuses: the new connection is closed.
-`max.connections` makes room: the least recently used connection is closed for the new one (KIP-402).
-Every accepted connection is counted once and given back once, however it ends.
+`ConnectionQuotas` bounds the connections of a node. `max.connections.per.ip` (with
+`max.connections.per.ip.overrides`) refuses: the new connection is closed. `max.connections` makes room: the
+least recently used connection is closed for the new one (KIP-402). Every accepted connection is counted once
+and given back once, however it ends.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from typing import TYPE_CHECKING
 import trio
 from trio.lowlevel import wait_readable
 
-from kcli.broker.network.connection import Connection
+from kcli.broker.network.connection import Connection, Listener
 from kcli.broker.network.reactor import new_reactor
 from kcli.broker.network.request_context import RequestContext
-from kcli.broker.waiting.pause_gate import PauseGate
+from kcli.broker.network.transport import Transport
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -34,17 +33,16 @@ if TYPE_CHECKING:
 
     from kcli.broker.network.apis import Api
     from kcli.broker.network.inbox import ReceiveBuffers
-    from kcli.broker.network.reactor import Reactor
     from kcli.broker.network.request_engine import Engine
     from kcli.broker.node_context import NodeContext
 
 
 BACKLOG = 4096
-"""A full backlog costs clients a second: their SYN is dropped and sent again."""
+"""If the backlog is full, the kernel drops the SYN of a client, which sends it again after a second."""
 ACCEPTS_PER_TURN = 64
 OUT_OF_FILES_PAUSE_SECONDS = 0.1
 SWEEP_SECONDS = 5.0
-"""How long a parked request may outlive its client, and how exact idle times are."""
+"""The time between sweeps: how long a parked request may outlive its client."""
 SWEEP_CHUNK = 1000
 
 _OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -52,8 +50,8 @@ _POLLRDHUP = 0x2000
 _log = logging.getLogger(__name__)
 
 
-def _let_be(bound: socket.socket) -> None:
-    """Nobody keeps the port."""
+def _keep_nothing(bound: socket.socket) -> None:
+    """Let the port go when its socket is closed."""
 
 
 def open_listening_sockets(
@@ -62,16 +60,16 @@ def open_listening_sockets(
     *,
     receive_buffer_bytes: int = -1,
     backlog: int = BACKLOG,
-    keep: Callable[[socket.socket], None] = _let_be,
+    keep: Callable[[socket.socket], None] = _keep_nothing,
 ) -> list[socket.socket]:
-    """Return sockets that listen on `host` (every address, if empty) and `port` (any free one, if 0).
+    """Return sockets that listen on `host` (empty: every address) and `port` (0: any free one).
 
-    Every address means IPv4 and, where the machine has it, IPv6 on the same port. `keep` gets what is bound
-    to a port that the system chose, before it listens. Raises `KcliError`.
+    Every address means IPv4 and, if the machine has it, IPv6 on the same port. If the system chose the port,
+    `keep` gets each socket before it listens. Raises `KcliError`.
     """
 
     def open_at(family: int, address: tuple[object, ...]) -> socket.socket:
-        return _open(family, address, receive_buffer_bytes, backlog, _let_be if port else keep)
+        return _open(family, address, receive_buffer_bytes, backlog, _keep_nothing if port else keep)
 
     if not host:
         return [_open_on_every_address(port, open_at)]
@@ -118,7 +116,7 @@ def _open(
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
         if receive_buffer_bytes > 0:
-            # Connections inherit it, and the window scale is fixed before they are accepted.
+            # Connections inherit it; the window scale is fixed before they are accepted.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         sock.bind(address)
         keep(sock)
@@ -136,34 +134,30 @@ def _cannot_listen(host: str, port: int, error: OSError) -> KcliError:
 
 
 class SocketServer:
-    """What the connections of one node share."""
+    """The connections of one node."""
 
     def __init__(
         self,
         node: NodeContext,
         *,
-        apis: tuple[Api, ...],
         engine: Engine,
+        apis: tuple[Api, ...],
         buffers: ReceiveBuffers,
         quotas: ConnectionQuotas,
-        max_request_bytes: int,
-        max_idle_ms: int,
-        send_buffer_bytes: int = -1,
-        gate: PauseGate | None = None,
     ) -> None:
-        self._gate = gate or PauseGate()
+        config = node.config
         self._node = node
-        self._apis = apis
         self._engine = engine
+        self._apis = apis
         self._buffers = buffers
         self._quotas = quotas
-        self._max_request_bytes = max_request_bytes
-        self._max_idle_ms = max_idle_ms
-        self._send_buffer_bytes = send_buffer_bytes
+        self._max_request_bytes = config.socket_request_max_bytes
+        self._max_idle_ms = config.connections_max_idle_ms
+        self._send_buffer_bytes = config.socket_send_buffer_bytes
         self.connections: set[Connection] = set()
 
     def use(self, engine: Engine) -> None:
-        """Have every connection feed another engine, from its next request on."""
+        """Let every connection feed another engine from its next request on."""
         self._engine = engine
         for connection in self.connections:
             connection.use(engine)
@@ -175,27 +169,29 @@ class SocketServer:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Accept connections until cancelled; then close the socket and every connection it gave."""
+        """Accept connections until cancelled; then close the socket and its connections."""
+        gate = self._node.gate
         try:
             async with trio.open_nursery() as nursery:
-                reactor = new_reactor(self._gate)
-                if reactor is not None:
-                    await nursery.start(reactor.run)
+                listener = Listener(
+                    listener_name,
+                    self._node.purgatory,
+                    self._buffers,
+                    self._max_request_bytes,
+                    gate,
+                    new_reactor(gate),
+                )
+                if listener.reactor is not None:
+                    await nursery.start(listener.reactor.run)
                 task_status.started()
                 while True:
                     await wait_readable(listening)
-                    await self._gate.passed()
-                    await self._accept(listener_name, listening, nursery, reactor)
+                    await gate.passed()
+                    await self._accept(listener, listening, nursery)
         finally:
             listening.close()
 
-    async def _accept(
-        self,
-        listener_name: str,
-        listening: socket.socket,
-        nursery: trio.Nursery,
-        reactor: Reactor | None,
-    ) -> None:
+    async def _accept(self, listener: Listener, listening: socket.socket, nursery: trio.Nursery) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 sock, address = listening.accept()
@@ -203,28 +199,20 @@ class SocketServer:
                 return
             except OSError as error:
                 if error.errno not in _OUT_OF_FILES:
-                    _log.debug("a connection to %s was gone before it was accepted: %s", listener_name, error)
+                    _log.debug("a connection to %s was gone before it was accepted: %s", listener.name, error)
                     continue
-                _log.error("cannot accept connections to %s: %s", listener_name, error.strerror)
+                _log.error("cannot accept connections to %s: %s", listener.name, error.strerror)
                 # The connection stays in the backlog, so the socket stays readable.
                 await trio.sleep(OUT_OF_FILES_PAUSE_SECONDS)
                 return
             try:
-                self._take(sock, address[0], listener_name, nursery, reactor)
+                self._take(listener, sock, address[0].removeprefix("::ffff:"), nursery)
             except OSError as error:
                 _log.debug("a connection from %s broke at once: %s", address[0], error)
                 sock.close()
 
-    def _take(
-        self,
-        sock: socket.socket,
-        address: str,
-        listener_name: str,
-        nursery: trio.Nursery,
-        reactor: Reactor | None,
-    ) -> None:
+    def _take(self, listener: Listener, sock: socket.socket, address: str, nursery: trio.Nursery) -> None:
         """Set a connection up and start its task, unless its address has too many."""
-        address = address.removeprefix("::ffff:")
         if not self._quotas.take(address):
             _log.warning(
                 "refused a connection from %s: it has %d already", address, self._quotas.count(address)
@@ -240,17 +228,8 @@ class SocketServer:
         except BaseException:
             self._quotas.give_back(address)
             raise
-        connection = Connection(
-            sock,
-            engine=self._engine,
-            context=RequestContext(self._node, listener_name, address, self._apis),
-            purgatory=self._node.purgatory,
-            buffers=self._buffers,
-            max_request_bytes=self._max_request_bytes,
-            reactor=reactor,
-            gate=self._gate,
-        )
-        connection.idle_since = trio.current_time()
+        context = RequestContext(self._node, listener.name, address, self._apis)
+        connection = Connection(Transport(sock), context, self._engine, listener)
         self.connections.add(connection)
         if self._quotas.is_over:
             self._close_least_used(connection)
@@ -265,18 +244,16 @@ class SocketServer:
 
     def _close_least_used(self, newest: Connection) -> None:
         others = (each for each in self.connections if each is not newest and not each.is_closing)
-        oldest = min(
-            others, key=lambda connection: (connection.active, connection.idle_since), default=newest
-        )
+        oldest = min(others, key=lambda connection: connection.last_used, default=newest)
         _log.warning("closed the least used connection, from %s: max.connections", oldest.address)
         oldest.close()
 
     async def sweep(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look after all connections every few seconds, for ever."""
+        """Look after all connections every few seconds until cancelled."""
         task_status.started()
         while True:
             await trio.sleep(SWEEP_SECONDS)
-            await self._gate.passed()
+            await self._node.gate.passed()
             try:
                 await self.sweep_once(trio.current_time())
             except Exception:
@@ -286,16 +263,8 @@ class SocketServer:
         """Close the connections that are idle or abandoned at `now`, in trio's time."""
         parked: list[Connection] = []
         for number, connection in enumerate(list(self.connections), start=1):
-            if connection.active:
-                connection.active = False
-                connection.idle_since = now
-            elif connection.is_parked:
+            if connection.sweep(now, self._max_idle_ms):
                 parked.append(connection)
-            elif connection.is_mute:
-                connection.idle_since = now
-            elif 0 <= self._max_idle_ms < (now - connection.idle_since) * 1000:
-                _log.debug("closed the idle connection from %s", connection.address)
-                connection.close()
             if number % SWEEP_CHUNK == 0:
                 await trio.lowlevel.checkpoint()
         _close_abandoned(parked)
@@ -335,7 +304,7 @@ class ConnectionQuotas:
 
     @property
     def is_over(self) -> bool:
-        """Whether one connection has to go."""
+        """Whether one connection has to be closed."""
         return self.max_connections < UNLIMITED and self.total > self.max_connections
 
     def limit(self, address: str) -> int:
@@ -347,7 +316,7 @@ class ConnectionQuotas:
         return self._by_address[address]
 
     def take(self, address: str) -> bool:
-        """Count one more connection from `address`; return False, and count nothing, beyond its limit."""
+        """Count a connection from `address`; return False, and count nothing, if that exceeds its limit."""
         if self._by_address[address] >= self.limit(address):
             return False
         self._by_address[address] += 1

@@ -113,10 +113,6 @@ class Broker(NodeContext):
             engine=self.engine,
             buffers=buffers,
             quotas=self._quotas,
-            max_request_bytes=self.config.socket_request_max_bytes,
-            max_idle_ms=self.config.connections_max_idle_ms,
-            send_buffer_bytes=self.config.socket_send_buffer_bytes,
-            gate=self.gate,
         )
 
     # --- start -----------------------------------------------------------------------------------

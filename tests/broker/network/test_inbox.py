@@ -9,6 +9,7 @@ import pytest
 
 from kcli.broker.network.inbox import CARRY_BYTES, Inbox, ReceiveBuffers
 from kcli.broker.network.request_context import CloseConnection
+from kcli.broker.network.transport import Transport
 
 
 def frame(size: int) -> bytes:
@@ -28,7 +29,7 @@ def test_the_rest_of_a_small_request_follows_what_was_carried(
     sockets: tuple[socket.socket, socket.socket],
 ) -> None:
     client, server = sockets
-    inbox = Inbox(server, ReceiveBuffers(), 10_000)
+    inbox = Inbox(Transport(server), ReceiveBuffers(), 10_000)
     data = frame(100)
     inbox.keep(memoryview(bytearray(data)), 0, 60)
     assert inbox.frame is None
@@ -39,7 +40,7 @@ def test_the_rest_of_a_small_request_follows_what_was_carried(
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_part_of_a_size_is_carried(count: int, sockets: tuple[socket.socket, socket.socket]) -> None:
-    inbox = Inbox(sockets[1], ReceiveBuffers(), 10_000_000)
+    inbox = Inbox(Transport(sockets[1]), ReceiveBuffers(), 10_000_000)
     inbox.keep(memoryview(bytearray(b"x" + frame(9_000_000 // 100))), 1, 1 + count)
     assert inbox.carry == frame(90_000)[:count]
 
@@ -49,7 +50,7 @@ def test_a_large_request_is_received_into_a_buffer_of_its_own(
 ) -> None:
     client, server = sockets
     buffers = ReceiveBuffers()
-    inbox = Inbox(server, buffers, 10_000_000)
+    inbox = Inbox(Transport(server), buffers, 10_000_000)
     data = frame(CARRY_BYTES)
     inbox.keep(memoryview(bytearray(data)), 0, 1000)
     assert inbox.frame is not None
@@ -67,7 +68,10 @@ def test_a_large_request_is_received_into_a_buffer_of_its_own(
 def test_unfinished_requests_hold_so_much_together(sockets: tuple[socket.socket, socket.socket]) -> None:
     client, server = sockets
     buffers = ReceiveBuffers(held_limit=15_000)
-    other, inbox = Inbox(server, buffers, 10_000_000), Inbox(server, buffers, 10_000_000)
+    other, inbox = (
+        Inbox(Transport(server), buffers, 10_000_000),
+        Inbox(Transport(server), buffers, 10_000_000),
+    )
     for each in (other, inbox):
         each.keep(memoryview(bytearray(frame(20_000))), 0, 7000)
     client.sendall(bytes(1001))
@@ -76,7 +80,7 @@ def test_unfinished_requests_hold_so_much_together(sockets: tuple[socket.socket,
 
 
 def test_what_waits_is_where_nobody_receives(sockets: tuple[socket.socket, socket.socket]) -> None:
-    inbox = Inbox(sockets[1], ReceiveBuffers(), 10_000)
+    inbox = Inbox(Transport(sockets[1]), ReceiveBuffers(), 10_000)
     scratch = inbox.buffers.scratch
     scratch[:10] = b"0123456789"
     view, start, end = inbox.own(scratch, 3, 10)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kcli.broker.network.outbox import REST_BYTES, REST_PARTS, SENDFILE_FROM, TURN_BYTES, Outbox
+from kcli.broker.network.outbox import REST_BYTES, REST_PARTS, SENDFILE_FROM, Outbox
 from kcli.broker.network.request_context import CloseConnection
+from kcli.broker.network.transport import TURN_BYTES, Transport
 from kcli.storage.log.file_records import FileRecords
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def client(send_buffer: int = 0) -> Iterator[tuple[Outbox, socket.socket]]:
     ours.setblocking(False)
     theirs.setblocking(False)
     with ours, theirs:
-        yield Outbox(ours), theirs
+        yield Outbox(Transport(ours)), theirs
 
 
 def records(path: Path, data: bytes) -> FileRecords:
@@ -124,7 +125,7 @@ async def segments_of_a_file(path: Path, *behind: bytes) -> int:
         server.accept()[0] as ours,
     ):
         ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        outbox = Outbox(ours)
+        outbox = Outbox(Transport(ours))
         outbox.add([b"head", file.slice(0, len(data)), *behind])
         assert outbox.send_now()
         assert await receive(other, len(expected)) == expected
@@ -143,6 +144,9 @@ class RoomySocket:
 
     def fileno(self) -> int:
         return -1
+
+    def recv_into(self, view: memoryview) -> int:
+        return 0
 
     def send(self, data: bytes, _flags: int = 0) -> int:
         return len(data)
@@ -163,7 +167,7 @@ def test_what_little_is_behind_a_megabyte_goes_with_it(
 ) -> None:
     monkeypatch.setattr(os, "sendfile", lambda _to, _file, _position, count: count)
     file = records(tmp_path / "log", bytes(TURN_BYTES))
-    outbox = Outbox(RoomySocket())  # type: ignore[arg-type]
+    outbox = Outbox(Transport(RoomySocket()))  # type: ignore[arg-type]
     outbox.add([b"head", file.slice(0, TURN_BYTES), *behind])
     assert outbox.send_now() is in_one_turn
     assert outbox.parts == ([] if in_one_turn else behind)

@@ -1,0 +1,67 @@
+"""Transport: how a connection receives and sends bytes. This one is plain; others derive from it.
+
+A transport must not wait: it raises `BlockingIOError` as a non-blocking socket does.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from trio.lowlevel import notify_closing, wait_readable, wait_writable
+
+if TYPE_CHECKING:
+    import socket
+
+    from kcli.storage.log.file_records import FileSlice
+
+TURN_BYTES = 1024 * 1024
+"""The bytes a connection moves at most before other connections have their turn."""
+
+
+class Transport:
+    """Sends and receives on a non-blocking socket.
+
+    `receive_into(view)` returns the number of bytes received, 0 at the end of the stream; `send(data, flags)`
+    the number of bytes taken. Both are the methods of the socket, so they cost no call of their own.
+    """
+
+    __slots__ = ("_socket", "receive_into", "send")
+
+    more = False
+    """True if received bytes may be left of which the socket gives no new sign."""
+    is_flushed = True
+    """True unless bytes that `send` has taken wait for room in the socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self.receive_into = sock.recv_into
+        self.send = sock.send
+
+    def send_file(self, part: FileSlice, position: int, count: int) -> int:
+        """Send bytes of a file from `position` on; return how many, 0 if the file ends there."""
+        return os.sendfile(self._socket.fileno(), part.fileno(), position, count)
+
+    def advance(self) -> bool:
+        """Do the next step of the handshake; return whether it is over."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor of the socket, -1 once it is closed."""
+        return self._socket.fileno()
+
+    async def readable(self) -> None:
+        """Return when there may be something to receive."""
+        await wait_readable(self._socket)
+
+    async def writable(self) -> None:
+        """Return when there may be room to send."""
+        await wait_writable(self._socket)
+
+    def interrupt(self) -> None:
+        """Raise `ClosedResourceError` in the task that waits in `readable` or `writable`."""
+        notify_closing(self._socket)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
