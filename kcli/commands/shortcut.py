@@ -1,8 +1,8 @@
-"""Command lines that need no Typer: `broker start`, and `dump-log` and `verify-index` with little but paths.
+"""Command lines that run without Typer: `broker start`, and `dump-log` and `verify-index` with few options.
 
-To import Typer, and to describe all options of a command to it, takes a fifth of a broker's start, and longer
-than to read hundreds of megabytes. A line with anything in it that is not known here is Typer's. So are
-errors: they are judged and printed where all others are.
+Importing Typer and declaring all options of a command to it takes a fifth of a broker's start, and longer
+than reading hundreds of megabytes. A line with an unknown word goes to Typer. Errors are judged and printed
+by the runner, like all others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMPLETE_VARIABLE = "_KCLI_COMPLETE"
 
 
 class Line(NamedTuple):
-    """A command line: paths, switches and output."""
+    """A parsed command line of `dump-log` or `verify-index`."""
 
     paths: Sequence[str]
     switches: frozenset[str]
@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 def run_shortcut(arguments: Sequence[str]) -> int | None:
-    """Do what a command line says and return its exit code; None, and nothing done, if it is for Typer."""
+    """Run a command line and return its exit code; return None, with nothing done, if it needs Typer."""
     try:
         body = None if _COMPLETE_VARIABLE in os.environ else body_of(arguments)
         if body is None:
@@ -46,7 +46,7 @@ def run_shortcut(arguments: Sequence[str]) -> int | None:
 
 
 def body_of(arguments: Sequence[str]) -> Callable[[], int] | None:
-    """Return what does what a command line says, None if there is more in it than is known here."""
+    """Return the function for a command line, None if it needs Typer."""
     if arguments[:2] == ["broker", "start"]:
         from kcli.commands.broker.start import parse_start
 
@@ -59,7 +59,7 @@ def body_of(arguments: Sequence[str]) -> Callable[[], int] | None:
 
 
 def start_broker(options: StartOptions) -> int:
-    """Serve until the broker is stopped; return the exit code."""
+    """Serve until the broker stops; return the exit code."""
     from kcli.commands.broker import start as broker_start
 
     serving = broker_start.start_broker(options)
@@ -71,7 +71,7 @@ def start_broker(options: StartOptions) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Line | None:
-    """Return what a command line says, None if that is more than paths, switches and an output format."""
+    """Parse a command line of paths, switches and an output format; return None for any other."""
     from kcli.commands.shared.output import OutputFormat
 
     known = _SWITCHES.get(arguments[0] if arguments else "", ())
@@ -93,7 +93,6 @@ def parse(arguments: Sequence[str]) -> Line | None:
 
 
 def dump_log(line: Line) -> int:
-    """Dump what the paths stand for; return the exit code."""
     from kcli.commands.dump.decoders import PlainDecoder
     from kcli.commands.dump.options import DumpOptions, Filter
     from kcli.commands.dump.run import dump
@@ -112,7 +111,6 @@ def dump_log(line: Line) -> int:
 
 
 def verify_index(line: Line) -> int:
-    """Verify what the paths stand for; return the exit code."""
     from kcli.commands.verify.run import VerifyOptions, verify
 
     wanted = VerifyOptions(
@@ -125,7 +123,7 @@ def verify_index(line: Line) -> int:
 
 
 def judge(error: BaseException, *, verbose: bool) -> int:
-    """Print an error as any command does, and return the exit code."""
+    """Print an error as the runner does, and return the exit code."""
     import typer
 
     from kcli.commands.shared.runner import run

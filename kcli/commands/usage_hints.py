@@ -1,7 +1,4 @@
-"""What may help where a command line names a command or an option that there is not.
-
-What Kafka's scripts and their sub-commands are called in kcli: hints for who types them by habit.
-"""
+"""Hints for an unknown command or option: the nearest name, or kcli's word for Kafka's."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ SCRIPTS = {
     "server-stop": "kcli broker stop",
     "topics": "kcli topics",
 }
-"""The names of Kafka's scripts, without `kafka-` and `.sh`, and the commands that do the same."""
+"""Kafka's scripts, without `kafka-` and `.sh`, and the commands that do the same."""
 
 OTHER_SCRIPTS = {
     "storage": "`kcli broker start` formats its directories by itself",
@@ -62,10 +59,10 @@ OTHER_SCRIPTS = {
             "verifiable-consumer",
             "verifiable-producer",
         ),
-        "kcli has no such command; Kafka's own tool speaks to a kcli broker as far as that has the API",
+        "kcli has no such command; Kafka's own tool works with a kcli broker if that has the API",
     ),
 }
-"""The scripts that no command stands for, and what to do instead."""
+"""Kafka's scripts without a command here, and what to do instead."""
 
 VERBS = {
     "kcli cluster": {
@@ -79,17 +76,17 @@ VERBS = {
         "reset": "kcli consumer-groups reset-offsets",
     },
 }
-"""The sub-commands of Kafka's tools, and other words for kcli's, by the group in which they are typed."""
+"""Kafka's sub-commands and other words for kcli's, by the command that they are typed after."""
 
 OPTIONS = {
     "--broker-list": "`-b HOST:PORT` names the brokers",
     "--zookeeper": "no ZooKeeper is asked: `-b HOST:PORT` names the brokers",
 }
-"""Options that Kafka's tools had once, of commands that ask brokers, and what to do instead."""
+"""Former options of Kafka's tools that connect to brokers, and what to do instead."""
 
 
 def hint_for(path: str, word: str) -> str | None:
-    """Return what kcli has for a word of Kafka's that the group `path` does not know, if there is one."""
+    """Return what kcli has for a word of Kafka's after `path`, None if it has nothing."""
     if path != "kcli":
         return VERBS.get(path, {}).get(word)
     name = word.rpartition("/")[2].removesuffix(".sh").removesuffix(".bat").removeprefix("kafka-")
@@ -97,7 +94,7 @@ def hint_for(path: str, word: str) -> str | None:
 
 
 def usage_hint(error: Exception, context: typer.Context, *, arguments: Sequence[str]) -> str:
-    """Return what may help: another word or option, as Kafka has it or near to it, else where the help is."""
+    """Return a hint: kcli's word for Kafka's, a similar word, or the command that shows the help."""
     option, hint = getattr(error, "option_name", None), None
     if unknown := re.match(r"No such command '(.*?)'", error.format_message()):  # type: ignore[attr-defined]
         hint = command_hint(unknown[1], context)
@@ -107,18 +104,18 @@ def usage_hint(error: Exception, context: typer.Context, *, arguments: Sequence[
 
 
 def command_hint(word: str, context: typer.Context) -> str | None:
-    """Return what an unknown command is called here, or which one is like it."""
+    """Return a hint for an unknown command."""
     return hint_for(context.command_path, word) or nearest_hint(word, commands_of(context))
 
 
 def dashes_hint(option: str, context: typer.Context) -> str | None:
-    """Return how a verb is written that has dashes here."""
+    """Return a hint for a verb that is written with dashes."""
     verb = option.removeprefix("--")
     return f"a verb has no dashes: {context.command_path} {verb}" if verb in commands_of(context) else None
 
 
 def order_hint(context: typer.Context, arguments: Sequence[str]) -> str | None:
-    """Return where a verb belongs that comes too late for an option of a group."""
+    """Return a hint for a verb that comes after an option of its own."""
     dashed = [word for word in arguments if word.startswith("--")]
     words = (word.removeprefix("--") for word in (*dashed, *arguments))
     verb = next((word for word in words if word in commands_of(context)), None)
@@ -127,7 +124,7 @@ def order_hint(context: typer.Context, arguments: Sequence[str]) -> str | None:
 
 
 def option_hint(option: str, context: typer.Context) -> str | None:
-    """Return what there is in place of an option, or which one is like it, if there is none of that name."""
+    """Return what replaces an unknown option, or a similar option."""
     parameters = context.command.params
     if any("--bootstrap-server" in each.opts for each in parameters) and option in OPTIONS:
         return OPTIONS[option]
@@ -137,5 +134,5 @@ def option_hint(option: str, context: typer.Context) -> str | None:
 
 
 def commands_of(context: typer.Context) -> Collection[str]:
-    """Return the names of the commands in a group; a command has none."""
+    """Return the verbs of a command; a verb has none."""
     return getattr(context.command, "commands", ())

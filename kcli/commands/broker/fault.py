@@ -265,7 +265,7 @@ def move_leader(
     if node is None:
         if ":" not in topic:
             raise MissingArgument("NODE")
-        from kcli.commands.reassignment.election import parse_partition
+        from kcli.commands.shared.topic_filter import parse_partition
 
         # What stands where the partition would is the node.
         (topic, partition), node = parse_partition(topic), partition

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from kcli.commands.shared.java import java_double
 from kcli.commands.shared.output import Table
-from kcli.commands.shared.serdes import java_double
 from kcli.errors import KcliError, UsageError, nearest_hint
 
 if TYPE_CHECKING:

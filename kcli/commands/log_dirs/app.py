@@ -243,8 +243,8 @@ async def move(
 ) -> Moved:
     """Move replicas to another log directory of their broker; they are served meanwhile."""
     from kcli.client import admin
-    from kcli.commands.reassignment.election import parse_partition
     from kcli.commands.reassignment.plan import refuse_twice
+    from kcli.commands.shared.topic_filter import parse_partition
 
     if not targets:
         raise MissingArgument("TOPIC:PARTITION")

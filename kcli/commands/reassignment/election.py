@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.shared.arguments import LARGEST_INT32, whole_number
 from kcli.commands.shared.options import ClusterAddress, renamed
 from kcli.commands.shared.output import Table
 from kcli.commands.shared.runner import command
@@ -127,6 +126,7 @@ def _wanted(texts: Sequence[str], path: Path | None) -> tuple[list[TopicPartitio
     """Return the partitions that were named, and the topics of which all are meant."""
     from kcli.commands.reassignment.plan import parse_election, refuse_twice
     from kcli.commands.shared.input_files import read_text
+    from kcli.commands.shared.topic_filter import parse_partition
 
     if path is not None:
         return parse_election(read_text(path), str(path)), []
@@ -151,17 +151,6 @@ async def _with_topics(
     both = [*wanted, *found]
     refuse_twice(both, "a partition is named twice")
     return both
-
-
-def parse_partition(text: str) -> TopicPartition:
-    """Return the partition that `orders:0` stands for."""
-    from kcli.client.admin import TopicPartition
-
-    topic, _, number = text.rpartition(":")
-    partition = whole_number(number, LARGEST_INT32)
-    if not topic or partition is None:
-        raise UsageError(f"not TOPIC:PARTITION: {text}", hint="as `orders:0`")
-    return TopicPartition(topic, partition)
 
 
 def _result(election: Election, results: dict[TopicPartition, KafkaError | None]) -> Elected:

@@ -1,1 +1,1 @@
-"""What several commands share: options, the runner, output, sessions, and the formatting of values."""
+"""The options, runner, output, sessions and value formats that several commands share; knows no command."""

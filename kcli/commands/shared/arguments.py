@@ -1,8 +1,7 @@
-"""Whole numbers on command lines: what does not fit the protocol's fields is refused before it gets there.
+"""Numbers and properties on command lines.
 
-They are decimal digits: Python's own `int` also takes `1_0`, for ten, and the digits of other scripts.
-
-Properties as command lines give them: `name=value` pairs, and files.
+Numbers are decimal digits and fit the protocol's field. Python's own `int` also takes `1_0` for ten, and the
+digits of other scripts. Properties are `name=value` pairs and files.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ LARGEST_INT32 = 2**31 - 1
 LARGEST_INT64 = 2**63 - 1
 
 MOST_DIGITS = 40
-"""More than any field has, zeros in front included; Python itself refuses some thousands."""
+"""More than any field has, leading zeros included. Python itself refuses some thousands."""
 
 
 def whole_number(text: str, most: int) -> int | None:
-    """Return the number that decimal digits are, None for any other text and for one above `most`."""
+    """Return the value of unsigned decimal digits, None for other text and for a value above `most`."""
     number = None if text.startswith(("+", "-")) else signed_number(text)
     return number if number is not None and number <= most else None
 
 
 def signed_number(text: str) -> int | None:
-    """Return the number that decimal digits are, behind a sign or without one, None for any other text."""
+    """Return the value of decimal digits with or without a sign, None for other text."""
     digits = text[1:] if text.startswith(("+", "-")) else text
     return int(text) if digits.isascii() and digits.isdecimal() and len(digits) <= MOST_DIGITS else None
 
 
 def parse_properties(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Return `name=value` strings as a dict; `option` is named in the error."""
+    """Return `name=value` strings as a dict; errors name `option`."""
     given = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
@@ -48,12 +47,12 @@ def parse_properties(pairs: Sequence[str] | None, option: str) -> dict[str, str]
 
 
 def read_properties(path: Path | None) -> dict[str, str]:
-    """Read a Java properties file; None is an empty one."""
+    """Read a Java properties file; None gives no properties."""
     return {} if path is None else properties.read_properties(path)
 
 
 def flag(properties: Mapping[str, str], name: str, *, default: bool = False) -> bool:
-    """Return a property that is true or false; anything else is refused."""
+    """Return a property that must be true or false."""
     text = properties.get(name)
     if text is None:
         return default

@@ -1,7 +1,4 @@
-"""Words for people: how many there are of something, and lists of a few.
-
-Numbers, sizes and times as people read them.
-"""
+"""Words for people: counts, lists, sizes and lengths of time."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Iterable
 
 
 def plural(noun: str, count: int) -> str:
-    """Return a noun as it is for so many: `batch`, `batches`, `entries`."""
+    """Return a noun in the number that `count` needs: `batch`, `batches`, `entries`."""
     if count == 1:
         return noun
     if noun.endswith("y") and noun[-2] not in "aeiou":
@@ -18,12 +15,12 @@ def plural(noun: str, count: int) -> str:
 
 
 def counted(count: int, noun: str, several: str | None = None) -> str:
-    """Return a number of things; `several` is what they are called where the noun does not tell."""
+    """Return a count with its noun; `several` is an irregular plural."""
     return f"{count:,} {several if several and count != 1 else plural(noun, count)}"
 
 
 def listed(words: Iterable[str], most: int = 5) -> str:
-    """Return words with commas and an `and`; of too many the rest is counted."""
+    """Return words with commas and an `and`; beyond `most`, the rest is a count."""
     found = list(words)
     if len(found) > most:
         found = [*found[:most], f"{len(found) - most:,} more"]
@@ -34,7 +31,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def size_text(size: float) -> str:
-    """Return a number of bytes as people read it; a kB is 1000 of them."""
+    """Return a number of bytes as people read it; 1 kB is 1000 bytes."""
     unit = 0
     while size >= 999.5 and unit < len(_UNITS) - 1:
         size /= 1000
@@ -43,7 +40,7 @@ def size_text(size: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return how long something took: tenths of a second count while there are few."""
+    """Return how long something took, with tenths of a second below ten seconds."""
     return f"{seconds:.1f}s" if seconds < 9.95 else time_text(seconds)
 
 

@@ -1,7 +1,7 @@
-"""Input files of commands: their text, and the JSON documents of Kafka's own tools.
+"""Input files of commands: their text, and the JSON documents of Kafka's tools.
 
-A document is `{"version":1,"partitions":[…]}`, or the same with a list of another name; a version that is
-missing is 1. All that is wrong with one is a `UsageError` that names the file.
+A document is `{"version":1,"partitions":[…]}`, or has a list of another name. A missing version is 1. Each
+error is a `UsageError` that names the file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kcli.errors import UsageError
 
 
 def read_text(path: Path) -> str:
-    """Return what an input file holds, without the byte order mark that editors of Windows begin it with."""
+    """Return the text of an input file without the byte order mark of Windows editors."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -24,7 +24,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(text: str, source: str, *, hint: str) -> object:
-    """Return the document in a file's text; `source` names the file."""
+    """Parse the text of the file `source`."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -34,10 +34,10 @@ def parse_json(text: str, source: str, *, hint: str) -> object:
 
 
 def entries_of(document: object, source: str, *, field: str, hint: str) -> Sequence[object]:
-    """Return the list in a document of Kafka's tools, which is not empty."""
+    """Return the list `field` of a document; it must not be empty."""
     version = document.get("version", 1) if isinstance(document, dict) else 1
     if type(version) is not int or version != 1:
-        raise UsageError(f"`{source}` has a version that is not known: {json.dumps(version)}", hint=hint)
+        raise UsageError(f"`{source}` has an unknown version: {json.dumps(version)}", hint=hint)
     entries = document.get(field) if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise UsageError(f"`{source}` holds no list of `{field}`", hint=hint)

@@ -1,10 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP for commands that finish what they have begun before they end.
+"""What ends a command early: Ctrl-C, SIGTERM and SIGHUP, and the end of the reader of standard output.
 
-The reader of standard output: a command that may wait for long with nothing to print ends when it goes.
-
-Whoever writes to a pipe that nobody reads is told so; whoever waits is not, and `head -2` behind it has long
-printed its lines. So the pipe is watched meanwhile, as `tail -f` does it. That costs nothing: the kernel
-wakes the writing end for the going of the last reader only.
+A process that writes to a pipe without a reader gets an error. One that waits gets none: `head -2` behind it
+may have ended long ago. So the pipe is watched while the command waits, as in `tail -f`. The watch costs
+nothing: the kernel wakes the writing end only when the last reader is gone.
 """
 
 from __future__ import annotations
@@ -24,12 +22,11 @@ from kcli.stop_signals import heard_signals, obey
 
 @asynccontextmanager
 async def interruptible(*, hurry: Callable[[], object] = lambda: None) -> AsyncIterator[trio.CancelScope]:
-    """Give a scope to run work in: the first signal cancels it, and a later one ends the program at once.
+    """Give a scope to run work in: the first signal cancels it, a later one ends the program at once.
 
-    Work that is shielded from the first, to finish what it has begun, is told of a later one by `hurry`.
-
-    What follows the scope inside this block, like flushing, runs after the first signal too; it looks at
-    `cancel_called` to know whether there was one.
+    Work that is shielded from the first signal learns of a later one through `hurry`. What follows the scope
+    inside this block, like flushing, runs after the first signal too; `cancel_called` tells whether there was
+    one.
     """
 
     async def watch(scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
@@ -50,7 +47,7 @@ async def interruptible(*, hurry: Callable[[], object] = lambda: None) -> AsyncI
 
 @asynccontextmanager
 async def ending_with_reader() -> AsyncIterator[None]:
-    """Cancel the block and raise `BrokenPipeError`, as a write would, once nobody reads standard output."""
+    """Cancel the block and raise `BrokenPipeError`, as a write would, when standard output has no reader."""
     descriptor = pipe_to_reader()
     async with trio.open_nursery() as nursery:
         if descriptor is not None:
@@ -60,24 +57,24 @@ async def ending_with_reader() -> AsyncIterator[None]:
 
 
 def pipe_to_reader() -> int | None:
-    """Return the descriptor of standard output if it is a pipe or a socket, which a reader can leave."""
+    """Return the descriptor of standard output if it is a pipe or a socket, else None."""
     try:
         descriptor = sys.stdout.fileno()
         mode = os.fstat(descriptor).st_mode
-    except (OSError, ValueError):  # it is closed or no file
+    except (OSError, ValueError):  # it is closed, or is not a file
         return None
     return descriptor if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else None
 
 
 async def watch_reader(descriptor: int) -> None:
-    """Raise `BrokenPipeError` when the other end is closed; return if it says something else instead."""
+    """Raise `BrokenPipeError` when the other end closes; return if data comes from there instead."""
     await trio.lowlevel.wait_readable(descriptor)
     if is_abandoned(descriptor):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def is_abandoned(descriptor: int) -> bool:
-    """Tell whether nobody is left at the other end: what can be read of a socket does not mean that."""
+    """Tell whether the other end is closed. A readable socket alone does not mean that."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return bool(poll.poll(0))

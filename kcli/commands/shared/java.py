@@ -1,28 +1,25 @@
-"""The order in which a Java `HashMap` lists its keys.
+"""How Java prints things, so that kcli prints the text of Kafka's tools byte for byte.
 
-Some of Kafka's tools print maps as they come. To print the same text, kcli orders the same way: by bucket,
-which is the key's hash, folded, modulo a table that doubles whenever it is three quarters full.
-
-Columns as Java's `printf` fills them: the length of a string is that of its UTF-16 units.
-
-Bytes as text, as Java reads them: `new String(bytes, "UTF-8")`.
-
-Where bytes are no UTF-8, Java and Python put the same replacement characters, but for a surrogate that stands
-for itself in three bytes: Java replaces it whole, or as much of it as is there, Python each of its bytes.
-
-JSON as Kafka's tools print it: the text of Jackson's `JsonNode.toString()`.
+* The order of a `HashMap`: by bucket, which is the folded hash of the key modulo the size of a table that
+  doubles when it is three quarters full.
+* Columns of `printf`: the length of a string is its number of UTF-16 units.
+* Numbers: `Double.toString`.
+* Bytes as text: `new String(bytes, "UTF-8")`. Java and Python replace invalid bytes alike, except for a
+  surrogate in three bytes: Java replaces it whole, or as much of it as is there, Python each byte.
+* JSON: Jackson's `JsonNode.toString()`.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+import struct
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from json.encoder import encode_basestring
 from math import isfinite
 from typing import TypeVar
 
-from kcli.commands.shared.serdes import java_double
 from kcli.protocol.topics import string_hash
 
 Key = TypeVar("Key")
@@ -46,8 +43,8 @@ def computed_map_order(
 ) -> list[Key]:
     """Return `keys` as a `HashMap` lists them that was filled by `computeIfAbsent`.
 
-    That puts a key in front of its bucket, and lets the table grow when it is called the next time only:
-    `asked_again` says whether it was called after the last key was put.
+    It puts a key in front of its bucket, and the table grows only at the next call: `asked_again` says
+    whether there was a call after the last key was put.
     """
     return _by_bucket(list(keys)[::-1], hash_code, len(keys) - (not asked_again))
 
@@ -70,19 +67,63 @@ def java_length(text: str) -> int:
 
 
 def widest(least: int, texts: Iterable[str]) -> int:
-    """Return the length of the longest text, or `least` if that is more."""
+    """Return the length of the longest text, at least `least`."""
     return max((least, *map(java_length, texts)))
 
 
 def columns(widths: Iterable[int], cells: Iterable[object]) -> str:
-    """Return cells in one line with a blank between, each filled to its width; 0 fills nothing.
-
-    What is missing is a dash, as in Kafka's tools.
-    """
+    """Return cells in one line, each padded to its width; width 0 pads nothing, and None is a dash."""
     texts = ("-" if cell is None else str(cell) for cell in cells)
     return " ".join(
         text + " " * (width - java_length(text)) for width, text in zip(widths, texts, strict=True)
     )
+
+
+def java_text(value: object) -> str:
+    """Return a value as Java prints it."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return java_double(value)
+        case _:
+            return str(value)
+
+
+def java_double(value: float) -> str:
+    """Return a number as `Double.toString` prints it: the shortest digits, E below 10^-3 and from 10^7 on."""
+    special = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    if repr(value) in special:
+        return special[repr(value)]
+    sign, digits, exponent = decimal_digits(value)
+    if value != 0 and not -3 <= exponent < 7:
+        return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+    if exponent < 0:
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
+    whole, fraction = digits[: exponent + 1].ljust(exponent + 1, "0"), digits[exponent + 1 :]
+    return f"{sign}{whole}.{fraction or '0'}"
+
+
+def decimal_digits(value: float) -> tuple[str, str, int]:
+    """Return the sign, the shortest significant digits, and the power of ten of the first digit."""
+    text, _, exponent = repr(value).partition("e")
+    sign = "-" if text.startswith("-") else ""
+    whole, _, fraction = text.lstrip("-").partition(".")
+    fraction = fraction.rstrip("0")
+    digits = (whole + fraction).lstrip("0")
+    power = int(exponent or 0) + (len(whole) - 1 if whole != "0" else len(digits) - len(fraction) - 1)
+    return sign, digits.rstrip("0") or "0", power if digits else 0
+
+
+def shortest_single(value: float) -> str:
+    """Return the fewest digits that identify a single-precision number."""
+    packed = struct.pack(">f", value)
+    for precision in range(1, 9):
+        digits = f"{value:.{precision}g}"
+        with suppress(OverflowError):  # the largest ones round up beyond the range of a single
+            if struct.pack(">f", float(digits)) == packed:
+                return digits
+    return f"{value:.9g}"
 
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -91,7 +132,7 @@ _HANDLER = "kcli.java"
 
 
 def java_utf8(data: bytes) -> str:
-    """Return the text of bytes, whatever they hold."""
+    """Return the text of bytes; invalid UTF-8 becomes replacement characters as in Java."""
     return data.decode("utf-8", _HANDLER)
 
 
@@ -109,7 +150,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|.)", re.DOTALL)
 
 
 def java_json(value: object) -> str:
-    """Return a document on one line, without blanks and with its fields in their order."""
+    """Return a document as Jackson writes it: on one line, without blanks, fields in their order."""
     match value:
         case dict():
             return "{" + ",".join(f"{quoted(name)}:{java_json(item)}" for name, item in value.items()) + "}"
@@ -128,7 +169,7 @@ def java_json(value: object) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a string in quotes; hexadecimal digits of escapes are in upper case."""
+    """Return a string in quotes; escapes have upper-case hexadecimal digits."""
     shown = encode_basestring(text)
     if "\\u" not in shown:
         return shown

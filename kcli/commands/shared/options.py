@@ -1,7 +1,7 @@
 """The options that several commands share, each named as in Kafka's tools and declared once.
 
-They are `Annotated` aliases: a command lists those that it uses as parameters. `--output` and
-`--verbose` belong to every command and are added by `kcli.commands.shared.runner.command`.
+They are `Annotated` aliases. A command lists those that it uses as parameters, or an `OptionGroup` of them;
+`kcli.commands.shared.runner.command` adds `--output` and `--verbose` to every command.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class OptionGroup:
     """
 
 
-# None unless it is given: then `bootstrap.servers` of the properties counts before the default.
+# If it is not given, `bootstrap.servers` of the properties counts before the default.
 BootstrapServer = Annotated[
     str | None,
     typer.Option(
@@ -119,7 +119,7 @@ TopicOption = Annotated[
 
 
 def one_topic(argument: str | None, option: str | None) -> str:
-    """Return the topic given as an argument or with Kafka's `--topic`; exactly one of them must be."""
+    """Return the topic given as an argument or with Kafka's `--topic`: exactly one is required."""
     topic = one_topic_or_none(argument, option)
     if not topic:
         raise MissingArgument("TOPIC")
@@ -127,14 +127,14 @@ def one_topic(argument: str | None, option: str | None) -> str:
 
 
 def one_topic_or_none(argument: str | None, option: str | None) -> str | None:
-    """Return the topic given as an argument or with `--topic`, or None; both is an error."""
+    """Return the topic given as an argument or with `--topic`, None for neither; both are an error."""
     if argument is not None and option is not None:
         raise UsageError("`TOPIC` and `--topic` exclude each other")
     return option if argument is None else argument
 
 
 def renamed(old: Given | None, old_option: str, new: Given | None, new_option: str) -> Given | None:
-    """Return an option's value that had another name before KIP-1147; only one of the two may be used."""
+    """Return the value of an option that KIP-1147 renamed; the two names exclude each other."""
     if old is None:
         return new
     if new is not None:

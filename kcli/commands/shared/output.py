@@ -1,7 +1,7 @@
-"""Printing: results as a table, as the text of Kafka's own tools or as JSON; notes and errors on stderr.
+"""Printing: results as a table, as the text of Kafka's tools or as JSON; notes and errors on stderr.
 
-A result is a `NamedTuple` of plain values with a method `lines()`, and, where columns help, `tables()`.
-Data goes to stdout and nothing else does. rich is imported only for a table.
+A result is a `NamedTuple` of plain values with a method `lines()`, and `tables()` if columns help. Only data
+goes to stdout. rich is imported only for a table.
 """
 
 from __future__ import annotations
@@ -20,24 +20,22 @@ if TYPE_CHECKING:
 
 
 class OutputFormat(StrEnum):
-    """How a result is printed."""
-
     TABLE = "table"
     TEXT = "text"
     JSON = "json"
 
 
 class Result(Protocol):
-    """What a command returns. A `failures` attribute holds the errors of the parts that failed."""
+    """What a command returns. An attribute `failures` holds the errors of the parts that failed."""
 
     def lines(self) -> Iterable[str]:
-        """Return the lines that Kafka's own tool prints."""
+        """Return the lines that Kafka's tool prints."""
         ...
 
 
 @runtime_checkable
 class Tabular(Protocol):
-    """A result that is easier to read in columns."""
+    """A result that can be shown in columns."""
 
     def tables(self) -> Iterable[Table]:
         """Return the same facts as tables."""
@@ -54,11 +52,11 @@ class Document(Protocol):
 
 
 WIDEST = 1_000
-"""The width of a table that has all the room it wants."""
+"""The width of a table without a limit."""
 
 
 class Table(NamedTuple):
-    """Columns and rows; a column of numbers is aligned to the right."""
+    """Columns and rows; a column of numbers is right-aligned."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -66,14 +64,13 @@ class Table(NamedTuple):
 
 
 def chosen_format(output: OutputFormat | None) -> OutputFormat:
-    """Return the format that was asked for: by default a table on a terminal, text elsewhere."""
+    """Return the requested format, by default a table on a terminal and text elsewhere."""
     if output is not None:
         return output
     return OutputFormat.TABLE if sys.stdout.isatty() else OutputFormat.TEXT
 
 
 def print_result(result: Result, output: OutputFormat | None) -> None:
-    """Print a command's result on stdout."""
     match chosen_format(output):
         case OutputFormat.JSON:
             print_json(result)
@@ -89,14 +86,14 @@ def print_json(value: object) -> None:
     """Print one JSON document, indented on a terminal and on one line elsewhere."""
     import json
 
-    # Escapes of JSON's own, where the output has an encoding that lacks characters. One in memory has none.
+    # An output in another encoding than UTF lacks characters, so JSON escapes them. StringIO has no encoding.
     escapes = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     json.dump(plain(value), sys.stdout, ensure_ascii=escapes, indent=2 if sys.stdout.isatty() else None)
     print()
 
 
 def plain(value: object) -> object:
-    """Return a value as JSON knows them: named tuples by field, errors by message, other tuples as lists."""
+    """Return a value in JSON's types: named tuples by field, errors by message, other tuples as lists."""
     match value:
         case KcliError():
             return {"error": value.message, "hint": value.hint}
@@ -120,22 +117,22 @@ def print_tables(tables: Iterable[Table]) -> None:
     for table in tables:
         if table.title is not None:
             screen.print(Text(table.title, style="bold"), soft_wrap=True)
-        # What is wider than the narrowest terminal is broken by it, but never cut off.
+        # The terminal may break lines that are too wide, but nothing is cut off.
         wide = console(WIDEST) if has_long_path(table, screen.width) else screen
         wide.print(rich_table(table), crop=False)
 
 
 def has_long_path(table: Table, width: int) -> bool:
-    """Tell whether a table has a path that would be cut in pieces, or leave no room for what is beside it.
+    """Tell whether a table has a path longer than a third of the screen.
 
-    As the terminal breaks its lines, it can be copied whole.
+    rich would fold it in its cell. A line that the terminal breaks can be copied in one piece.
     """
     cells = (cell for row in table.rows for cell in row)
     return any(isinstance(cell, str) and cell.startswith("/") and 3 * len(cell) > width for cell in cells)
 
 
 def console(width: int | None = None) -> Console:
-    """Return rich's view of stdout; a table in a file or a pipe is as wide as its cells, unless told."""
+    """Return rich's console on stdout; in a file or a pipe, tables are as wide as their cells need."""
     import os
 
     from rich.console import Console
@@ -146,7 +143,7 @@ def console(width: int | None = None) -> Console:
 
 
 def rich_table(table: Table) -> RichTable:
-    """Return a table for rich: a header, and rows without vertical lines."""
+    """Return a table for rich: a header and rows, without vertical lines."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -162,7 +159,7 @@ def rich_table(table: Table) -> RichTable:
 
 
 def cell_text(cell: object) -> str:
-    """Return the text of a table's cell: lists with commas, nothing as a dash."""
+    """Return the text of a cell: lists with commas, None as a dash."""
     match cell:
         case None:
             return "-"
@@ -175,27 +172,26 @@ def cell_text(cell: object) -> str:
 
 
 def note(message: str, *, end: str = "\n") -> None:
-    """Tell the user something that is no data: on stderr. What is done goes on if it cannot be told.
+    """Print a message on stderr; the command goes on if that fails.
 
-    Nobody may read it, the terminal may have closed, or the file may be on a full disk: the result, and the
-    exit code that tells of failures, must not be lost by that.
+    A closed terminal or a full disk must not cost the result and the exit code.
     """
     with suppress(OSError):
         print(message, end=end, file=sys.stderr, flush=True)
 
 
 def warn(message: str) -> None:
-    """Tell the user what may go wrong, on one line of stderr."""
+    """Print a warning as one line on stderr."""
     note(f"warning: {one_line(message)}")
 
 
 def print_error(error: KcliError) -> None:
-    """Print an error and its hint, each on one line of stderr."""
+    """Print an error and its hint on stderr, one line each."""
     note(f"error: {one_line(error.message)}")
     if error.hint:
         note(f"hint: {one_line(error.hint)}")
 
 
 def one_line(message: str) -> str:
-    """Return a message without the line breaks that a broker's text may hold."""
+    """Return a message without line breaks, which a broker's text may contain."""
     return " ".join(message.split())

@@ -12,10 +12,7 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def progress_bar(description: str, total_bytes: int | None) -> Iterator[Advance]:
-    """Show the bytes that are done; `advance(n)` tells of `n` more.
-
-    Without a total there is no bar.
-    """
+    """Give `advance(n)`, which adds `n` bytes to the bar. Without a total there is no bar."""
     if total_bytes is None or not _shows_bars():
         yield lambda _: None
         return
@@ -29,7 +26,7 @@ def progress_bar(description: str, total_bytes: int | None) -> Iterator[Advance]
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    # What is printed to the same terminal must come above the bar; what goes elsewhere must go there.
+    # Output to the same terminal must come above the bar; redirected output must not go to the terminal.
     screen, shares = Console(stderr=True), sys.stdout.isatty()
     with Progress(*columns, console=screen, transient=True, redirect_stdout=shares) as bars:
         task = bars.add_task(description, total=total_bytes)
@@ -38,7 +35,7 @@ def progress_bar(description: str, total_bytes: int | None) -> Iterator[Advance]
 
 @contextmanager
 def time_bar(description: str, total_seconds: int) -> Iterator[Callable[[float], None]]:
-    """Show how much of a time is over, in seconds, which is what is called with."""
+    """Give a function that shows how many of `total_seconds` have passed."""
     if not _shows_bars():
         yield lambda _: None
         return

@@ -1,12 +1,10 @@
 """`@command`: registers a function as a command, runs it, prints its result and its errors.
 
-This is the one place that turns errors into exit codes: the table stands in `kcli.errors`. An error that
-is not a `KcliError` is a bug and says so; `--verbose` shows its traceback.
+Only this module turns errors into exit codes; the table stands in `kcli.errors`. An error that is not a
+`KcliError` is reported as a bug, with a traceback under `--verbose`.
 
-The words of a command line, as Typer takes them, but for two things.
-
-* A number is written in decimal digits: Python, and so Typer, also takes `1_0` for ten.
-* An option that has a value may do without one, if its command says so.
+Command lines differ from Typer's in two ways: a number is written in decimal digits (Python, and so Typer,
+takes `1_0` for ten), and an option may be declared to need no value.
 """
 
 from __future__ import annotations
@@ -30,11 +28,11 @@ from kcli.commands.shared.options import Output, OutputFormat, Verbose
 from kcli.errors import Interrupted, KcliError, MissingArgument
 
 NUMBERS = ("int", "integer", "float")
-"""What the names of Typer's types of numbers begin with, in one version or another."""
+"""The first words of the names of Typer's number types, in all its versions."""
 
 
 def command_class(optional_values: Mapping[str, str]) -> type[TyperCommand]:
-    """Return a class of commands whose options `optional_values` need no value: none begins with a dash."""
+    """Return a class of commands whose options `optional_values` take a value only if it has no dash."""
 
     class Command(TyperCommand):
         def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # Typer's own click
@@ -55,20 +53,20 @@ def command_class(optional_values: Mapping[str, str]) -> type[TyperCommand]:
 
 
 def in_plain_digits(kind: Any) -> Any:  # noqa: ANN401  # a type of Typer's own click
-    """Return a type of numbers that refuses what only Python takes for digits."""
+    """Return a number type that refuses digits which only Python accepts."""
 
     def convert(value: Any, parameter: Any, context: Any) -> Any:  # noqa: ANN401  # the same
         if isinstance(value, str) and ("_" in value or not value.isascii()):
             kind.fail(f"'{value}' is not a valid {kind.name}.", parameter, context)
         return kind.convert(value, parameter, context)
 
-    strict = copy(kind)  # Typer has one of a kind for all commands.
+    strict = copy(kind)  # Typer shares a type between all commands.
     strict.convert = convert
     return strict
 
 
 Body = Callable[..., Any]
-"""A command: async, or a plain function if it waits for nothing, which then does without the event loop."""
+"""A command: an async function, or a plain one, which runs without the event loop."""
 
 
 def command(
@@ -78,10 +76,9 @@ def command(
 
     A parameter whose type is an `OptionGroup` stands for the options of the group.
 
-    The function returns a result (see `kcli.commands.shared.output`) or None when it printed its own. A
-    function with a parameter `output` or `verbose` is also told what was asked for, and may say in its
-    annotation what else that means to it. An option in `optional_values` may stand without a value: it has
-    that one.
+    The function returns a result (see `kcli.commands.shared.output`), or None if it has printed its own. It
+    gets `output` and `verbose` if it has such parameters, whose annotations may replace the common ones. An
+    option in `optional_values` may stand without a value and then has that one.
     """
 
     def register(body: Body) -> Body:
@@ -149,9 +146,9 @@ def add_common_options(run_command: Callable[..., None], parameters: Mapping[str
 
 
 def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, path: str = "kcli") -> None:
-    """Run a body, print what it returns, and end by `typer.Exit` unless all went well.
+    """Run a body, print its result and errors, and raise `typer.Exit` after errors.
 
-    `path` is how the command is called, for the hint where an argument is missing.
+    `path` is the command in the hint of a missing argument.
     """
     from kcli.commands.shared.output import print_error, print_result
 
@@ -170,7 +167,7 @@ def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, 
         return
     exit_code, shown = judge(failures)
     if verbose:
-        with suppress(OSError):  # nobody reads them, or they have no place in a file
+        with suppress(OSError):  # stderr has no reader, or its disk is full
             print_tracebacks(failures)
     for error in shown:
         if isinstance(error, MissingArgument):
@@ -180,7 +177,7 @@ def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, 
 
 
 def wait_for(awaitable: Awaitable[Any]) -> Any:  # noqa: ANN401  # whatever the command returns
-    """Return what an awaitable gives, under trio."""
+    """Run an awaitable under trio."""
     try:
         import trio
 
@@ -189,7 +186,7 @@ def wait_for(awaitable: Awaitable[Any]) -> Any:  # noqa: ANN401  # whatever the 
 
         return trio.run(wait)
     finally:
-        # After an interrupt it may not have begun, of which Python would warn.
+        # After an interrupt it may never have started: Python would warn of that.
         if inspect.iscoroutine(awaitable):
             awaitable.close()
 
@@ -203,10 +200,10 @@ def flatten(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 def judge(failures: list[BaseException]) -> tuple[int, list[KcliError]]:
-    """Return the exit code of a set of failures, and those to print.
+    """Return the exit code of a set of failures, and the errors to print.
 
-    A closed pipe ends the command quietly, an interrupt outranks what it provoked, and a command's own
-    errors outrank a bug that they may have uncovered.
+    A closed pipe ends the command silently, an interrupt hides the errors that it caused, and a command's own
+    errors hide a bug behind them.
     """
     exits = [error.exit_code for error in failures if isinstance(error, typer.Exit)]
     known = [error for error in failures if isinstance(error, KcliError)]
@@ -229,18 +226,18 @@ def judge(failures: list[BaseException]) -> tuple[int, list[KcliError]]:
 
 
 def discard_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's own flush at exit does not fail again."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """Redirect stdout to /dev/null, so that the interpreter's flush at exit does not fail again."""
+    null = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, sys.stdout.fileno())
-    except (OSError, ValueError):  # stdout is closed or is no file
+        os.dup2(null, sys.stdout.fileno())
+    except (OSError, ValueError):  # stdout is closed, or is not a file
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - it lives as long as the process
     finally:
-        os.close(nowhere)
+        os.close(null)
 
 
 def print_tracebacks(failures: list[BaseException]) -> None:
-    """Print the traceback of every failure on stderr; an exit code alone is none."""
+    """Print the traceback of every failure except exit codes on stderr."""
     import traceback
 
     for error in failures:

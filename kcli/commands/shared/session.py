@@ -1,8 +1,4 @@
-"""What every command that talks to a cluster does first: read its client properties and connect.
-
-Also the wording of a refusal: `failure` says what was attempted, what the broker answered, and what can be
-done about it.
-"""
+"""How a command talks to a cluster: it reads its client properties, connects, and words a refusal."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 LEAST_CONNECTING_MS = 5_000
-"""The time that connecting has at least, however soon a wait for records or for their room ends."""
+"""Connecting may take this long even if the wait for records, or for buffer space, is shorter."""
 
 HINTS = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`kcli topics list` shows the topics there are",
@@ -43,7 +39,7 @@ def client_properties(
     command_property: Sequence[str] | None,
     defaults: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the client properties of a command: the file's, overridden by those of the command line."""
+    """Return the client properties: defaults, overridden by the file, overridden by the command line."""
     return {
         **(defaults or {}),
         **read_properties(command_config),
@@ -52,7 +48,7 @@ def client_properties(
 
 
 def addresses(bootstrap_server: str | None, properties: Mapping[str, str]) -> str:
-    """Return the brokers to connect to first: those that the option names, else those of the properties."""
+    """Return the brokers to connect to first: from the option, else from the properties."""
     if bootstrap_server is not None:
         return bootstrap_server
     return properties.get("bootstrap.servers", DEFAULT_BOOTSTRAP_SERVER)
@@ -65,26 +61,20 @@ def open_client(
     *,
     timeout_ms: int | None = None,
 ) -> AbstractAsyncContextManager[Client]:
-    """Return a context manager that connects on entry and closes the client on exit.
-
-    Connecting takes no longer than `default.api.timeout.ms` and `timeout_ms`.
-    """
+    """Return a context manager that connects on entry and closes the client on exit."""
     properties = client_properties(command_config, command_property)
     return connect_with(bootstrap_server, properties, timeout_ms=timeout_ms)
 
 
 def connecting_ms(timeout_ms: int | None) -> int | None:
-    """Return how long connecting may take where `timeout_ms` bounds the wait for records, or for their room.
-
-    One that is shorter than a few round trips is meant for those, not for the way to the broker.
-    """
+    """Return how long connecting may take, where `timeout_ms` bounds the wait for records or buffer space."""
     return None if timeout_ms is None else max(timeout_ms, LEAST_CONNECTING_MS)
 
 
 def connect_with(
     bootstrap_server: str | None, properties: Mapping[str, str], *, timeout_ms: int | None = None
 ) -> AbstractAsyncContextManager[Client]:
-    """Return a context manager that connects with client properties, and warns of those without effect."""
+    """Return a context manager that connects, and warn of properties without effect."""
     from kcli.client.client import connect
     from kcli.client.config import ClientConfig, property_warnings
     from kcli.commands.shared.output import note
@@ -96,15 +86,15 @@ def connect_with(
 
 
 def failure(attempt: str, error: KcliError, *, hint: str | None = None) -> KcliError:
-    """Return the error a user sees when `attempt` ("cannot create topic `x`") was answered by `error`.
+    """Return the error for the user: `attempt` ("cannot create topic `x`") failed with `error`.
 
-    A `hint` of who attempted it goes before the one of the error.
+    A given `hint` wins over the error's own.
     """
     return KcliError(f"{attempt}: {error.message.rstrip('.')}", hint=hint or hint_of(error))
 
 
 def hint_of(error: KcliError) -> str | None:
-    """Return an error's hint, or what can be done where a broker answers so."""
+    """Return an error's hint, or the one for its error code."""
     code = getattr(error, "code", None)
     if error.hint or not error.wants_hint:
         return error.hint
@@ -113,7 +103,7 @@ def hint_of(error: KcliError) -> str | None:
 
 @contextmanager
 def hinted() -> Iterator[None]:
-    """Have what is raised inside, in words of its own, say what can be done."""
+    """Add the hint for its error code to an error that is raised inside."""
     try:
         yield
     except KcliError as error:

@@ -1,12 +1,9 @@
-"""Times on a command line: milliseconds since 1970, or ISO 8601 in UTC unless it says otherwise. Pure.
+"""Times on command lines. Pure.
 
-UTC is what `dump-log` prints, and how Kafka's tool reads `--to-datetime`.
-
-The times that `reset-offsets` takes, as Kafka's tool reads them: a date and time, and a duration. Pure.
-
-A date is `2025-12-31T23:59:59.000`, with `Z` or an offset like `+01:00` behind it, else UTC; kcli takes it
-also without milliseconds, or without the time of day. A duration is ISO 8601's with days as the largest unit:
-`P1DT2H30M`, `PT90S`, `-PT5M` (Java's `Duration.parse`).
+Options of kcli take milliseconds since 1970, or ISO 8601, which is UTC without a zone. `reset-offsets` takes
+what Kafka's tool takes: a date `2025-12-31T23:59:59.000`, with `Z` or an offset like `+01:00`, else UTC, and
+here also without milliseconds or without the time of day; and a duration of Java's `Duration.parse`, which
+has days as its largest unit: `P1DT2H30M`, `PT90S`, `-PT5M`.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from kcli.errors import UsageError
 
 
 def parse_time(text: str, option: str) -> int:
-    """Return milliseconds since 1970; `option` is named in the error."""
+    """Return milliseconds since 1970; errors name `option`."""
     moment_ms = whole_number(text, LARGEST_INT64) if text.isdecimal() else iso_ms(text)
     if moment_ms is None:
         raise UsageError(f"`{option}` cannot be {text}", hint="milliseconds or 2025-12-31T23:59:59Z")
@@ -27,12 +24,12 @@ def parse_time(text: str, option: str) -> int:
 
 
 def asked_time(text: str, option: str) -> int:
-    """Return a time as brokers are asked for it: 1970 for one before, as negative ones are words to them."""
+    """Return a time for ListOffsets, where negative timestamps have meanings: at least 0."""
     return max(0, parse_time(text, option))
 
 
 def iso_ms(text: str) -> int | None:
-    """Return milliseconds since 1970 of a date or a time in ISO 8601, None if it is none."""
+    """Return milliseconds since 1970 of a date or time in ISO 8601, None for other text."""
     try:
         moment = datetime.fromisoformat(text)
         return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
@@ -51,7 +48,7 @@ _DURATION = re.compile(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _LONGEST_MS = LARGEST_INT64 // 2
-"""From now it ends, or began, at a time that still fits the protocol."""
+"""Now plus or minus this still fits the protocol's field."""
 
 
 def parse_datetime(text: str) -> int:
@@ -72,7 +69,7 @@ def parse_datetime(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Return milliseconds; they may be negative."""
+    """Return a duration in milliseconds, which may be negative."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()[1:]):
         raise _no_duration(text)
@@ -80,8 +77,8 @@ def parse_duration(text: str) -> int:
     nanos = int(seconds or 0) * 10**9 + int((fraction or "").ljust(9, "0"))
     if second_sign == "-":
         nanos = -nanos
-    minutes_in_all = int(days or 0) * 1440 + int(hours or 0) * 60 + int(minutes or 0)
-    nanos += minutes_in_all * 60 * 10**9
+    all_minutes = int(days or 0) * 1440 + int(hours or 0) * 60 + int(minutes or 0)
+    nanos += all_minutes * 60 * 10**9
     duration_ms = (-nanos if sign == "-" else nanos) // 10**6
     if abs(duration_ms) > _LONGEST_MS:
         raise _no_duration(text)

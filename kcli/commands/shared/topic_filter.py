@@ -1,8 +1,8 @@
-"""Which topics and partitions a command means: Kafka's topic lists and partition patterns.
+"""How options name topics, partitions and brokers: Kafka's topic lists, partition patterns, ids.
 
-A topic list is a regular expression in which a comma means "or", and it must match the whole name
-(Kafka class `IncludeList`). A partition pattern is `[topic regex][:partitions]` where partitions is `N`,
-`N-M` (M excluded), `N-` or `-M` (KIP-815, Kafka class `TopicPartitionFilter`).
+A topic list is a regular expression in which a comma means "or"; it must match the whole name (Kafka class
+`IncludeList`). A partition pattern is `[topic regex][:partitions]` where partitions is `N`, `N-M` (M
+excluded), `N-` or `-M` (KIP-815, Kafka class `TopicPartitionFilter`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from kcli.commands.shared.arguments import LARGEST_INT32, whole_number
 from kcli.errors import UsageError
-from kcli.protocol.topics import INTERNAL_TOPICS
+from kcli.protocol.topics import INTERNAL_TOPICS, TopicPartition
 
 COLLISION_WARNING = (
     "warning: metric names cannot tell `.` from `_` in topic names: use either of them, but not both"
 )
 PLAIN_NAME = re.compile(r"[\w.-]+", re.ASCII)
-"""A topic's name; a dot in it is taken for one, although it matches any character."""
+"""A topic's name. A dot is taken literally here, although it matches any character."""
 
 BRACKETS = re.compile(r"[(\[{\\]")
 PARTITION_PATTERN = re.compile(
@@ -30,20 +30,19 @@ PartitionFilter = Callable[[str, int], bool]
 
 
 class PartitionRange(NamedTuple):
-    """Topics that match a pattern, partitions from `first` up to and without `end`."""
+    """Topics that match a pattern, partitions from `first` to before `end`."""
 
     topics: re.Pattern[str]
     first: int = 0
     end: int | None = None
 
     def accepts(self, topic: str, partition: int) -> bool:
-        """Tell whether this partition is meant."""
         in_range = self.first <= partition and (self.end is None or partition < self.end)
         return in_range and self.topics.fullmatch(topic) is not None
 
 
 def topic_pattern(topic_list: str) -> re.Pattern[str]:
-    """Compile a topic list; blanks and surrounding quotes do not count."""
+    """Compile a topic list, ignoring blanks and surrounding quotes."""
     expression = _unquoted(topic_list.replace(",", "|"))
     try:
         return re.compile(expression)
@@ -54,7 +53,7 @@ def topic_pattern(topic_list: str) -> re.Pattern[str]:
 def select_topics(
     names: Iterable[str], topic_list: str | None, *, exclude_internal: bool = False
 ) -> list[str]:
-    """Return, sorted, the names that a topic list matches; None matches all."""
+    """Return the sorted names that a topic list matches; None matches all."""
     pattern = None if topic_list is None else topic_pattern(topic_list)
     return sorted(
         name
@@ -64,9 +63,9 @@ def select_topics(
 
 
 def named_topics(patterns: str) -> list[str]:
-    """Return the plain names in a topic list or in partition patterns: what else is there may match anything.
+    """Return the plain names in a topic list or in partition patterns.
 
-    Where there are brackets, a comma does not always part two topics.
+    With brackets in it there are none, because a comma inside them may not separate topics.
     """
     if BRACKETS.search(patterns):
         return []
@@ -75,13 +74,12 @@ def named_topics(patterns: str) -> list[str]:
 
 
 def partition_filter(patterns: str) -> PartitionFilter:
-    """Compile a comma-separated list of partition patterns: a partition is meant if one accepts it."""
+    """Compile a comma-separated list of partition patterns, one of which must accept a partition."""
     ranges = [parse_pattern(pattern) for pattern in patterns.split(",")]
     return lambda topic, partition: any(entry.accepts(topic, partition) for entry in ranges)
 
 
 def parse_pattern(pattern: str) -> PartitionRange:
-    """Return one partition pattern as a range."""
     match = PARTITION_PATTERN.fullmatch(pattern)
     if match is None:
         raise UsageError(
@@ -97,7 +95,7 @@ def parse_pattern(pattern: str) -> PartitionRange:
 
 
 def parse_ids(text: str, option: str) -> list[int]:
-    """Return a comma-separated list of partitions or brokers; `option` is named in the error."""
+    """Return a comma-separated list of partitions or brokers; errors name `option`."""
     ids = []
     for item in filter(None, map(str.strip, text.split(","))):
         number = whole_number(item, LARGEST_INT32)
@@ -108,11 +106,20 @@ def parse_ids(text: str, option: str) -> list[int]:
 
 
 def some_ids(text: str, option: str) -> list[int]:
-    """Return a comma-separated list of numbers that may not be empty; `option` is named in the error."""
+    """Return a comma-separated list of numbers, at least one; errors name `option`."""
     ids = parse_ids(text, option)
     if not ids:
         raise UsageError(f"`{option}` cannot be empty")
     return ids
+
+
+def parse_partition(text: str) -> TopicPartition:
+    """Return the partition that `orders:0` names."""
+    topic, _, number = text.rpartition(":")
+    partition = whole_number(number, LARGEST_INT32)
+    if not topic or partition is None:
+        raise UsageError(f"not TOPIC:PARTITION: {text}", hint="as `orders:0`")
+    return TopicPartition(topic, partition)
 
 
 def _unquoted(text: str) -> str:
@@ -120,5 +127,5 @@ def _unquoted(text: str) -> str:
 
 
 def has_collision_characters(name: str) -> bool:
-    """Tell whether the name holds a character that metric names fold together (Kafka class `Topic`)."""
+    """Tell whether a name has a character that metric names merge with another (Kafka class `Topic`)."""
     return "." in name or "_" in name

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.commands.shared.serdes import deserializer, java_double, serializer
+from kcli.commands.shared.java import java_double
+from kcli.commands.shared.serdes import deserializer, serializer
 from kcli.errors import KcliError, UsageError
 
 
