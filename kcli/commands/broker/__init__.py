@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.commands.broker"""
+"""`kcli broker`: starts, stops and inspects a broker process; the only commands that import the broker."""

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.commands.cluster"""
+"""`kcli cluster`: the cluster's id, nodes and API versions."""

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.commands.configs"""
+"""`kcli configs`: configurations of topics, brokers and groups, and quotas of clients."""

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.commands.consume"""
+"""`kcli consume`: reads records and prints them."""

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.commands.log_dirs"""
+"""`kcli log-dirs`: log directories of brokers and the moves between them."""

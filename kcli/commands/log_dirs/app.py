@@ -1,11 +1,4 @@
-"""The application `kcli log-dirs`.
-
-`kcli log-dirs describe`: where brokers keep their partitions, and how large these are.
-
-`kcli log-dirs move`: replicas of a broker from one of its log directories to another (KIP-113).
-
-`kcli log-dirs`: its verbs, a module for each, in the order of the help.
-"""
+"""`kcli log-dirs`: where brokers keep their replicas, and moves between log directories (KIP-113)."""
 
 from __future__ import annotations
 
@@ -36,7 +29,7 @@ app = typer.Typer(
 
 
 class Replica(NamedTuple):
-    """One replica's log."""
+    """The log of a replica."""
 
     topic: str
     partition: int
@@ -46,7 +39,7 @@ class Replica(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """A log directory; sizes of its volume are None when the broker does not tell them."""
+    """A log directory; the sizes of its volume are None if the broker does not tell them."""
 
     path: str
     error: str | None
@@ -110,7 +103,7 @@ class LogDirs(NamedTuple):
 
 
 def log_dir_json(log_dir: LogDir) -> dict[str, object]:
-    """Return a directory as Kafka's tool shows it, replicas in the order of its hash map."""
+    """Return a directory as Kafka's tool shows it, replicas in the order of Java's hash map."""
     from kcli.commands.shared.java import hash_map_order, partition_hash
 
     replicas = {(replica.topic, replica.partition): replica for replica in log_dir.replicas}
@@ -173,7 +166,7 @@ async def describe(
 
 
 def log_dir_of(described: LogDirDescription, topics: set[str] | None) -> LogDir:
-    """Return a directory with the replicas of `topics`, or with all of them."""
+    """Return a directory with the replicas of `topics`, None for all topics."""
     replicas = [
         Replica(replica.topic, replica.partition, replica.size_bytes, replica.offset_lag, replica.is_future)
         for replica in described.replicas
@@ -189,7 +182,7 @@ def log_dir_of(described: LogDirDescription, topics: set[str] | None) -> LogDir:
 
 
 class MovedReplica(NamedTuple):
-    """A replica and how far it is: moving, completed, or what else `reassign-partitions verify` may say."""
+    """A replica and its state, as `reassign-partitions verify` has it."""
 
     topic: str
     partition: int
@@ -207,11 +200,10 @@ class Moved(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return the lines that Kafka's tool for reassignments prints of such moves."""
+        """Return the lines of `kafka-reassign-partitions` about such moves."""
         return iter(self.started)
 
     def document(self) -> object:
-        """Return the replicas and the errors."""
         return {"replicas": self.replicas, "failures": self.failures}
 
     def tables(self) -> Iterator[Table]:
@@ -237,11 +229,13 @@ async def move(
     to: Annotated[
         str | None, typer.Option(metavar="DIR", help="One of its log directories, an absolute path")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until all is moved, and show progress")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end of the move, and show progress")
+    ] = False,
     *,
     cluster: ClusterAddress,
 ) -> Moved:
-    """Move replicas to another log directory of their broker; they are served meanwhile."""
+    """Move replicas to another log directory of their broker, which serves them meanwhile."""
     from kcli.client import admin
     from kcli.commands.reassignment.plan import refuse_twice
     from kcli.commands.shared.topic_filter import parse_partition
@@ -269,7 +263,7 @@ async def _move(
     wait: bool,
 ) -> Moved:
     from kcli.commands.reassignment.cluster import places_of, read_brokers, start_log_dir_moves
-    from kcli.commands.reassignment.plan import Plan, copies_of
+    from kcli.commands.reassignment.plan import Plan
     from kcli.commands.reassignment.progress import settled, wait_for_moves
 
     brokers = {replica.broker for replica in moves}
@@ -284,11 +278,11 @@ async def _move(
     plan = Plan(holders, moves)
     started, failures = await start_log_dir_moves(client, moves, timeout_ms=0)
     if wait and started:
-        await wait_for_moves(client, plan, holders, copies_of(plan, holders, before))
+        await wait_for_moves(client, plan, holders, plan.copies(holders, before))
     look = partial(_look, client, plan)
     states = await (settled(look, lambda seen: not _undone(seen)) if wait and not failures else look())
     if wait and not failures and (undone := _undone(states)):
-        failures.append(ChecksFailed(f"{undone} of {len(states)} replicas are not where they should be"))
+        failures.append(ChecksFailed(f"{undone} of {len(states)} replicas are not in the target directory"))
     rows = [
         MovedReplica(each.topic, each.partition, each.broker, each.state, each.log_dir, each.target)
         for each in states
@@ -298,13 +292,12 @@ async def _move(
 
 async def _look(client: Client, plan: Plan) -> list[LogDirState]:
     from kcli.commands.reassignment.cluster import places_of
-    from kcli.commands.reassignment.plan import compare_log_dirs
 
     brokers = {replica.broker for replica in plan.log_dirs}
-    return compare_log_dirs(plan, await places_of(client, brokers, plan.replicas))
+    return plan.log_dir_states(await places_of(client, brokers, plan.replicas))
 
 
 def _undone(states: list[LogDirState]) -> int:
-    from kcli.commands.reassignment.view import COMPLETED
+    from kcli.commands.reassignment.view import ReassignmentState
 
-    return sum(state.state != COMPLETED for state in states)
+    return sum(each.state is not ReassignmentState.COMPLETED for each in states)

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.commands.produce"""
+"""`kcli produce`: reads lines and sends them as records."""

@@ -1,1 +1,1 @@
-"""`kcli reassign-partitions` and `preferred-replica-election`: plans, moves, throttles and elections."""
+"""`kcli reassign-partitions` and `preferred-replica-election`: plans, execution, throttles and elections."""

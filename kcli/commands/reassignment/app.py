@@ -1,11 +1,4 @@
-"""`kcli reassign-partitions execute`.
-
-`kcli reassign-partitions verify` and `list`.
-
-`kcli reassign-partitions cancel`.
-
-`kcli reassign-partitions`: its verbs, a module for one or two of them each, in the order of the help.
-"""
+"""`kcli reassign-partitions`: execute, verify, list and cancel; the verbs in the order of the help."""
 
 from __future__ import annotations
 
@@ -14,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kcli.commands.reassignment import generate_command
+from kcli.commands.reassignment import generate_command as generate_command  # it registers its verb
 from kcli.commands.reassignment.options import (
     DEFAULT_TIMEOUT_MS,
     PlanArgument,
@@ -27,11 +20,11 @@ from kcli.commands.reassignment.options import (
     write_new,
 )
 from kcli.commands.reassignment.view import (
-    MOVING,
     Cancelled,
     Executed,
     Moving,
     MovingPartition,
+    ReassignmentState,
     Started,
     Verified,
 )
@@ -60,19 +53,19 @@ async def execute(
     ] = None,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Wait until all is as planned, show progress, remove throttles"),
+        typer.Option("--wait", help="Wait for the end, show progress, and remove throttles"),
     ] = False,
     rollback_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write the plan that leads back to a new file"),
+        typer.Option(metavar="FILE", help="Also write the rollback plan to a new file"),
     ] = None,
     additional: Annotated[
         bool,
-        typer.Option("--additional", help="Start beside moves under way, or change their limit"),
+        typer.Option("--additional", help="Start while other moves are under way, or change their throttle"),
     ] = False,
     disallow_replication_factor_change: Annotated[
         bool,
-        typer.Option("--disallow-replication-factor-change", help="Refuse another number of replicas"),
+        typer.Option("--disallow-replication-factor-change", help="Refuse to change the number of replicas"),
     ] = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     *,
@@ -81,15 +74,15 @@ async def execute(
 ) -> Started | Verified | Executed:
     """Start the moves of a plan.
 
-    Throttles are removed at the end of `--wait` and when that is interrupted, by `verify`, or by the next
-    `execute` once nothing moves any more.
+    The end or an interrupt of `--wait` removes throttles; so do `verify` and the next `execute` when nothing
+    moves any more.
     """
-    from kcli.commands.reassignment.execution import Execution, Limits, copies_text, planned_copies
+    from kcli.commands.reassignment.execution import ExecuteOptions, Execution, copies_text
     from kcli.commands.shared.output import note
 
     targets = read_plan(plan, plan_option)
     refuse_existing(rollback_file, "--rollback-file")
-    limits = Limits(
+    options = ExecuteOptions(
         throttle,
         replica_alter_log_dirs_throttle,
         additional,
@@ -97,17 +90,17 @@ async def execute(
         timeout_ms=timeout_ms,
     )
     async with cluster.connect() as client:
-        execution = Execution(client, targets, limits)
+        execution = Execution(client, targets, options)
         await execution.prepare()
         write_new(rollback_file, execution.rollback)
-        note(copies_text(planned_copies(execution.copies), throttle))
+        note(copies_text(execution.copies, throttle))
         return await _carry_out(client, targets, execution, wait=wait, output=output)
 
 
 async def _carry_out(
     client: Client, plan: Plan, execution: Execution, *, wait: bool, output: OutputFormat | None
 ) -> Started | Verified | Executed:
-    """Start, wait if asked to, and remove the limits again if this is the end of it or an interrupt."""
+    """Start, wait if asked to, and remove the throttles after the end, an error or an interrupt."""
     from kcli.commands.reassignment.execution import verify_plan
     from kcli.commands.reassignment.progress import wait_for_moves
     from kcli.commands.shared.interrupts import interruptible
@@ -144,7 +137,7 @@ async def _carry_out(
 
 
 def _interrupted(plan: Plan, *, has_started: bool) -> Interrupted:
-    """Return the error of an interrupt: what goes on, and what can be done."""
+    """Return the error of an interrupt, which says what goes on."""
     if not has_started:
         return Interrupted("interrupted: nothing was started")
     return Interrupted(
@@ -164,7 +157,7 @@ async def verify(
     *,
     cluster: ClusterAddress,
 ) -> Verified:
-    """Tell how far a plan is (exit code 3: not as planned); once nothing moves, throttles are removed."""
+    """Show the state of a plan (exit code 3: not as planned), and remove throttles if nothing moves."""
     from kcli.commands.reassignment.execution import verify_plan
 
     targets = read_plan(plan, plan_option)
@@ -175,10 +168,10 @@ async def verify(
 
 
 async def _wait(client: Client, plan: Plan) -> None:
-    """Wait for what is on the move now."""
+    """Wait for the moves that are under way."""
     from kcli.client import admin
     from kcli.commands.reassignment.cluster import places_of, replicas_of
-    from kcli.commands.reassignment.plan import Plan, copies_of
+    from kcli.commands.reassignment.plan import Plan
     from kcli.commands.reassignment.progress import wait_for_moves
 
     moving = await admin.list_partition_reassignments(client, list(plan.replicas))
@@ -191,7 +184,7 @@ async def _wait(client: Client, plan: Plan) -> None:
     }
     there = Plan({each: plan.replicas[each] for each in plan.replicas if each in current}, plan.log_dirs)
     brokers = [node.node_id for node in (await admin.describe_cluster(client)).nodes]
-    copies = copies_of(there, current, await places_of(client, brokers, there.replicas))
+    copies = there.copies(current, await places_of(client, brokers, there.replicas))
     await wait_for_moves(client, there, {each: current[each] for each in there.replicas}, copies)
 
 
@@ -200,7 +193,7 @@ async def list_moves(
     *,
     cluster: ClusterAddress,
 ) -> Moving:
-    """List the partitions that are on the move."""
+    """List the partitions that are being reassigned."""
     from kcli.client import admin
 
     async with cluster.connect() as client:
@@ -224,7 +217,7 @@ async def cancel(
 ) -> Cancelled:
     """Stop the moves of a plan: partitions go back to the brokers and directories they had.
 
-    The brokers are those of before. To have them in the same order too, execute the rollback plan.
+    To restore the order of the replicas too, execute the rollback plan.
     """
     from kcli.client import admin
     from kcli.commands.reassignment.execution import clear_all
@@ -252,23 +245,20 @@ async def cancel(
 async def _stop_log_dir_moves(
     client: Client, plan: Plan, timeout_ms: int
 ) -> tuple[list[str], list[KcliError]]:
-    """Have replicas stay in the directories that they were to leave."""
+    """Stop moves between log directories: the replicas stay where they are."""
     from kcli.client.admin import TopicPartitionReplica
     from kcli.commands.reassignment.cluster import places_of, start_log_dir_moves
-    from kcli.commands.reassignment.plan import compare_log_dirs
 
     if not plan.log_dirs:
         return [], []
     places = await places_of(client, {replica.broker for replica in plan.log_dirs}, plan.replicas)
     back = {
         TopicPartitionReplica(state.topic, state.partition, state.broker): state.log_dir
-        for state in compare_log_dirs(plan, places)
-        if state.state == MOVING and state.log_dir is not None
+        for state in plan.log_dir_states(places)
+        if state.state == ReassignmentState.MOVING and state.log_dir is not None
     }
     return await start_log_dir_moves(client, back, timeout_ms=timeout_ms)
 
-
-__all__ = ["app", "generate_command"]
 
 VERBS = ("generate", "execute", "verify", "list", "cancel")
 

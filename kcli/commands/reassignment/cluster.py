@@ -1,7 +1,4 @@
-"""What the verbs of `kcli reassign-partitions` ask a cluster before they act.
-
-Starting the moves of replicas between log directories, which wait until their broker has the replica.
-"""
+"""What the verbs of `kcli reassign-partitions` ask a cluster, and how moves between log directories start."""
 
 from __future__ import annotations
 
@@ -12,8 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.client import admin
-from kcli.commands.reassignment.view import ids
-from kcli.commands.shared.formatting import plural
+from kcli.commands.shared.formatting import ids_text, plural
 from kcli.commands.shared.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode
@@ -26,18 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """The racks of the brokers that are there, and those that are registered but down."""
+    """The racks of the live brokers, and the brokers that are registered but down."""
 
     racks: Mapping[int, str | None]
     down: frozenset[int]
 
     def need(self, wanted: Iterable[int]) -> None:
-        """Refuse brokers that cannot get replicas."""
+        """Raise `KcliError` for a broker that cannot get replicas."""
         missing = sorted(set(wanted) - self.racks.keys())
         if down := [broker for broker in missing if broker in self.down]:
+            brokers = f"{plural('broker', len(down))} {ids_text(down)} {'is' if len(down) == 1 else 'are'}"
             raise KcliError(
-                f"down, so that replicas cannot move there: {plural('broker', len(down))} {ids(down)}",
-                hint="start what is down first, or plan without it",
+                f"{brokers} down: replicas cannot move there",
+                hint="start it first, or plan without it",
             )
         if missing:
             raise unknown_brokers(missing)
@@ -46,13 +43,13 @@ class Brokers:
 def unknown_brokers(missing: Sequence[int]) -> KcliError:
     """Return the error of brokers that the cluster does not have."""
     return KcliError(
-        f"the cluster has no such broker: {ids(missing)}", hint="`kcli cluster nodes` shows those there are"
+        f"the cluster has no such broker: {ids_text(missing)}",
+        hint="`kcli cluster nodes` shows those there are",
     )
 
 
 async def read_brokers(client: Client) -> Brokers:
-    """Return the brokers; those that are down only where the cluster can tell (KIP-1073)."""
-    from kcli.client import admin
+    """Return the brokers; only brokers with KIP-1073 tell which are down."""
     from kcli.client.network.connection import UnsupportedVersion
 
     try:
@@ -68,11 +65,7 @@ async def read_brokers(client: Client) -> Brokers:
 async def replicas_of(
     client: Client, topics: Iterable[str] | None, *, may_lack: bool = False
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas of the partitions of topics, or of all; an unknown topic has none if it may."""
-    from kcli.client import admin
-    from kcli.commands.shared.session import failure
-    from kcli.protocol.error_codes import ErrorCode
-
+    """Return the replicas of the partitions of topics, None for all; unknown ones raise unless `may_lack`."""
     if topics is None:
         topics = [listing.name for listing in await admin.list_topics(client)]
     found: dict[TopicPartition, tuple[int, ...]] = {}
@@ -86,7 +79,7 @@ async def replicas_of(
 
 
 async def replicas_now(client: Client, targets: Assignment) -> Assignment:
-    """Return the replicas that the partitions of a plan have; each must exist."""
+    """Return the current replicas of the partitions of a plan, which must exist."""
     found = await replicas_of(client, {partition.topic for partition in targets}, may_lack=True)
     unknown = [str(partition) for partition in targets if partition not in found]
     if unknown:
@@ -104,9 +97,7 @@ async def places_of(
     *,
     timeout_ms: int | None = None,
 ) -> dict[TopicPartitionReplica, ReplicaPlace]:
-    """Return where the replicas of partitions lie on brokers; what nobody tells is left out."""
-    from kcli.client import admin
-
+    """Return the places of replicas on brokers, without those that no broker tells."""
     return admin.replica_places(
         await admin.describe_log_dirs(
             client, sorted(set(brokers)), partitions=list(partitions), timeout_ms=timeout_ms
@@ -120,9 +111,9 @@ RETRY_SECONDS = 0.1
 async def start_log_dir_moves(
     client: Client, log_dirs: Mapping[TopicPartitionReplica, str], *, timeout_ms: int
 ) -> tuple[list[str], list[KcliError]]:
-    """Have brokers move replicas; returns Kafka's lines about those that began, and what did not.
+    """Start moves between log directories; return Kafka's lines about the started ones, and the errors.
 
-    A broker that does not have the replica yet is asked again until the time is up.
+    A broker that does not have the replica yet is asked again until `timeout_ms` have passed.
     """
     pending = dict(log_dirs)
     lines: list[str] = []
@@ -138,9 +129,9 @@ async def start_log_dir_moves(
                 failures.append(failure(f"cannot move replica {replica} to {pending.pop(replica)}", error))
         if pending and trio.current_time() >= deadline:
             names = ", ".join(map(str, sorted(pending)))
-            error_text = f"no move to another log directory in {timeout_ms} ms of: {names}"
+            error_text = f"not moved to another log directory within {timeout_ms} ms: {names}"
             failures.append(
-                KcliError(error_text, hint="`--timeout` waits longer for brokers that get replicas")
+                KcliError(error_text, hint="`--timeout` waits longer for brokers to get their replicas")
             )
             break
         if pending:
@@ -149,7 +140,7 @@ async def start_log_dir_moves(
 
 
 def _started_line(replica: TopicPartitionReplica, log_dir: str) -> str:
-    """Return Kafka's line, with the blank at its end."""
+    """Return Kafka's line, which ends with a blank."""
     return (
         f"Successfully started moving log directory to {log_dir} for replica "
         f"{replica.topic}-{replica.partition} with broker {replica.broker} "

@@ -1,4 +1,4 @@
-"""`kcli preferred-replica-election`: have the controller elect leaders."""
+"""`kcli preferred-replica-election`: asks the controller to elect leaders."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 class Election(StrEnum):
-    """Who is elected."""
-
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
 
 
 class ElectionResult(NamedTuple):
-    """A partition and what became of its election: `elected`, `not needed`, or why it failed."""
+    """A partition and its election: `elected`, `not needed`, or why it failed."""
 
     topic: str
     partition: int
@@ -38,14 +36,14 @@ class ElectionResult(NamedTuple):
 
 
 class Elected(NamedTuple):
-    """The result of `preferred-replica-election`, in the order in which Kafka's tool lists partitions."""
+    """The result of `preferred-replica-election`, partitions in the order of Kafka's tool."""
 
     election: str
     partitions: Sequence[ElectionResult]
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return Kafka's lines; failures are errors of their own."""
+        """Return Kafka's lines; failures are errors on stderr."""
         elected, valid = (
             ", ".join(f"{each.topic}-{each.partition}" for each in self.partitions if each.result == result)
             for result in ("elected", "not needed")
@@ -71,7 +69,7 @@ async def preferred_replica_election(
         list[str] | None,
         typer.Argument(
             metavar="TOPIC[:PARTITION]...",
-            help="Topics or single partitions: all partitions if none are given",
+            help="Topics or single partitions; all partitions if none is given",
             show_default=False,
         ),
     ] = None,
@@ -94,7 +92,7 @@ async def preferred_replica_election(
             "--election-type",
             "--type",
             case_sensitive=False,
-            help="Unclean elects a replica out of sync where none is in sync",
+            help="unclean elects a replica out of sync if none is in sync",
         ),
     ] = Election.PREFERRED,
     admin_config: Annotated[Path | None, typer.Option("--admin.config", hidden=True)] = None,
@@ -107,7 +105,7 @@ async def preferred_replica_election(
 
     if (topic is None) != (partition is None):
         raise UsageError(
-            "`--topic` and `--partition` need each other", hint="a partition by itself is TOPIC:PARTITION"
+            "`--topic` and `--partition` need each other", hint="TOPIC:PARTITION names one partition"
         )
     texts = [*(targets or ()), *([] if topic is None else [f"{topic}:{partition}"])]
     if sum((bool(texts), path_to_json_file is not None, all_topic_partitions)) > 1:
@@ -123,7 +121,7 @@ async def preferred_replica_election(
 
 
 def _wanted(texts: Sequence[str], path: Path | None) -> tuple[list[TopicPartition], list[str]]:
-    """Return the partitions that were named, and the topics of which all are meant."""
+    """Return the named partitions, and the topics that are named without a partition."""
     from kcli.commands.reassignment.plan import parse_election, refuse_twice
     from kcli.commands.shared.input_files import read_text
     from kcli.commands.shared.topic_filter import parse_partition
@@ -140,7 +138,7 @@ def _wanted(texts: Sequence[str], path: Path | None) -> tuple[list[TopicPartitio
 async def _with_topics(
     client: Client, topics: Sequence[str], *, wanted: Sequence[TopicPartition]
 ) -> list[TopicPartition]:
-    """Return the wanted partitions and those of topics, each of which must exist."""
+    """Return the wanted partitions and all those of topics, which must exist."""
     from kcli.commands.reassignment.cluster import replicas_of
     from kcli.commands.reassignment.plan import refuse_twice
 

@@ -1,4 +1,4 @@
-"""Carrying out a plan: what is checked, limited and started, and that no limit outlives the moves."""
+"""Execution and verification of a plan: checks, throttles, start, and the removal of throttles at the end."""
 
 from __future__ import annotations
 
@@ -15,15 +15,7 @@ from kcli.commands.reassignment.cluster import (
     replicas_of,
     start_log_dir_moves,
 )
-from kcli.commands.reassignment.plan import (
-    Copy,
-    compare,
-    compare_log_dirs,
-    copies_of,
-    moves_of,
-    moving_brokers,
-    plan_json,
-)
+from kcli.commands.reassignment.plan import MoveMap, plan_json
 from kcli.commands.reassignment.progress import settled
 from kcli.commands.reassignment.throttles import (
     clear_throttles,
@@ -32,29 +24,26 @@ from kcli.commands.reassignment.throttles import (
     set_throttles,
 )
 from kcli.commands.reassignment.view import (
-    COMPLETED,
-    MOVING,
+    Copy,
     LogDirState,
     PartitionState,
-    PlannedCopy,
+    ReassignmentState,
     Started,
     Verified,
-    ids,
 )
-from kcli.commands.shared.formatting import counted, duration_text, size_text
+from kcli.commands.shared.formatting import counted, duration_text, ids_text, size_text
 from kcli.commands.shared.output import note
 from kcli.commands.shared.session import failure
 from kcli.errors import ChecksFailed, KcliError
 
 if TYPE_CHECKING:
-    from kcli.client.admin import ReplicaPlace, TopicPartition, TopicPartitionReplica
     from kcli.client.client import Client
-    from kcli.commands.reassignment.plan import Assignment, Move, Plan
+    from kcli.commands.reassignment.plan import Assignment, Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How a plan is carried out."""
+class ExecuteOptions:
+    """How a plan is executed; throttles are in bytes a second."""
 
     throttle: int | None
     log_dir_throttle: int | None
@@ -64,23 +53,23 @@ class Limits:
 
 
 class Execution:
-    """One plan on its way; `prepare` has to come first, and `release` whatever happens after `start`."""
+    """The execution of a plan: call `prepare`, then `start`, and after a failure or interrupt `release`."""
 
-    def __init__(self, client: Client, plan: Plan, limits: Limits) -> None:
+    def __init__(self, client: Client, plan: Plan, options: ExecuteOptions) -> None:
         self._client = client
         self._plan = plan
-        self._limits = limits
-        self._moves: dict[TopicPartition, Move] = {}
-        self._is_limited = False
+        self._options = options
+        self._moves = MoveMap()
+        self._is_throttled = False
         self.current: Assignment = {}
         self.copies: list[Copy] = []
         self.rollback = ""
         self.has_started = False
 
     async def prepare(self) -> None:
-        """Check the plan against the cluster, and learn what is there now; nothing is changed yet."""
+        """Check the plan against the cluster and read the current state; nothing moves yet."""
         moving = await admin.list_partition_reassignments(self._client)
-        if moving and not self._limits.additional:
+        if moving and not self._options.additional:
             raise KcliError(
                 f"a reassignment is under way: {', '.join(map(str, moving))}",
                 hint="`--additional` starts another one beside it, and can change its throttle",
@@ -91,52 +80,54 @@ class Execution:
         self.current = await replicas_now(self._client, targets)
         holders = {broker for replicas in (*self.current.values(), *targets.values()) for broker in replicas}
         places = await places_of(self._client, holders & brokers.racks.keys(), targets)
-        self._moves = moves_of(targets, self.current, moving)
-        self.copies = copies_of(self._plan, self.current, places)
+        self._moves = MoveMap.proposed(targets, self.current, moving)
+        self.copies = self._plan.copies(self.current, places)
         self.rollback = plan_json(self.current, places)
         for partition, replicas in self.current.items():
             if not set(replicas) & brokers.racks.keys():
-                note(f"warning: {partition} cannot move before one of its brokers is back: {ids(replicas)}")
+                note(
+                    f"warning: {partition} cannot move until one of its brokers is back: {ids_text(replicas)}"
+                )
         if not moving:
             await remove_leftovers(self._client)
 
     async def start(self) -> Started:
-        """Set the limits and submit the plan; if nothing of it begins, the limits go again."""
-        limits = self._limits
-        if limits.throttle is not None or limits.log_dir_throttle is not None:
-            self._is_limited = True
-        if limits.throttle is not None:
-            await set_throttles(self._client, self._moves, rate=limits.throttle)
-        if limits.log_dir_throttle is not None and self._plan.log_dirs:
+        """Set the throttles and submit the plan; if nothing starts, remove the throttles."""
+        options = self._options
+        if options.throttle is not None or options.log_dir_throttle is not None:
+            self._is_throttled = True
+        if options.throttle is not None:
+            await set_throttles(self._client, self._moves, rate=options.throttle)
+        if options.log_dir_throttle is not None and self._plan.log_dirs:
             brokers = {replica.broker for replica in self._plan.log_dirs}
-            await set_log_dir_throttles(self._client, brokers, rate=limits.log_dir_throttle)
+            await set_log_dir_throttles(self._client, brokers, rate=options.log_dir_throttle)
         started, failures = await self._submit()
         lines: list[str] = []
         if started and self._plan.log_dirs:
             lines, refused = await start_log_dir_moves(
-                self._client, self._plan.log_dirs, timeout_ms=limits.timeout_ms
+                self._client, self._plan.log_dirs, timeout_ms=options.timeout_ms
             )
             failures += refused
-        if not started and self._moves.keys() == self._plan.replicas.keys():
+        if not started and self._moves.moves.keys() == self._plan.replicas.keys():
             failures += await self.release()
         return Started(
             self.rollback,
-            limits.throttle,
-            limits.log_dir_throttle,
+            options.throttle,
+            options.log_dir_throttle,
             started,
             lines,
-            planned_copies(self.copies),
-            self._is_limited,
+            self.copies,
+            self._is_throttled,
             failures,
         )
 
     async def _submit(self) -> tuple[list[str], list[KcliError]]:
-        """Return the partitions that began to move, and the refusals."""
+        """Return the partitions whose reassignment has started, and the refusals."""
         try:
             results = await admin.alter_partition_reassignments(
                 self._client,
                 self._plan.replicas,
-                allow_replication_factor_change=self._limits.allow_factor_change,
+                allow_replication_factor_change=self._options.allow_factor_change,
             )
         except KcliError as error:
             return [], [failure("cannot start the reassignment", error)]
@@ -149,84 +140,82 @@ class Execution:
         ]
 
     async def release(self) -> list[KcliError]:
-        """Remove the limits that were set; returns what could not be removed."""
-        if not self._is_limited:
+        """Remove the throttles that this execution has set; return what could not be removed."""
+        if not self._is_throttled:
             return []
-        self._is_limited = False
+        self._is_throttled = False
         replicas = (replica.broker for replica in self._plan.log_dirs)
-        brokers = sorted({*moving_brokers(self._moves), *replicas})
-        return await clear_throttles(self._client, brokers, {partition.topic for partition in self._moves})
-
-
-async def verify_plan(
-    client: Client, plan: Plan, *, preserve_throttles: bool, is_waited: bool = False
-) -> Verified:
-    """Tell how far a plan is; once nothing moves in the cluster, throttles go, as with Kafka's tool.
-
-    `is_waited`: the controller has told that nothing of the plan moves, which brokers may hear of later.
-    """
-    failures: list[KcliError] = []
-    brokers: list[int] = []
-    if is_waited:
-        standing = await settled(lambda: _standing(client, plan), lambda seen: not seen.differs)
-    else:
-        standing = await _standing(client, plan)
-    topics = [topic for topic in plan.topics if topic in standing.topics]
-    if not standing.is_moving and not preserve_throttles:
-        brokers, failures = await clear_all(client, topics)
-        await remove_leftovers(client)
-    found = standing.found
-    if undone := sum(state != COMPLETED for state in found):
-        what = "partitions" if not standing.log_dirs else "partitions and log directories"
-        failures.append(ChecksFailed(f"{undone} of {len(found)} {what} are not as planned"))
-    return Verified(standing.partitions, standing.log_dirs, brokers, topics if brokers else [], failures)
+        brokers = sorted({*self._moves.brokers(), *replicas})
+        return await clear_throttles(self._client, brokers, self._moves.topics)
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
-    """How far a plan is, and which of its topics there are."""
+class PlanState:
+    """The state of a plan's partitions and log directories, and which of its topics exist."""
 
     partitions: list[PartitionState]
     log_dirs: list[LogDirState]
     topics: frozenset[str]
     is_moving: bool
 
+    @classmethod
+    async def read(cls, client: Client, plan: Plan) -> PlanState:
+        """Ask the cluster for the state of a plan."""
+        moving = await admin.list_partition_reassignments(client)
+        current = await replicas_of(client, plan.topics, may_lack=True)
+        log_dirs: list[LogDirState] = []
+        if plan.log_dirs:
+            alive = (await read_brokers(client)).racks.keys()
+            brokers = {replica.broker for replica in plan.log_dirs} & alive
+            log_dirs = plan.log_dir_states(await places_of(client, brokers, plan.replicas))
+        return cls(
+            plan.states(current, moving),
+            log_dirs,
+            frozenset(partition.topic for partition in current),
+            bool(moving) or any(each.state is ReassignmentState.MOVING for each in log_dirs),
+        )
+
     @property
-    def found(self) -> list[str]:
+    def states(self) -> list[ReassignmentState]:
         return [*(each.state for each in self.partitions), *(each.state for each in self.log_dirs)]
 
     @property
     def differs(self) -> bool:
-        return any(state not in (COMPLETED, MOVING) for state in self.found)
+        """Tell whether something is not as planned and does not move there."""
+        return not {*self.states} <= {ReassignmentState.COMPLETED, ReassignmentState.MOVING}
 
 
-async def _standing(client: Client, plan: Plan) -> _Standing:
-    moving = await admin.list_partition_reassignments(client)
-    current = await replicas_of(client, plan.topics, may_lack=True)
-    log_dirs = compare_log_dirs(plan, await _named_places(client, plan))
-    return _Standing(
-        compare(plan.replicas, current, moving),
-        log_dirs,
-        frozenset(partition.topic for partition in current),
-        bool(moving) or any(state.state == MOVING for state in log_dirs),
-    )
+async def verify_plan(
+    client: Client, plan: Plan, *, preserve_throttles: bool, is_waited: bool = False
+) -> Verified:
+    """Return the state of a plan; if nothing moves in the cluster, remove the throttles as Kafka's tool does.
 
-
-async def _named_places(client: Client, plan: Plan) -> dict[TopicPartitionReplica, ReplicaPlace]:
-    if not plan.log_dirs:
-        return {}
-    brokers = {replica.broker for replica in plan.log_dirs} & (await read_brokers(client)).racks.keys()
-    return await places_of(client, brokers, plan.replicas)
+    `is_waited`: the controller has reported the end of the plan. Brokers may learn of it later.
+    """
+    failures: list[KcliError] = []
+    brokers: list[int] = []
+    if is_waited:
+        found = await settled(lambda: PlanState.read(client, plan), lambda seen: not seen.differs)
+    else:
+        found = await PlanState.read(client, plan)
+    topics = [topic for topic in plan.topics if topic in found.topics]
+    if not found.is_moving and not preserve_throttles:
+        brokers, failures = await clear_all(client, topics)
+        await remove_leftovers(client)
+    if undone := sum(state is not ReassignmentState.COMPLETED for state in found.states):
+        what = "partitions and log directories" if found.log_dirs else "partitions"
+        failures.append(ChecksFailed(f"{undone} of {len(found.states)} {what} are not as planned"))
+    return Verified(found.partitions, found.log_dirs, brokers, topics if brokers else [], failures)
 
 
 async def clear_all(client: Client, topics: Iterable[str]) -> tuple[list[int], list[KcliError]]:
-    """Remove the throttles of all brokers, since nobody knows who sent, and of topics."""
+    """Remove the throttles of topics and of all brokers, as the senders are not known."""
     brokers = [node.node_id for node in (await admin.describe_cluster(client)).nodes]
     return brokers, await clear_throttles(client, brokers, topics)
 
 
 async def remove_leftovers(client: Client) -> None:
-    """Remove throttles that somebody left who was killed; nothing may be on the move."""
+    """Remove throttles of a run that was killed. Nothing may be moving."""
     found = await find_throttles(client)
     if not found.brokers and not found.topics:
         return
@@ -234,21 +223,16 @@ async def remove_leftovers(client: Client) -> None:
     if failures:
         raise failures[0]
     what = [f"broker {broker}" for broker in found.brokers] + [f"topic {topic}" for topic in found.topics]
-    note(f"removed throttles that were left behind: {', '.join(what)}")
+    note(f"removed leftover throttles: {', '.join(what)}")
 
 
-def planned_copies(copies: Iterable[Copy]) -> list[PlannedCopy]:
-    """Return copies as results show them."""
-    return [PlannedCopy(*copy.replica, copy.size_bytes, copy.log_dir) for copy in copies]
-
-
-def copies_text(copies: Sequence[PlannedCopy], throttle: int | None = None) -> str:
-    """Return in a line what is going to be copied, and how long a limit makes that last at least."""
+def copies_text(copies: Sequence[Copy], throttle: int | None = None) -> str:
+    """Return one line: what is copied to which broker, and the shortest time that a throttle allows."""
     if not copies:
         return "nothing to copy"
     to_brokers: Counter[int] = Counter()
     for copy in copies:
-        to_brokers[copy.broker] += copy.size_bytes or 0
+        to_brokers[copy.replica.broker] += copy.size_bytes or 0
     unknown = sum(copy.size_bytes is None for copy in copies)
     parts = [f"{size_text(size)} to broker {broker}" for broker, size in sorted(to_brokers.items())]
     text = f"to copy: {counted(len(copies), 'replica')}, {size_text(to_brokers.total())}"

@@ -1,4 +1,4 @@
-"""`kcli reassign-partitions generate`."""
+"""`kcli reassign-partitions generate`: proposes a plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kcli.commands.reassignment.options import app, refuse_existing, write_new
-from kcli.commands.reassignment.view import Proposal, ids
+from kcli.commands.reassignment.view import Proposal
+from kcli.commands.shared.formatting import ids_text
 from kcli.commands.shared.options import ClusterAddress, complete_topic
 from kcli.commands.shared.output import OutputFormat
 from kcli.commands.shared.runner import command
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 
 class Strategy(StrEnum):
-    """How a plan gets to its goal."""
-
     MINIMAL = "minimal"
     SPREAD = "spread"
 
@@ -58,19 +57,19 @@ async def generate(
     drain: Annotated[
         str | None,
         typer.Option(
-            metavar="IDS", help="Brokers that give up all replicas, of all topics if none are named"
+            metavar="IDS", help="Brokers that give up all replicas, of all topics unless some are named"
         ),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Replicas that each partition shall have")
+        int | None, typer.Option(min=1, metavar="N", help="The number of replicas of each partition")
     ] = None,
     strategy: Annotated[
         Strategy,
-        typer.Option(help="minimal moves as little as it can, spread places all anew as Kafka's tool does"),
+        typer.Option(
+            help="minimal moves as little as possible, spread places all replicas anew as Kafka's tool does"
+        ),
     ] = Strategy.MINIMAL,
-    disable_rack_aware: Annotated[
-        bool, typer.Option("--disable-rack-aware", help="Place replicas without a look at racks")
-    ] = False,
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks")] = False,
     plan_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the plan to a new file")
     ] = None,
@@ -84,29 +83,27 @@ async def generate(
     from kcli.commands.reassignment.plan import parse_brokers
     from kcli.commands.shared.output import chosen_format, note
 
-    wish = Wish(
+    request = PlanRequest(
         _topics(topics or (), topics_to_move_json_file, all_topics=all_topics, drains=drain is not None),
         None if broker_list is None else parse_brokers(broker_list, "--broker-list"),
         [] if drain is None else parse_brokers(drain, "--drain"),
         replication_factor,
         without_racks=disable_rack_aware,
     )
-    if wish.is_empty and strategy is Strategy.MINIMAL:
-        raise UsageError(
-            "nothing to plan for", hint="`--broker-list`, `--drain` or `--replication-factor` say what for"
-        )
+    if request.is_empty and strategy is Strategy.MINIMAL:
+        raise UsageError("nothing to plan", hint="use `--broker-list`, `--drain` or `--replication-factor`")
     refuse_existing(plan_file, "--plan-file")
     seed = None if strategy is Strategy.MINIMAL else (start_index, shift)
     async with cluster.connect() as client:
-        proposal = await _propose(client, wish, seed)
+        proposal = await _propose(client, request, seed)
     write_new(plan_file, proposal.proposed)
     if proposal.partitions and plan_file is None and chosen_format(output) is OutputFormat.TABLE:
-        note("`--plan-file FILE` keeps the plan for `execute`, `-o text` shows it")
+        note("`--plan-file FILE` saves the plan for `execute`, `-o text` shows it")
     return proposal
 
 
-class Wish(NamedTuple):
-    """What is asked for: topics (None: all), brokers that share them, that give them up, and replicas."""
+class PlanRequest(NamedTuple):
+    """The options of `generate`: topics (None: all), the brokers to use and to drain, and the replicas."""
 
     topics: list[str] | None
     given: list[int] | None
@@ -120,29 +117,31 @@ class Wish(NamedTuple):
         return self.given is None and not self.drained and self.factor is None
 
 
-async def _propose(client: Client, wish: Wish, seed: tuple[int | None, int | None] | None) -> Proposal:
-    """Plan, and tell what that copies; a `seed` asks for a spread from there, or from anywhere."""
+async def _propose(
+    client: Client, request: PlanRequest, seed: tuple[int | None, int | None] | None
+) -> Proposal:
+    """Make a plan and note what it copies; `seed` is the start of a spread, None asks for a minimal plan."""
     from kcli.commands.reassignment.cluster import places_of, read_brokers
-    from kcli.commands.reassignment.execution import copies_text, planned_copies
-    from kcli.commands.reassignment.plan import Plan, copies_of, plan_json
+    from kcli.commands.reassignment.execution import copies_text
+    from kcli.commands.reassignment.plan import Plan, plan_json
     from kcli.commands.reassignment.strategy import minimal
     from kcli.commands.shared.output import note
 
     brokers = await read_brokers(client)
-    brokers.need(wish.given or ())
-    current = await _replicas(client, wish, brokers)
-    factors = _factors(current, wish, is_spread=seed is not None)
-    goal = _goal(wish, brokers, current=current, factors=factors)
+    brokers.need(request.given or ())
+    current = await _replicas(client, request, brokers)
+    factors = _factors(current, request, is_spread=seed is not None)
+    goal = _goal(request, brokers, current=current, factors=factors)
     goal.check()
     proposed = minimal(current, goal) if seed is None else _spread(current, goal, *seed)
     now = {partition: current[partition] for partition in proposed}
     holders = {broker for replicas in now.values() for broker in replicas} & brokers.racks.keys()
     places = await places_of(client, holders, now) if now else {}
-    copies = planned_copies(copies_of(Plan(proposed), now, places))
-    note(copies_text(copies) if proposed else "nothing to change: all is as it was asked for")
+    copies = Plan(proposed).copies(now, places)
+    note(copies_text(copies) if proposed else "nothing to change: all is as requested")
     down = {broker for replicas in proposed.values() for broker in replicas} - brokers.racks.keys()
     if down:
-        note(f"warning: `execute` wants these back first, which keep replicas: broker {ids(sorted(down))}")
+        note(f"warning: `execute` needs these brokers, which are down: {ids_text(sorted(down))}")
     return Proposal(plan_json(now, places), plan_json(proposed), copies, len(proposed))
 
 
@@ -180,23 +179,23 @@ def _topics(named: Sequence[str], path: Path | None, *, all_topics: bool, drains
     return names
 
 
-async def _replicas(client: Client, wish: Wish, brokers: Brokers) -> Assignment:
-    """Return the replicas of the topics; a broker to be drained must exist, or hold some of them."""
+async def _replicas(client: Client, request: PlanRequest, brokers: Brokers) -> Assignment:
+    """Return the replicas of the topics; a broker to drain must exist or hold one of them."""
     from kcli.commands.reassignment.cluster import replicas_of, unknown_brokers
 
-    current = await replicas_of(client, wish.topics)
+    current = await replicas_of(client, request.topics)
     held = {broker for replicas in current.values() for broker in replicas}
-    unknown = sorted(set(wish.drained) - held - brokers.racks.keys() - brokers.down)
+    unknown = sorted(set(request.drained) - held - brokers.racks.keys() - brokers.down)
     if unknown:
         raise unknown_brokers(unknown)
     return current
 
 
-def _factors(current: Assignment, wish: Wish, *, is_spread: bool) -> dict[TopicPartition, int]:
-    """Return how many replicas each partition shall have: its own number, or what was asked for.
+def _factors(current: Assignment, request: PlanRequest, *, is_spread: bool) -> dict[TopicPartition, int]:
+    """Return the replication factor of each partition: the requested one, else its own.
 
-    A spread gives a whole topic the number of its first partition, as Kafka's tool does, and says so where
-    that is another.
+    A spread gives all partitions of a topic the factor of the first one, as Kafka's tool does, and warns of a
+    change.
     """
     from kcli.commands.shared.output import warn
 
@@ -205,8 +204,8 @@ def _factors(current: Assignment, wish: Wish, *, is_spread: bool) -> dict[TopicP
     for partition, replicas in sorted(current.items()):
         own = len(replicas)
         as_first = first.setdefault(partition.topic, own)
-        factors[partition] = wish.factor or (as_first if is_spread else own)
-    if wish.factor is None:
+        factors[partition] = request.factor or (as_first if is_spread else own)
+    if request.factor is None:
         changed = [
             f"{partition} from {len(current[partition])} to {factor}"
             for partition, factor in factors.items()
@@ -221,17 +220,17 @@ def _factors(current: Assignment, wish: Wish, *, is_spread: bool) -> dict[TopicP
 
 
 def _goal(
-    wish: Wish, brokers: Brokers, *, current: Assignment, factors: Mapping[TopicPartition, int]
+    request: PlanRequest, brokers: Brokers, *, current: Assignment, factors: Mapping[TopicPartition, int]
 ) -> Goal:
     from kcli.assignors.replica_placer import Candidate
     from kcli.commands.reassignment.strategy import Goal
 
-    possible = brokers.racks if wish.given is None else wish.given
-    chosen = [broker for broker in possible if broker not in wish.drained]
+    possible = brokers.racks if request.given is None else request.given
+    chosen = [broker for broker in possible if broker not in request.drained]
     held = {broker for replicas in current.values() for broker in replicas}
     return Goal(
-        [Candidate(broker, None if wish.without_racks else brokers.racks[broker]) for broker in chosen],
+        [Candidate(broker, None if request.without_racks else brokers.racks[broker]) for broker in chosen],
         factors,
-        frozenset(wish.drained if wish.given is None else held - set(chosen)),
-        is_level=wish.given is not None,
+        frozenset(request.drained if request.given is None else held - set(chosen)),
+        is_level=request.given is not None,
     )

@@ -1,4 +1,4 @@
-"""The application `kcli reassign-partitions`, and the options that several of its verbs share."""
+"""The Typer application `kcli reassign-partitions`, and the options that its verbs share."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ PlanArgument = Annotated[
 ]
 PlanOption = Annotated[Path | None, typer.Option("--reassignment-json-file", metavar="FILE", hidden=True)]
 PreserveThrottles = Annotated[
-    bool, typer.Option("--preserve-throttles", help="Leave the throttles of brokers and topics")
+    bool, typer.Option("--preserve-throttles", help="Keep the throttles of brokers and topics")
 ]
 TimeoutMs = Annotated[
     int,
     typer.Option(
-        "--timeout", min=0, metavar="MS", help="How long a move to another log directory may take to begin"
+        "--timeout", min=0, metavar="MS", help="How long a move to another log directory may take to start"
     ),
 ]
 
 
 def read_plan(argument: Path | None, option: Path | None) -> Plan:
-    """Return the plan in the file that was named."""
+    """Return the plan in the named file."""
     from kcli.commands.reassignment.plan import parse_plan
     from kcli.commands.shared.input_files import read_text
 
@@ -50,13 +50,13 @@ def read_plan(argument: Path | None, option: Path | None) -> Plan:
 
 
 def refuse_existing(path: Path | None, option: str) -> None:
-    """Refuse to write over a file: it may be the only way back."""
+    """Raise `UsageError` for a file that exists: it may be the only rollback plan."""
     if path is not None and path.exists():
         raise UsageError(f"`{option}` exists already: {path}", hint="name another file")
 
 
 def write_new(path: Path | None, text: str) -> None:
-    """Write a plan to a file that does not exist yet; None is no file."""
+    """Write a plan to a new file; None writes none."""
     if path is None:
         return
     try:

@@ -1,13 +1,9 @@
-"""A reassignment plan: which replicas partitions shall have, as files that Kafka's own tools read and write.
+"""A reassignment plan: the replicas that partitions shall have, in the files of Kafka's tools. Pure.
 
-A plan is `{"version":1,"partitions":[{"topic":…,"partition":…,"replicas":[…],"log_dirs":["any",…]}]}`, and
-a list of topics to plan for is `{"version":1,"topics":[{"topic":…}]}`. A version that is missing is 1, log
-directories that are missing are all "any"; others are absolute paths. The document of `generate -o json`
-stands for the plan in it. Pure: text in, values out, `UsageError` for what cannot be meant.
-
-What a plan means beside the cluster's state: moves and their throttles, copies, and how far all is.
-
-Pure. Texts and orders are those of Kafka's `ReassignPartitionsCommand`.
+A plan is `{"version":1,"partitions":[{"topic":…,"partition":…,"replicas":[…],"log_dirs":["any",…]}]}`, a list
+of topics to plan for is `{"version":1,"topics":[{"topic":…}]}`. A missing version is 1, missing log
+directories are all "any", others are absolute paths. The document of `generate -o json` counts as the plan in
+it. Texts and orders are those of Kafka's `ReassignPartitionsCommand`.
 """
 
 from __future__ import annotations
@@ -19,15 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kcli.client.admin.replicas import PartitionReassignment, ReplicaPlace, TopicPartitionReplica
-from kcli.commands.reassignment.view import (
-    ASTRAY,
-    COMPLETED,
-    DIFFERENT,
-    MISSING,
-    MOVING,
-    LogDirState,
-    PartitionState,
-)
+from kcli.commands.reassignment.view import Copy, LogDirState, PartitionState, ReassignmentState
 from kcli.commands.shared.arguments import LARGEST_INT32, whole_number
 from kcli.commands.shared.input_files import entries_of, parse_json
 from kcli.commands.shared.java import java_json
@@ -47,8 +35,118 @@ class Plan:
 
     @property
     def topics(self) -> list[str]:
-        """Return the topics, in ascending order."""
+        """Return the topics in ascending order."""
         return sorted({partition.topic for partition in self.replicas})
+
+    def states(
+        self, current: Assignment, moving: Mapping[TopicPartition, PartitionReassignment]
+    ) -> list[PartitionState]:
+        """Return the state of each partition; one that does not exist has no replicas.
+
+        The order of replicas counts: the first is the preferred leader.
+        """
+        states = []
+        for partition, target in sorted(self.replicas.items()):
+            if partition in moving:
+                state, replicas = ReassignmentState.MOVING, moving[partition].replicas
+            else:
+                replicas = current.get(partition, ())
+                is_done = tuple(replicas) == tuple(target)
+                state = ReassignmentState.COMPLETED if is_done else ReassignmentState.DIFFERENT
+            states.append(PartitionState(*partition, state, replicas, target))
+        return states
+
+    def log_dir_states(self, places: Mapping[TopicPartitionReplica, ReplicaPlace]) -> list[LogDirState]:
+        """Return the state of each replica that has a planned log directory."""
+        states = []
+        for replica in sorted(self.log_dirs, key=lambda each: (each.broker, each.topic, each.partition)):
+            target, place = self.log_dirs[replica], places.get(replica, ReplicaPlace())
+            if place.log_dir is None:
+                state = ReassignmentState.MISSING
+            elif place.future_log_dir == target:
+                state = ReassignmentState.MOVING
+            elif place.future_log_dir is not None:
+                state = ReassignmentState.MOVING_ELSEWHERE
+            elif place.log_dir == target:
+                state = ReassignmentState.COMPLETED
+            else:
+                state = ReassignmentState.DIFFERENT
+            states.append(LogDirState(*replica, state, place.log_dir, place.future_log_dir, target))
+        return states
+
+    def copies(self, current: Assignment, places: Mapping[TopicPartitionReplica, ReplicaPlace]) -> list[Copy]:
+        """Return the logs that the plan copies, in ascending order."""
+        copies = []
+        for partition, replicas in sorted(self.replicas.items()):
+            sizes = [
+                places[replica].size_bytes
+                for replica in (TopicPartitionReplica(*partition, broker) for broker in current[partition])
+                if replica in places
+            ]
+            for broker in sorted(replicas):
+                replica = TopicPartitionReplica(*partition, broker)
+                log_dir = self.log_dirs.get(replica)
+                if broker not in current[partition]:
+                    copies.append(Copy(replica, max(sizes, default=None), log_dir))
+                elif log_dir is not None and replica in places and places[replica].log_dir != log_dir:
+                    copies.append(Copy(replica, places[replica].size_bytes, log_dir))
+        return copies
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMove:
+    """The brokers that a partition's replicas come from and go to."""
+
+    sources: frozenset[int]
+    destinations: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveMap:
+    """The moves of partitions, from which throttles follow. Values and orders are those of Kafka's tool."""
+
+    moves: Mapping[TopicPartition, PartitionMove] = field(default_factory=dict)
+
+    @classmethod
+    def proposed(
+        cls, plan: Assignment, current: Assignment, moving: Mapping[TopicPartition, PartitionReassignment]
+    ) -> MoveMap:
+        """Return the moves of a plan together with those that are under way already."""
+        moves = {
+            partition: PartitionMove(
+                frozenset(each.replicas) - frozenset(each.adding), frozenset(each.adding)
+            )
+            for partition, each in moving.items()
+        }
+        for partition, replicas in plan.items():
+            sources = moves[partition].sources if partition in moves else frozenset(current[partition])
+            moves[partition] = PartitionMove(sources, frozenset(replicas) - sources)
+        return cls(moves)
+
+    @property
+    def topics(self) -> set[str]:
+        """Return the topics of the moves."""
+        return {partition.topic for partition in self.moves}
+
+    def brokers(self) -> list[int]:
+        """Return the brokers that send or receive replicas, in ascending order."""
+        return sorted(set().union(*(move.sources | move.destinations for move in self.moves.values())))
+
+    def leader_throttles(self) -> dict[str, str]:
+        """Return the value of `leader.replication.throttled.replicas` of each topic."""
+        return _throttles({partition: move.sources for partition, move in self.moves.items()})
+
+    def follower_throttles(self) -> dict[str, str]:
+        """Return the value of `follower.replication.throttled.replicas` of each topic."""
+        return _throttles({partition: move.destinations for partition, move in self.moves.items()})
+
+
+def _throttles(brokers: Mapping[TopicPartition, frozenset[int]]) -> dict[str, str]:
+    topics: dict[str, set[str]] = defaultdict(set)
+    for (topic, index), found in brokers.items():
+        topics[topic].update(f"{index}:{broker}" for broker in found)
+    # Kafka sorts them as text: 10:1 comes before 2:1.
+    return {topic: ",".join(sorted(replicas)) for topic, replicas in topics.items()}
 
 
 PLAN_HINT = '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2,3]}]}'
@@ -59,7 +157,7 @@ ANY_LOG_DIR = "any"
 
 
 def parse_plan(text: str, source: str) -> Plan:
-    """Return the plan in a document; `source` names it in errors."""
+    """Return the plan in a document; errors name `source`."""
     plan: dict[TopicPartition, tuple[int, ...]] = {}
     named: dict[TopicPartitionReplica, str] = {}
     for entry in _entries(text, source, "partitions", PLAN_HINT):
@@ -74,7 +172,6 @@ def parse_plan(text: str, source: str) -> Plan:
 
 
 def parse_topics(text: str, source: str) -> list[str]:
-    """Return the topics in a document of topics to move."""
     topics: list[str] = []
     for entry in _entries(text, source, "topics", TOPICS_HINT):
         match entry:
@@ -86,7 +183,7 @@ def parse_topics(text: str, source: str) -> list[str]:
 
 
 def parse_election(text: str, source: str) -> list[TopicPartition]:
-    """Return the partitions in a document of partitions to elect leaders of."""
+    """Return the partitions in a document of `preferred-replica-election`."""
     partitions = [
         _partition(entry, source, ELECTION_HINT)
         for entry in _entries(text, source, "partitions", ELECTION_HINT)
@@ -96,7 +193,7 @@ def parse_election(text: str, source: str) -> list[TopicPartition]:
 
 
 def parse_brokers(text: str, option: str) -> list[int]:
-    """Return the brokers of a list like `1,2,3`; `option` is named in errors."""
+    """Return the brokers of a list like `1,2,3`; errors name `option`."""
     brokers: list[int] = []
     for word in text.split(","):
         broker = whole_number(word.strip(), LARGEST_INT32)
@@ -110,10 +207,7 @@ def parse_brokers(text: str, option: str) -> list[int]:
 def plan_json(
     assignment: Assignment, places: Mapping[TopicPartitionReplica, ReplicaPlace] | None = None
 ) -> str:
-    """Return a plan as Kafka's tool writes it: on one line, in ascending order, with log directories.
-
-    These are those of `places`, and "any" where it knows none.
-    """
+    """Return a plan as Kafka's tool writes it, ascending, with log directories from `places` or "any"."""
     known = places or {}
     partitions = [
         {
@@ -131,7 +225,7 @@ def plan_json(
 
 
 def refuse_twice(items: Iterable[object], complaint: str) -> None:
-    """Refuse a list that holds something twice."""
+    """Raise `UsageError` for an item that occurs twice."""
     seen = set()
     for item in items:
         if item in seen:
@@ -155,7 +249,7 @@ def _partition(entry: object, source: str, hint: str) -> TopicPartition:
 
 
 def _named(topic: str, source: str) -> str:
-    """Return a name that can be sent: not the half of a pair of surrogates."""
+    """Return a topic name; non-ASCII ones, such as lone surrogates, cannot exist."""
     if not topic.isascii():
         raise UsageError(f"`{source}` names a topic that cannot exist: {json.dumps(topic)}")
     return topic
@@ -177,133 +271,19 @@ def _planned(entry: object, source: str) -> tuple[TopicPartition, tuple[int, ...
 def _log_dirs(
     log_dirs: object, replicas: Sequence[object], partition: TopicPartition, source: str
 ) -> Sequence[str]:
-    """Return the log directory of each replica."""
     if log_dirs is None:
         return [ANY_LOG_DIR] * len(replicas)
     if not isinstance(log_dirs, list) or len(log_dirs) != len(replicas):
-        raise UsageError(f"`{source}` has not as many log directories as replicas for {partition}")
+        raise UsageError(f"`{source}` has fewer or more log directories than replicas for {partition}")
     for log_dir in log_dirs:
         if not isinstance(log_dir, str) or (log_dir != ANY_LOG_DIR and not log_dir.startswith("/")):
             raise UsageError(
-                f"`{source}` has a log directory for {partition} that is none: {json.dumps(log_dir)}",
+                f"`{source}` has an invalid log directory for {partition}: {json.dumps(log_dir)}",
                 hint=f'an absolute path, or "{ANY_LOG_DIR}"',
             )
     return log_dirs
 
 
 def _is_number(value: object) -> bool:
-    """Tell whether a value is an id or an index; True is an int, but no number."""
+    """Tell whether a value is an id or an index; a boolean is neither."""
     return type(value) is int and 0 <= value <= LARGEST_INT32
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """The brokers that a partition's replicas come from and go to."""
-
-    sources: frozenset[int]
-    destinations: frozenset[int]
-
-
-def compare(
-    plan: Assignment, current: Assignment, moving: Mapping[TopicPartition, PartitionReassignment]
-) -> list[PartitionState]:
-    """Return how each partition of a plan stands to it; one that does not exist has no replicas.
-
-    The order of replicas counts: the first is the preferred leader.
-    """
-    states = []
-    for partition, target in sorted(plan.items()):
-        if partition in moving:
-            state, replicas = MOVING, moving[partition].replicas
-        else:
-            replicas = current.get(partition, ())
-            state = COMPLETED if tuple(replicas) == tuple(target) else DIFFERENT
-        states.append(PartitionState(*partition, state, replicas, target))
-    return states
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A log that a broker gets: of another broker, or of another directory of its own.
-
-    `size_bytes` is that of the log it is copied from, None where no broker tells.
-    """
-
-    replica: TopicPartitionReplica
-    size_bytes: int | None
-    log_dir: str | None = None
-
-
-def copies_of(
-    plan: Plan, current: Assignment, places: Mapping[TopicPartitionReplica, ReplicaPlace]
-) -> list[Copy]:
-    """Return the logs that a plan has copied, in ascending order."""
-    copies = []
-    for partition, replicas in sorted(plan.replicas.items()):
-        sizes = [
-            places[replica].size_bytes
-            for replica in (TopicPartitionReplica(*partition, broker) for broker in current[partition])
-            if replica in places
-        ]
-        for broker in sorted(replicas):
-            replica = TopicPartitionReplica(*partition, broker)
-            log_dir = plan.log_dirs.get(replica)
-            if broker not in current[partition]:
-                copies.append(Copy(replica, max(sizes, default=None), log_dir))
-            elif log_dir is not None and replica in places and places[replica].log_dir != log_dir:
-                copies.append(Copy(replica, places[replica].size_bytes, log_dir))
-    return copies
-
-
-def compare_log_dirs(plan: Plan, places: Mapping[TopicPartitionReplica, ReplicaPlace]) -> list[LogDirState]:
-    """Return how each replica stands to the log directory that a plan names for it."""
-    states = []
-    for replica in sorted(plan.log_dirs, key=lambda each: (each.broker, each.topic, each.partition)):
-        target, place = plan.log_dirs[replica], places.get(replica, ReplicaPlace())
-        if place.log_dir is None:
-            state = MISSING
-        elif place.future_log_dir is not None:
-            state = MOVING if place.future_log_dir == target else ASTRAY
-        else:
-            state = COMPLETED if place.log_dir == target else DIFFERENT
-        states.append(LogDirState(*replica, state, place.log_dir, place.future_log_dir, target))
-    return states
-
-
-def moves_of(
-    plan: Assignment, current: Assignment, moving: Mapping[TopicPartition, PartitionReassignment]
-) -> dict[TopicPartition, Move]:
-    """Return every move there will be: those of the plan, and those under way already."""
-    moves = {
-        partition: Move(
-            frozenset(reassignment.replicas) - frozenset(reassignment.adding), frozenset(reassignment.adding)
-        )
-        for partition, reassignment in moving.items()
-    }
-    for partition, replicas in plan.items():
-        sources = moves[partition].sources if partition in moves else frozenset(current[partition])
-        moves[partition] = Move(sources, frozenset(replicas) - sources)
-    return moves
-
-
-def leader_throttles(moves: Mapping[TopicPartition, Move]) -> dict[str, str]:
-    """Return per topic the value of `leader.replication.throttled.replicas`."""
-    return _throttles({partition: move.sources for partition, move in moves.items()})
-
-
-def follower_throttles(moves: Mapping[TopicPartition, Move]) -> dict[str, str]:
-    """Return per topic the value of `follower.replication.throttled.replicas`."""
-    return _throttles({partition: move.destinations for partition, move in moves.items()})
-
-
-def moving_brokers(moves: Mapping[TopicPartition, Move]) -> list[int]:
-    """Return the brokers that send or receive replicas, in ascending order."""
-    return sorted(set().union(*(move.sources | move.destinations for move in moves.values())))
-
-
-def _throttles(brokers: Mapping[TopicPartition, frozenset[int]]) -> dict[str, str]:
-    topics: dict[str, set[str]] = defaultdict(set)
-    for (topic, index), found in brokers.items():
-        topics[topic].update(f"{index}:{broker}" for broker in found)
-    # Sorted as text, as Kafka does: 10:1 comes before 2:1.
-    return {topic: ",".join(sorted(replicas)) for topic, replicas in topics.items()}

@@ -1,10 +1,8 @@
-"""How far copies are: bytes, rate and time left of each, from sizes that are looked at again and again. Pure.
+"""Waiting for moves, with their progress on stderr.
 
-The rate is that of the last ten seconds. A log may shrink while it is copied, and its source may grow.
+The rate of a copy is that of the last ten seconds. The line is
 
-Waiting for moves: their progress is on stderr, as a table on a terminal, else a line every ten seconds.
-
-2 partitions on the move, 120.3 MB of 1.2 GB, 45.1 MB/s, 24s left
+    2 partitions on the move, 120.3 MB of 1.2 GB, 45.1 MB/s, 24s left
 """
 
 from __future__ import annotations
@@ -21,9 +19,8 @@ from kcli.client import admin
 from kcli.client.admin import TopicPartitionReplica
 from kcli.client.admin.replicas import ReplicaPlace
 from kcli.commands.reassignment.cluster import places_of, read_brokers
-from kcli.commands.reassignment.plan import Copy, compare_log_dirs
-from kcli.commands.reassignment.view import MOVING, ids
-from kcli.commands.shared.formatting import counted, size_text, time_text
+from kcli.commands.reassignment.view import Copy, ReassignmentState
+from kcli.commands.shared.formatting import counted, ids_text, size_text, time_text
 from kcli.commands.shared.output import Table, note
 
 if TYPE_CHECKING:
@@ -35,7 +32,7 @@ RATE_SECONDS = 10.0
 
 
 class CopyState(NamedTuple):
-    """A copy at one moment; what is not known yet is None."""
+    """A copy at one moment; unknown values are None."""
 
     copy: Copy
     is_done: bool
@@ -46,7 +43,7 @@ class CopyState(NamedTuple):
 
 
 class CopyTracker:
-    """Remembers the sizes of copies; `observe` tells of a look at all of them."""
+    """Estimates rates and remaining times from observed sizes. A log may shrink, and its source may grow."""
 
     def __init__(self, copies: Sequence[Copy]) -> None:
         self._copies = copies
@@ -58,7 +55,7 @@ class CopyTracker:
         places: Mapping[TopicPartitionReplica, ReplicaPlace],
         unfinished: set[TopicPartitionReplica],
     ) -> list[CopyState]:
-        """Return the state of each copy; those not `unfinished` are done, whatever their size."""
+        """Return the state of each copy; one that is not `unfinished` is done, whatever its size."""
         return [self._state(now, copy, places, copy.replica in unfinished) for copy in self._copies]
 
     def _state(
@@ -85,7 +82,7 @@ class CopyTracker:
 
 
 def _source_bytes(copy: Copy, places: Mapping[TopicPartitionReplica, ReplicaPlace]) -> int | None:
-    """Return the size of the log that is copied, as it is now if a broker tells."""
+    """Return the current size of the copied log, else the size it had at the start."""
     topic, partition, broker = copy.replica
     sizes = [
         place.size_bytes
@@ -96,7 +93,7 @@ def _source_bytes(copy: Copy, places: Mapping[TopicPartitionReplica, ReplicaPlac
 
 
 def summary(states: Sequence[CopyState], moving: int, down: Collection[int] = ()) -> str:
-    """Return all of it in one line; `down` are brokers that are waited for."""
+    """Return the progress of all copies in one line; the brokers in `down` are waited for."""
     copied = sum(state.copied_bytes for state in states)
     total = max(copied, sum(state.total_bytes or 0 for state in states))
     rates = [state.bytes_per_second for state in states if state.bytes_per_second is not None]
@@ -107,12 +104,11 @@ def summary(states: Sequence[CopyState], moving: int, down: Collection[int] = ()
     if left:
         parts.append(f"{time_text(max(left))} left")
     if down:
-        parts.append(f"waiting for what is down: broker {ids(sorted(down))}")
+        parts.append(f"waiting for brokers that are down: {ids_text(sorted(down))}")
     return ", ".join(parts)
 
 
 def progress_table(states: Sequence[CopyState]) -> Table:
-    """Return a row for each copy that is not done."""
     rows: list[tuple[object, ...]] = [
         (
             f"{state.copy.replica.topic}-{state.copy.replica.partition}",
@@ -132,10 +128,10 @@ LOOK_SECONDS = 1.0
 LINE_SECONDS = 10.0
 
 LOOK_TIMEOUT_MS = 5_000
-"""How long a broker may take to tell sizes: what has ended is told by others."""
+"""How long a broker may take to tell sizes. The end of a move does not depend on them."""
 
 SETTLE_SECONDS = 5.0
-"""How long a broker may take to hear of the end that the controller tells of."""
+"""How long a broker may take to learn of an end that the controller reports."""
 
 SETTLE_LOOK_SECONDS = 0.1
 
@@ -144,7 +140,7 @@ Show = Callable[[Sequence[CopyState], str], None]
 
 
 async def wait_for_moves(client: Client, plan: Plan, current: Assignment, copies: Sequence[Copy]) -> None:
-    """Return when no partition and no replica of a plan is on the move any more."""
+    """Return when no partition and no replica of a plan moves any more, and show progress until then."""
     brokers = {broker for replicas in (*plan.replicas.values(), *current.values()) for broker in replicas}
     tracker = CopyTracker(copies)
     with shown_progress() as show:
@@ -154,8 +150,8 @@ async def wait_for_moves(client: Client, plan: Plan, current: Assignment, copies
             places = await places_of(client, brokers & alive, plan.replicas, timeout_ms=LOOK_TIMEOUT_MS)
             between_dirs = {
                 TopicPartitionReplica(state.topic, state.partition, state.broker)
-                for state in compare_log_dirs(plan, places)
-                if state.state == MOVING
+                for state in plan.log_dir_states(places)
+                if state.state == ReassignmentState.MOVING
             }
             if not moving and not between_dirs:
                 return
@@ -172,9 +168,9 @@ async def wait_for_moves(client: Client, plan: Plan, current: Assignment, copies
 
 
 async def settled(look: Callable[[], Awaitable[Seen]], is_done: Callable[[Seen], bool]) -> Seen:
-    """Return what is seen as soon as it is as planned, or what is seen of it after some seconds.
+    """Look until `is_done`, for at most `SETTLE_SECONDS`, and return the last look.
 
-    Nothing moves any more: the controller has told so, but a broker that is asked may hear of it later.
+    A broker may learn later than the controller that nothing moves any more.
     """
     deadline = trio.current_time() + SETTLE_SECONDS
     while not is_done(seen := await look()) and trio.current_time() < deadline:  # noqa: ASYNC110
@@ -184,7 +180,7 @@ async def settled(look: Callable[[], Awaitable[Seen]], is_done: Callable[[Seen],
 
 @contextmanager
 def shown_progress() -> Iterator[Show]:
-    """Give what shows progress while inside."""
+    """Give a function that shows progress: a table on a terminal, else a line every ten seconds."""
     if not sys.stderr.isatty():
         yield TimedLines()
         return
@@ -203,13 +199,10 @@ def shown_progress() -> Iterator[Show]:
 
 
 class TimedLines:
-    """Prints a line every ten seconds."""
-
     def __init__(self) -> None:
         self._due = trio.current_time() + LINE_SECONDS
 
     def __call__(self, states: Sequence[CopyState], line: str) -> None:
-        """Print a line if it is time for one."""
         now = trio.current_time()
         if now >= self._due:
             self._due = now + LINE_SECONDS

@@ -1,9 +1,9 @@
-"""Where partitions shall be: what a plan has to reach, and two ways to get there. Pure.
+"""The goal of a plan, and two strategies to reach it. Pure.
 
-`spread` places every partition anew, as Kafka's own tool does. `minimal` keeps every replica that may stay.
-It fills gaps with the brokers that hold least, of the topic and then of all; where brokers were given it
-also levels them, with as few moves as it can: each takes a replica from a broker that has at least two more.
-Then leaders are levelled, which moves no data. A replica goes to a rack that the partition is not in yet.
+`spread` places every partition anew, as Kafka's tool does. `minimal` keeps every replica that may stay. It
+fills gaps with the brokers that hold least, of the topic and then in total. If brokers are given, it also
+balances them with as few moves as possible: each move takes a replica from a broker that has at least two
+more. Then it balances leaders, which moves no data. A replica goes to a rack that has none of its partition.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from functools import partial
 
 from kcli.assignors.replica_placer import Candidate, place_replicas
 from kcli.commands.reassignment.plan import Assignment
-from kcli.commands.reassignment.view import ids
+from kcli.commands.shared.formatting import ids_text
 from kcli.errors import KcliError
 from kcli.protocol.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a plan has to reach.
+    """The goal of a plan.
 
     `candidates` are the brokers that may get replicas, `leaving` those that give up theirs, `factors` the
-    number of replicas of each partition; `is_level` asks for candidates that hold equally many.
+    number of replicas of each partition; `is_level` asks for an equal number on each candidate.
     """
 
     candidates: Sequence[Candidate]
@@ -34,10 +34,10 @@ class Goal:
     is_level: bool = False
 
     def check(self) -> None:
-        """Refuse what cannot be reached."""
+        """Raise `KcliError` for a goal that cannot be reached."""
         racks = [candidate.rack for candidate in self.candidates]
         if None in racks and any(racks):
-            without = ids(candidate.node_id for candidate in self.candidates if candidate.rack is None)
+            without = ids_text(candidate.node_id for candidate in self.candidates if candidate.rack is None)
             raise KcliError(
                 f"not all brokers have a rack: {without}",
                 hint="`--disable-rack-aware` places without racks",
@@ -48,7 +48,7 @@ class Goal:
                 raise KcliError(
                     f"topic `{partition.topic}` needs {factor} brokers for its replicas, "
                     f"but there {'is' if count == 1 else 'are'} {count}: "
-                    f"{ids(sorted(candidate.node_id for candidate in self.candidates))}"
+                    f"{ids_text(sorted(candidate.node_id for candidate in self.candidates))}"
                 )
 
 
@@ -57,7 +57,7 @@ def spread(
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """Return new replicas for every partition, as if the topics were created on the candidates.
 
-    A topic has one number of replicas then: that of its first partition.
+    All partitions of a topic get the replication factor of its first one.
     """
     topics: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(current):
@@ -76,7 +76,7 @@ def spread(
 
 
 def minimal(current: Assignment, goal: Goal) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the partitions that have to change, with their new replicas."""
+    """Return the partitions that change, with their new replicas."""
     placement = _Placement(current, goal)
     for partition in placement.replicas:
         placement.shrink(partition)
@@ -86,7 +86,7 @@ def minimal(current: Assignment, goal: Goal) -> dict[TopicPartition, tuple[int, 
         for partition in placement.replicas:
             placement.mend_racks(partition)
         placement.level_topics()
-        # Where racks forbid moves, one makes way for another.
+        # Racks may forbid a move until another one has been made.
         while placement.level_all() and placement.level_topics():
             pass
     placement.level_leaders(placement.replicas if goal.is_level else placement.changed(current))
@@ -94,7 +94,7 @@ def minimal(current: Assignment, goal: Goal) -> dict[TopicPartition, tuple[int, 
 
 
 class _Placement:
-    """Replicas while they are shuffled about, and how many of them each broker holds."""
+    """The replicas of partitions while a plan is made, and the number that each broker holds."""
 
     def __init__(self, current: Assignment, goal: Goal) -> None:
         self._goal = goal
@@ -107,14 +107,14 @@ class _Placement:
             for partition in sorted(current)
         }
         self._total: Counter[int] = Counter()
-        # The partitions of a topic on a broker, in an order that is the same in every run.
+        # The partitions of a topic on a broker: a dict, for the same order in every run.
         self._on: dict[tuple[str, int], dict[TopicPartition, None]] = defaultdict(dict)
         for partition, brokers in self.replicas.items():
             for broker in brokers:
                 self._put(partition, broker)
 
     def changed(self, current: Assignment) -> dict[TopicPartition, tuple[int, ...]]:
-        """Return the partitions whose replicas, or their order, are others than at first."""
+        """Return the partitions whose replicas, or the order of them, have changed."""
         return {
             partition: tuple(brokers)
             for partition, brokers in self.replicas.items()
@@ -122,7 +122,7 @@ class _Placement:
         }
 
     def shrink(self, partition: TopicPartition) -> None:
-        """Drop replicas that are too many: one whose rack has another, or the fullest; never the leader."""
+        """Drop surplus replicas: one whose rack has another, else the fullest broker's; never the leader."""
         brokers = self.replicas[partition]
         while len(brokers) > self._goal.factors[partition]:
             racks = Counter(map(self._racks.get, brokers))
@@ -138,7 +138,6 @@ class _Placement:
             self._take(partition, dropped)
 
     def fill(self, partition: TopicPartition) -> None:
-        """Add the replicas that are missing."""
         brokers = self.replicas[partition]
         while len(brokers) < self._goal.factors[partition]:
             used = self._used_racks(brokers)
@@ -153,7 +152,7 @@ class _Placement:
             self._put(partition, added)
 
     def mend_racks(self, partition: TopicPartition) -> None:
-        """Move replicas that share a rack while there is a rack without any."""
+        """Move replicas that share a rack while another rack has none."""
         brokers = self.replicas[partition]
         while len(used := self._used_racks(brokers)) < min(len(brokers), self._rack_count):
             racks = Counter(map(self._racks.get, brokers))
@@ -165,7 +164,7 @@ class _Placement:
             self._move(partition, moved, to)
 
     def level_topics(self) -> bool:
-        """Move replicas until no broker has two more of a topic than another, if racks allow; tell if any."""
+        """Move replicas until no broker has two more of a topic than another; return whether any moved."""
         has_moved = False
         for topic in self._topics:
             load = partial(self._held, topic)
@@ -174,7 +173,7 @@ class _Placement:
         return has_moved
 
     def level_all(self) -> bool:
-        """Do the same for all topics together, in moves after which each is as level as before."""
+        """Do the same for the total of all topics, in moves that keep each topic balanced."""
         has_moved = False
         while any(
             self._move_one(self._more_often(*pair), *pair) for pair in self._pairs(self._total.__getitem__)
@@ -183,13 +182,13 @@ class _Placement:
         return has_moved
 
     def _more_often(self, source: int, target: int) -> Iterator[TopicPartition]:
-        """Yield the partitions on a broker of topics that it has more of than another."""
+        """Yield the partitions on `source` of topics of which it has more than `target`."""
         for topic in self._topics:
             if self._held(topic, source) > self._held(topic, target):
                 yield from self._on[topic, source]
 
     def level_leaders(self, partitions: Iterable[TopicPartition]) -> None:
-        """Put another replica first where the first one leads two partitions more than it."""
+        """Make another replica the first where the first one leads at least two partitions more."""
         chosen = list(partitions)
         leaders = Counter(brokers[0] for brokers in self.replicas.values())
         is_level = False
@@ -207,7 +206,7 @@ class _Placement:
                     is_level = False
 
     def _pairs(self, load: Callable[[int], int]) -> Iterator[tuple[int, int]]:
-        """Yield pairs of brokers of which the first has at least two more; the most unlike is first."""
+        """Yield pairs of brokers of which the first has at least two more, the largest difference first."""
         ordered = sorted((load(broker), broker) for broker in self._candidates)
         for more, source in reversed(ordered):
             for less, target in ordered:
@@ -216,7 +215,7 @@ class _Placement:
                 yield source, target
 
     def _move_one(self, partitions: Iterable[TopicPartition], source: int, target: int) -> bool:
-        """Move one of these replicas of `source`, preferably no leader; tell whether there was one."""
+        """Move one of these replicas of `source`, preferably not a leader; return whether one moved."""
         led: TopicPartition | None = None
         for partition in partitions:
             brokers = self.replicas[partition]
@@ -232,7 +231,7 @@ class _Placement:
         return True
 
     def _keeps_racks(self, brokers: Sequence[int], source: int, target: int) -> bool:
-        """Tell whether a partition is in as many racks as before when a replica moves."""
+        """Tell whether a move leaves the partition in as many racks as before."""
         old, new = self._racks[source], self._racks[target]
         if old == new:
             return True
@@ -240,7 +239,7 @@ class _Placement:
         return old in others or new not in others
 
     def _move(self, partition: TopicPartition, source: int, target: int) -> None:
-        """Replace a replica; the replicas that stay come first, for one of them leads meanwhile."""
+        """Replace a replica; a replica that stays becomes the first, because it leads meanwhile."""
         brokers = self.replicas[partition]
         index = brokers.index(source)
         brokers.remove(source)

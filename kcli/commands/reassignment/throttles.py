@@ -1,4 +1,4 @@
-"""Setting and removing the throttles of a reassignment: rates of brokers, replicas of topics (KIP-73)."""
+"""The throttles of a reassignment: rates of brokers and throttled replicas of topics (KIP-73)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import trio
 from kcli.client import admin
 from kcli.client.admin import ConfigAlteration, ConfigOperation, ConfigResource, ConfigResourceType
 from kcli.client.admin.types import ConfigEntry
-from kcli.commands.reassignment.plan import follower_throttles, leader_throttles, moving_brokers
 from kcli.commands.shared.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.configs import ConfigSource
@@ -19,32 +18,31 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
-    from kcli.commands.reassignment.plan import Move
-    from kcli.protocol.topics import TopicPartition
+    from kcli.commands.reassignment.plan import MoveMap
 
 BROKER_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 TOPIC_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
 PATIENCE_SECONDS = 15.0
-"""How long a broker that cannot be reached may take to come back."""
+"""How long an unreachable broker may take to come back."""
 
 RETRY_SECONDS = 0.5
 
 WHOLE_TOPIC = "*"
-"""Replicas that are throttled for good: nobody sets that for a move."""
+"""All replicas of a topic. A reassignment never sets this value, so it is meant to stay."""
 
 
 class Throttled(NamedTuple):
-    """What has throttles: brokers and topics."""
+    """The brokers and topics that have throttles."""
 
     brokers: list[int]
     topics: list[str]
 
 
-async def set_throttles(client: Client, moves: Mapping[TopicPartition, Move], *, rate: int) -> None:
-    """Limit every move to `rate` bytes a second and broker; raises the first refusal."""
-    leaders, followers = leader_throttles(moves), follower_throttles(moves)
+async def set_throttles(client: Client, moves: MoveMap, *, rate: int) -> None:
+    """Limit moves to `rate` bytes a second on each broker; raise the first refusal."""
+    leaders, followers = moves.leader_throttles(), moves.follower_throttles()
     topics = {
         _topic(topic): [
             _set(name, values[topic])
@@ -53,7 +51,7 @@ async def set_throttles(client: Client, moves: Mapping[TopicPartition, Move], *,
         for topic in leaders
     }
     brokers = {
-        _broker(broker): [_set(name, str(rate)) for name in BROKER_RATES] for broker in moving_brokers(moves)
+        _broker(broker): [_set(name, str(rate)) for name in BROKER_RATES] for broker in moves.brokers()
     }
     failures = await _alter(client, topics) or await _alter(client, brokers)
     if failures:
@@ -61,7 +59,7 @@ async def set_throttles(client: Client, moves: Mapping[TopicPartition, Move], *,
 
 
 async def set_log_dir_throttles(client: Client, brokers: Iterable[int], *, rate: int) -> None:
-    """Limit moves between the log directories of brokers; raises the first refusal."""
+    """Limit moves between the log directories of brokers; raise the first refusal."""
     failures = await _alter(
         client, {_broker(broker): [_set(LOG_DIR_RATE, str(rate))] for broker in sorted(set(brokers))}
     )
@@ -70,7 +68,7 @@ async def set_log_dir_throttles(client: Client, brokers: Iterable[int], *, rate:
 
 
 async def clear_throttles(client: Client, brokers: Iterable[int], topics: Iterable[str]) -> list[KcliError]:
-    """Remove every throttle of brokers and topics; returns what could not be removed."""
+    """Remove every throttle of brokers and topics; return what could not be removed."""
     rates = [_delete(name) for name in (*BROKER_RATES, LOG_DIR_RATE)]
     replicas = [_delete(name) for name in TOPIC_REPLICAS]
     of_brokers = await _alter(client, {_broker(broker): rates for broker in brokers})
@@ -78,21 +76,21 @@ async def clear_throttles(client: Client, brokers: Iterable[int], topics: Iterab
 
 
 async def find_throttles(client: Client) -> Throttled:
-    """Return what has throttles that a reassignment may have left.
+    """Return the brokers and topics with throttles that a reassignment may have left.
 
-    Where a whole topic is throttled for good, the rates of brokers are meant to stay as well.
+    If a whole topic is throttled permanently, the rates of brokers are meant to stay too.
     """
     nodes = (await admin.describe_cluster(client)).nodes
     brokers = [_broker(node.node_id) for node in nodes]
     topics = [_topic(listing.name) for listing in await admin.list_topics(client)]
     with_rates = await admin.describe_configs(client, brokers, names=(*BROKER_RATES, LOG_DIR_RATE))
     with_replicas = await admin.describe_configs(client, topics, names=TOPIC_REPLICAS)
-    for_good = any(WHOLE_TOPIC in values for values in map(_dynamic, with_replicas.values()))
+    permanent = any(WHOLE_TOPIC in values for values in map(_dynamic, with_replicas.values()))
     return Throttled(
         [
             int(resource.name)
             for resource, entries in with_rates.items()
-            if _dynamic(entries) and not for_good
+            if _dynamic(entries) and not permanent
         ],
         [
             resource.name
@@ -103,7 +101,7 @@ async def find_throttles(client: Client) -> Throttled:
 
 
 def _dynamic(entries: tuple[ConfigEntry, ...] | KcliError) -> list[str]:
-    """Return the values of throttles that were set while brokers ran."""
+    """Return the values of throttles that were set dynamically."""
     if isinstance(entries, KcliError):
         return []
     return [
@@ -118,7 +116,7 @@ def _dynamic(entries: tuple[ConfigEntry, ...] | KcliError) -> list[str]:
 async def _alter(
     client: Client, alterations: Mapping[ConfigResource, list[ConfigAlteration]]
 ) -> list[KcliError]:
-    """Change what can be changed, and return what could not; a broker that is away is asked again."""
+    """Alter configurations and return the failures; ask an unreachable broker again."""
     failed: dict[ConfigResource, KcliError] = {}
     pending = dict(alterations)
     with trio.move_on_after(PATIENCE_SECONDS):
@@ -133,7 +131,7 @@ async def _alter(
             }
             if pending:
                 await trio.sleep(RETRY_SECONDS)
-                # Only to learn where brokers are now: those still away say so when they are asked again.
+                # Only for the addresses of brokers. Those still away fail again at the next request.
                 with suppress(KcliError):
                     await client.metadata(())
     return [
@@ -143,14 +141,14 @@ async def _alter(
 
 
 def _is_away(error: KcliError) -> bool:
-    """Tell whether nobody has answered."""
+    """Tell whether no broker has answered."""
     return not isinstance(error, KafkaError) or error.code == ErrorCode.BROKER_NOT_AVAILABLE
 
 
 def _groups(
     alterations: Mapping[ConfigResource, list[ConfigAlteration]],
 ) -> list[dict[ConfigResource, list[ConfigAlteration]]]:
-    """Return the requests that are made: each broker is asked for itself, topics go together."""
+    """Return one request for each broker, and one for all topics."""
     topics = {
         resource: changes
         for resource, changes in alterations.items()

@@ -1,28 +1,39 @@
-"""What the verbs of `kcli reassign-partitions` return: Kafka's lines, tables and JSON."""
+"""The results of `kcli reassign-partitions`: Kafka's lines, tables and JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.shared.formatting import plural
+from kcli.commands.shared.formatting import ids_text, plural, size_text
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
 
-MOVING = "moving"
-COMPLETED = "completed"
-DIFFERENT = "different"
-MISSING = "missing"
-ASTRAY = "astray"
+if TYPE_CHECKING:
+    from kcli.client.admin.replicas import TopicPartitionReplica
+
+
+class ReassignmentState(StrEnum):
+    """What has become of a partition or replica of a plan."""
+
+    MOVING = "moving"
+    COMPLETED = "completed"
+    DIFFERENT = "different"
+    """It is not as planned, and does not move."""
+    MOVING_ELSEWHERE = "astray"
+    """The replica moves to another log directory than the planned one."""
+    MISSING = "missing"
+    """The broker has no such replica."""
 
 
 class PartitionState(NamedTuple):
-    """How a partition stands to the plan: `state` is moving, completed or different."""
+    """A partition beside the plan: `state` is moving, completed or different."""
 
     topic: str
     partition: int
-    state: str
+    state: ReassignmentState
     replicas: Sequence[int]
     target: Sequence[int]
 
@@ -30,28 +41,24 @@ class PartitionState(NamedTuple):
         """Return Kafka's line."""
         name = f"{self.topic}-{self.partition}"
         match self.state:
-            case "moving":
+            case ReassignmentState.MOVING:
                 return f"Reassignment of partition {name} is still in progress."
-            case "completed":
+            case ReassignmentState.COMPLETED:
                 return f"Reassignment of partition {name} is completed."
             case _:
                 return (
                     f"There is no active reassignment of partition {name}, but replica set is "
-                    f"{ids(self.replicas)} rather than {ids(self.target)}."
+                    f"{ids_text(self.replicas)} rather than {ids_text(self.target)}."
                 )
 
 
 class LogDirState(NamedTuple):
-    """How a replica stands to the log directory of a plan.
-
-    `state` is moving, completed, different (it lies in `log_dir` and stays there), astray (it moves to
-    `future_log_dir`, which is another one) or missing (the broker has no such replica).
-    """
+    """A replica beside the log directory that the plan names."""
 
     topic: str
     partition: int
     broker: int
-    state: str
+    state: ReassignmentState
     log_dir: str | None
     future_log_dir: str | None
     target: str
@@ -60,16 +67,16 @@ class LogDirState(NamedTuple):
         """Return Kafka's line."""
         name = f"{self.topic}-{self.partition}"
         match self.state:
-            case "moving":
+            case ReassignmentState.MOVING:
                 return f"Reassignment of replica {name}-{self.broker} is still in progress."
-            case "completed":
+            case ReassignmentState.COMPLETED:
                 return f"Reassignment of replica {name}-{self.broker} completed successfully."
-            case "astray":
+            case ReassignmentState.MOVING_ELSEWHERE:
                 return (
                     f"Partition {name} on broker {self.broker} is being moved to log dir "
                     f"{self.future_log_dir} instead of {self.target}."
                 )
-            case "missing":
+            case ReassignmentState.MISSING:
                 return (
                     f"Partition {name} is not found in any live log dir on broker {self.broker}. "
                     "There is likely an offline log directory on the broker."
@@ -81,22 +88,26 @@ class LogDirState(NamedTuple):
                 )
 
 
-class PlannedCopy(NamedTuple):
-    """A log that a broker gets, and its size where that is known."""
+class Copy(NamedTuple):
+    """A log that a broker copies from another broker, or between directories of its own.
 
-    topic: str
-    partition: int
-    broker: int
+    `size_bytes` is the size of the source, None if no broker tells it.
+    """
+
+    replica: TopicPartitionReplica
     size_bytes: int | None
     log_dir: str | None = None
 
+    def document(self) -> object:
+        return {**self.replica._asdict(), "size_bytes": self.size_bytes, "log_dir": self.log_dir}
+
 
 class Proposal(NamedTuple):
-    """The result of `generate`: two plans of `partitions` as JSON text, and what the second one copies."""
+    """The result of `generate`: two plans as JSON text, and the copies that the second one needs."""
 
     current: str
     proposed: str
-    copies: Sequence[PlannedCopy]
+    copies: Sequence[Copy]
     partitions: int
 
     def lines(self) -> Iterator[str]:
@@ -105,7 +116,6 @@ class Proposal(NamedTuple):
         yield from ("Proposed partition reassignment configuration", self.proposed)
 
     def document(self) -> object:
-        """Return both plans as documents."""
         return {
             "current": json.loads(self.current),
             "proposed": json.loads(self.proposed),
@@ -113,23 +123,18 @@ class Proposal(NamedTuple):
         }
 
     def tables(self) -> Iterator[Table]:
-        """Return a table of the partitions of the plan."""
-        from kcli.commands.shared.formatting import size_text
-
         now, then = (json.loads(text)["partitions"] for text in (self.current, self.proposed))
         rows = []
         for before, after in zip(now, then, strict=True):
             copies = [
-                copy
-                for copy in self.copies
-                if (copy.topic, copy.partition) == (after["topic"], after["partition"])
+                copy for copy in self.copies if copy.replica[:2] == (after["topic"], after["partition"])
             ]
             size = sum(copy.size_bytes or 0 for copy in copies)
             rows.append(
                 (
                     f"{after['topic']}-{after['partition']}",
-                    ids(before["replicas"]),
-                    ids(after["replicas"]),
+                    ids_text(before["replicas"]),
+                    ids_text(after["replicas"]),
                     size_text(size) if copies else None,
                 )
             )
@@ -137,9 +142,9 @@ class Proposal(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The result of `execute`: the plan to go back with, the limits that were set, and what has begun.
+    """The result of `execute`: the rollback plan, the throttles, and the started reassignments.
 
-    `warns` says whether Kafka's line about `--verify` has to be there.
+    `warns` adds Kafka's line about `--verify`.
     """
 
     rollback: str
@@ -147,7 +152,7 @@ class Started(NamedTuple):
     log_dir_throttle: int | None
     started: Sequence[str]
     started_log_dirs: Sequence[str]
-    copies: Sequence[PlannedCopy]
+    copies: Sequence[Copy]
     warns: bool
     failures: Sequence[KcliError] = ()
 
@@ -172,7 +177,6 @@ class Started(NamedTuple):
         yield from self.started_log_dirs
 
     def document(self) -> dict[str, object]:
-        """Return the plan to go back with as a document."""
         return {
             "rollback": json.loads(self.rollback),
             "throttle": self.throttle,
@@ -184,7 +188,7 @@ class Started(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The result of `verify`; the throttles that it removed are those of `brokers` and `topics`."""
+    """The result of `verify`; it has removed the throttles of `brokers` and `topics`."""
 
     partitions: Sequence[PartitionState]
     log_dirs: Sequence[LogDirState] = ()
@@ -193,7 +197,7 @@ class Verified(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return Kafka's lines; an empty one stands for no moves between log directories."""
+        """Return Kafka's lines, an empty one if the plan names no log directories."""
         yield "Status of partition reassignment:"
         yield from (state.line() for state in self.partitions)
         yield from [state.line() for state in self.log_dirs] or [""]
@@ -201,11 +205,10 @@ class Verified(NamedTuple):
             yield from cleared_lines(self.brokers, self.topics)
 
     def tables(self) -> Iterator[Table]:
-        """Return a table of partitions, and one of log directories if the plan names any."""
         yield Table(
             ("Partition", "State", "Replicas", "Target"),
             [
-                (f"{each.topic}-{each.partition}", each.state, ids(each.replicas), ids(each.target))
+                (f"{each.topic}-{each.partition}", each.state, ids_text(each.replicas), ids_text(each.target))
                 for each in self.partitions
             ],
         )
@@ -220,24 +223,22 @@ class Verified(NamedTuple):
 
 
 class Executed(NamedTuple):
-    """The result of `execute --wait` as a document: how it started and how it ended."""
+    """The result of `execute --wait`: its start and its end."""
 
     started: Started
     verified: Verified
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return the lines of both."""
         yield from self.started.lines()
         yield from self.verified.lines()
 
     def document(self) -> object:
-        """Return the fields of both."""
         return {**self.started.document(), **self.verified._asdict(), "failures": self.failures}
 
 
 class MovingPartition(NamedTuple):
-    """A partition on the move."""
+    """A partition that is being reassigned."""
 
     topic: str
     partition: int
@@ -258,23 +259,28 @@ class Moving(NamedTuple):
             return
         yield "Current partition reassignments:"
         for each in self.partitions:
-            adding = f" adding: {ids(each.adding)}." if each.adding else ""
-            removing = f" removing: {ids(each.removing)}." if each.removing else ""
-            yield f"{each.topic}-{each.partition}: replicas: {ids(each.replicas)}.{adding}{removing}"
+            adding = f" adding: {ids_text(each.adding)}." if each.adding else ""
+            removing = f" removing: {ids_text(each.removing)}." if each.removing else ""
+            yield f"{each.topic}-{each.partition}: replicas: {ids_text(each.replicas)}.{adding}{removing}"
 
     def tables(self) -> Iterator[Table]:
         """Return one table."""
         yield Table(
             ("Partition", "Replicas", "Adding", "Removing"),
             [
-                (f"{each.topic}-{each.partition}", ids(each.replicas), ids(each.adding), ids(each.removing))
+                (
+                    f"{each.topic}-{each.partition}",
+                    ids_text(each.replicas),
+                    ids_text(each.adding),
+                    ids_text(each.removing),
+                )
                 for each in self.partitions
             ],
         )
 
 
 class Cancelled(NamedTuple):
-    """The result of `cancel`; the throttles that it removed are those of `brokers` and `topics`."""
+    """The result of `cancel`; it has removed the throttles of `brokers` and `topics`."""
 
     cancelled: Sequence[str]
     cancelled_log_dirs: Sequence[str] = ()
@@ -283,7 +289,7 @@ class Cancelled(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return Kafka's lines: it does not break the one about log directories."""
+        """Return Kafka's lines; the one about log directories has no line break at its end."""
         if self.cancelled:
             yield (
                 f"Successfully cancelled partition {plural('reassignment', len(self.cancelled))} "
@@ -300,18 +306,15 @@ class Cancelled(NamedTuple):
 
 
 def cleared_lines(brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
-    """Return Kafka's lines about throttles that are removed, with the sets as Java lists them."""
+    """Return Kafka's lines about removed throttles, the sets in Java's order."""
     from kcli.commands.shared.java import hash_map_order
     from kcli.protocol.topics import string_hash
 
     broker_ids = hash_map_order(sorted(set(brokers)), lambda broker: broker)
     names = hash_map_order(sorted(set(topics)), lambda name: string_hash(name) & 0xFFFFFFFF)
-    cleared = [f"Clearing broker-level throttles on {plural('broker', len(broker_ids))} {ids(broker_ids)}"]
+    cleared = [
+        f"Clearing broker-level throttles on {plural('broker', len(broker_ids))} {ids_text(broker_ids)}"
+    ]
     if names:
         cleared.append(f"Clearing topic-level throttles on {plural('topic', len(names))} {','.join(names)}")
     return cleared
-
-
-def ids(numbers: Iterable[int]) -> str:
-    """Return broker ids with commas between them."""
-    return ",".join(map(str, numbers))

@@ -27,6 +27,11 @@ def listed(words: Iterable[str], most: int = 5) -> str:
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
 
 
+def ids_text(ids: Iterable[int] | None) -> str:
+    """Return ids with commas, `N/A` if they are not known."""
+    return "N/A" if ids is None else ",".join(map(str, ids))
+
+
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.commands.topics"""
+"""`kcli topics`, `get-offsets` and `delete-records`: topics, their offsets and their records."""

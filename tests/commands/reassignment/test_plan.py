@@ -6,23 +6,16 @@ import pytest
 
 from kcli.client.admin import PartitionReassignment, ReplicaPlace, TopicPartitionReplica
 from kcli.commands.reassignment.plan import (
-    Copy,
-    Move,
+    MoveMap,
+    PartitionMove,
     Plan,
-    compare,
-    compare_log_dirs,
-    copies_of,
-    follower_throttles,
-    leader_throttles,
-    moves_of,
-    moving_brokers,
     parse_brokers,
     parse_election,
     parse_plan,
     parse_topics,
     plan_json,
 )
-from kcli.commands.reassignment.view import cleared_lines
+from kcli.commands.reassignment.view import Copy, cleared_lines
 from kcli.errors import UsageError
 from kcli.protocol.topics import TopicPartition
 
@@ -72,9 +65,9 @@ def entry(fields: str) -> str:
         ("[" * 100_000, "`p` is nested too deeply"),
         (entry('"replicas":[1]').replace("foo", "\\ud800"), '`p` names a topic that cannot exist: "\\ud800"'),
         ("[]", "`p` holds no list of `partitions`"),
-        ('{"version":2,"partitions":[]}', "`p` has a version that is not known: 2"),
-        ('{"version":"1","partitions":[]}', '`p` has a version that is not known: "1"'),
-        ('{"version":true,"partitions":[]}', "`p` has a version that is not known: true"),
+        ('{"version":2,"partitions":[]}', "`p` has an unknown version: 2"),
+        ('{"version":"1","partitions":[]}', '`p` has an unknown version: "1"'),
+        ('{"version":true,"partitions":[]}', "`p` has an unknown version: true"),
         ('{"version":1}', "`p` holds no list of `partitions`"),
         ('{"partitions":[]}', "`p` holds an empty list of `partitions`"),
         ('{"partitions":[1]}', "`p` holds an entry without topic and partition"),
@@ -86,8 +79,11 @@ def entry(fields: str) -> str:
         (entry('"replicas":[-1]'), "`p` has no replicas for foo-0"),
         (entry('"replicas":[]'), "`p` has an empty list of replicas for foo-0"),
         (entry('"replicas":[1,2,1]'), "`p` names a broker twice for foo-0: 1"),
-        (entry('"replicas":[1,2],"log_dirs":["any"]'), "not as many log directories as replicas for foo-0"),
-        (entry('"replicas":[1],"log_dirs":["d"]'), '`p` has a log directory for foo-0 that is none: "d"'),
+        (
+            entry('"replicas":[1,2],"log_dirs":["any"]'),
+            "fewer or more log directories than replicas for foo-0",
+        ),
+        (entry('"replicas":[1],"log_dirs":["d"]'), '`p` has an invalid log directory for foo-0: "d"'),
         (
             '{"partitions":[{"topic":"foo","partition":0,"replicas":[1]},'
             '{"topic":"foo","partition":0,"replicas":[2]}]}',
@@ -111,7 +107,7 @@ def test_the_order_of_replicas_counts() -> None:
     plan = {FOO0: (1, 2), FOO1: (1, 2), FOO10: (2, 3), BAR0: (1,)}
     current = {FOO0: (1, 2), FOO1: (2, 1), FOO10: (9,)}
     moving = {FOO10: PartitionReassignment((2, 3, 1), (3,), (1,))}
-    assert [state.line() for state in compare(plan, current, moving)] == [
+    assert [state.line() for state in Plan(plan).states(current, moving)] == [
         "There is no active reassignment of partition bar-0, but replica set is  rather than 1.",
         "Reassignment of partition foo-0 is completed.",
         "There is no active reassignment of partition foo-1, but replica set is 2,1 rather than 1,2.",
@@ -121,14 +117,14 @@ def test_the_order_of_replicas_counts() -> None:
 
 def test_throttles_are_of_the_sources_and_of_the_destinations() -> None:
     moving = {FOO1: PartitionReassignment((4, 1, 2), (4,), (1,))}
-    moves = moves_of({FOO10: (2, 3), FOO1: (5, 2)}, {FOO10: (1, 2), FOO1: (4, 1, 2)}, moving)
-    assert moves == {
-        FOO1: Move(frozenset({1, 2}), frozenset({5})),
-        FOO10: Move(frozenset({1, 2}), frozenset({3})),
+    moves = MoveMap.proposed({FOO10: (2, 3), FOO1: (5, 2)}, {FOO10: (1, 2), FOO1: (4, 1, 2)}, moving)
+    assert moves.moves == {
+        FOO1: PartitionMove(frozenset({1, 2}), frozenset({5})),
+        FOO10: PartitionMove(frozenset({1, 2}), frozenset({3})),
     }
-    assert leader_throttles(moves) == {"foo": "10:1,10:2,1:1,1:2"}
-    assert follower_throttles(moves) == {"foo": "10:3,1:5"}
-    assert moving_brokers(moves) == [1, 2, 3, 5]
+    assert moves.leader_throttles() == {"foo": "10:1,10:2,1:1,1:2"}
+    assert moves.follower_throttles() == {"foo": "10:3,1:5"}
+    assert moves.brokers() == [1, 2, 3, 5]
 
 
 def test_what_is_copied_is_as_large_as_the_largest_replica() -> None:
@@ -140,7 +136,7 @@ def test_what_is_copied_is_as_large_as_the_largest_replica() -> None:
         {FOO0: (4, 3, 1), FOO1: (1, 2), BAR0: (2,)},
         {TopicPartitionReplica("foo", 0, 1): "/d2", TopicPartitionReplica("foo", 0, 4): "/d2"},
     )
-    assert copies_of(plan, {FOO0: (1, 2), FOO1: (2, 1), BAR0: (1,)}, places) == [
+    assert plan.copies({FOO0: (1, 2), FOO1: (2, 1), BAR0: (1,)}, places) == [
         Copy(TopicPartitionReplica("bar", 0, 2), None),
         Copy(TopicPartitionReplica("foo", 0, 1), 500, "/d2"),
         Copy(TopicPartitionReplica("foo", 0, 3), 700),
@@ -163,7 +159,7 @@ def test_log_directories_beside_the_plan() -> None:
             strict=True,
         )
     )
-    states = compare_log_dirs(Plan({FOO0: (1, 2, 3, 4, 5)}, dict.fromkeys(replicas, "/d2")), places)
+    states = Plan({FOO0: (1, 2, 3, 4, 5)}, dict.fromkeys(replicas, "/d2")).log_dir_states(places)
     assert [state.line() for state in states] == [
         "Reassignment of replica foo-0-1 completed successfully.",
         "Partition foo-0 on broker 2 is not being moved from log dir /d1 to /d2.",

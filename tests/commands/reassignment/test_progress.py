@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kcli.client.admin import ReplicaPlace, TopicPartitionReplica
-from kcli.commands.reassignment.plan import Copy
 from kcli.commands.reassignment.progress import CopyState, CopyTracker, progress_table, summary
+from kcli.commands.reassignment.view import Copy
 
 SOURCE = TopicPartitionReplica("orders", 0, 1)
 TARGET = TopicPartitionReplica("orders", 0, 2)
@@ -57,5 +57,5 @@ def test_all_copies_in_one_line_and_in_a_table() -> None:
     tracker.observe(0, places, {TARGET})
     states = tracker.observe(1, {**places, TARGET: ReplicaPlace("/d1", 2000)}, {TARGET})
     assert summary(states, 1) == "1 partition on the move, 2.5 kB of 10.5 kB, 1.0 kB/s, 8s left"
-    assert summary(states, 2, {3, 2}).endswith(", waiting for what is down: broker 2,3")
+    assert summary(states, 2, {3, 2}).endswith(", waiting for brokers that are down: 2,3")
     assert progress_table(states).rows == [("orders-0", "2", "2.0 kB", "10.0 kB", "1.0 kB/s", "8s")]

@@ -13,8 +13,9 @@ import trio
 from kcli.client import admin
 from kcli.client.admin import TopicPartition, TopicPartitionReplica
 from kcli.commands.reassignment.cluster import replicas_of
-from kcli.commands.reassignment.plan import Copy, Plan, parse_plan
+from kcli.commands.reassignment.plan import Plan, parse_plan
 from kcli.commands.reassignment.progress import wait_for_moves
+from kcli.commands.reassignment.view import Copy
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.commands.conftest import Transcript
 from tests.commands.fake_cluster import DEFAULTS, FakeCluster

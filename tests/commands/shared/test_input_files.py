@@ -27,8 +27,8 @@ def test_a_document_without_a_version_is_one_of_version_1() -> None:
     [
         ("{", "`f` is not JSON: Expecting property name"),
         ("[" * 100_000, "`f` is nested too deeply"),
-        ('{"version": 2, "topics": [1]}', "`f` has a version that is not known: 2"),
-        ('{"version": true, "topics": [1]}', "`f` has a version that is not known: true"),
+        ('{"version": 2, "topics": [1]}', "`f` has an unknown version: 2"),
+        ('{"version": true, "topics": [1]}', "`f` has an unknown version: true"),
         ("[]", "`f` holds no list of `topics`"),
         ('{"topics": {}}', "`f` holds no list of `topics`"),
         ('{"topics": []}', "`f` holds an empty list of `topics`"),
