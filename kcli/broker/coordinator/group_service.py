@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kcli.broker.config.config_definition import view
 from kcli.broker.config.group_definitions import GroupConfig
-from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
+from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from kcli.broker.coordinator.runtime.shard_host import CoordinatorSettings
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.internal.coordinator_records import decode_record
 from kcli.protocol.topics import GROUP_METADATA_TOPIC

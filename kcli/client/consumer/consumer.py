@@ -87,15 +87,14 @@ class Consumer(Background):
         if has_group:
             # Imported here: most consumers have no group.
             from kcli.client.consumer.group_membership import member_running, new_member
+            from kcli.client.groups.member import Callbacks
 
             self._member = new_member(
                 client,
                 self.config,
                 assigned=self._assigned,
                 fetcher=self._fetcher,
-                tell=self._wake,
-                note=note,
-                warn=warn,
+                callbacks=Callbacks(self._wake, note, warn),
             )
             self._member_running = partial(member_running, close_seconds=close_seconds, warn=warn)
         self._is_polling = False

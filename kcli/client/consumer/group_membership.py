@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kcli.client.fetch.subscription_state import AssignedPartitions
     from kcli.client.groups.classic_member import ClassicMember
     from kcli.client.groups.consumer_member import ConsumerMember
-    from kcli.client.groups.member import Member
+    from kcli.client.groups.member import Callbacks, Member
 
 
 def new_member(
@@ -28,9 +28,7 @@ def new_member(
     *,
     assigned: AssignedPartitions,
     fetcher: Fetcher,
-    tell: Callable[[], None],
-    note: Callable[[str], None],
-    warn: Callable[[str], None],
+    callbacks: Callbacks,
 ) -> Member:
     """Return the member that a configuration asks for; the fetcher begins where its group committed."""
     # Imported here: a member speaks one protocol.
@@ -42,7 +40,7 @@ def new_member(
         from kcli.client.groups.classic_member import ClassicMember
 
         kind = ClassicMember
-    member = kind(client, config, assigned, tell=tell, note=note, warn=warn)
+    member = kind(client, config, assigned, callbacks)
     fetcher.start_committed = CommittedPositions(
         client, assigned, commits=member.commits, ended=fetcher.position_ended
     ).start

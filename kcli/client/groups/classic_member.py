@@ -24,11 +24,12 @@ from kcli.client.groups.member import Member
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
     from kcli.client.fetch.subscription_state import AssignedPartitions
+    from kcli.client.groups.member import Callbacks
     from kcli.client.network.metadata import ClusterMetadata
     from kcli.protocol.topics import TopicPartition
 
@@ -44,18 +45,18 @@ class ClassicMember(Member):
         client: Client,
         config: ConsumerConfig,
         assigned: AssignedPartitions,
-        *,
-        tell: Callable[[], None],
-        note: Callable[[str], None],
-        warn: Callable[[str], None],
+        callbacks: Callbacks,
     ) -> None:
         self.membership = ClassicMembership()
-        super().__init__(
-            client, config, assigned, membership=self.membership, tell=tell, note=note, warn=warn
-        )
+        super().__init__(client, config, assigned, membership=self.membership, callbacks=callbacks)
         self._assigned = assigned
         self.heartbeat: ClassicHeartbeat = ClassicHeartbeat(
-            client, config, link=self._link, membership=self.membership, tell=tell, leave=self._leave_expired
+            client,
+            config,
+            link=self._link,
+            membership=self.membership,
+            tell=callbacks.tell,
+            leave=self._leave_expired,
         )
         self._nursery: trio.Nursery | None = None
         self._join: ClassicJoin | None = None

@@ -30,12 +30,13 @@ from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbe
 from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
     from kcli.client.fetch.subscription_state import AssignedPartitions
     from kcli.client.groups.consumer_membership import Partitions
+    from kcli.client.groups.member import Callbacks
     from kcli.client.network.metadata import ClusterMetadata
 
 NO_EPOCH = -1
@@ -49,15 +50,10 @@ class ConsumerMember(Member):
         client: Client,
         config: ConsumerConfig,
         assigned: AssignedPartitions,
-        *,
-        tell: Callable[[], None],
-        note: Callable[[str], None],
-        warn: Callable[[str], None],
+        callbacks: Callbacks,
     ) -> None:
         self.membership = ConsumerMembership(str(uuid.uuid4()))
-        super().__init__(
-            client, config, assigned, membership=self.membership, tell=tell, note=note, warn=warn
-        )
+        super().__init__(client, config, assigned, membership=self.membership, callbacks=callbacks)
         self._fields = HeartbeatFields(config, self.topics)
         self.heartbeat = ConsumerHeartbeat(
             client,
@@ -65,7 +61,7 @@ class ConsumerMember(Member):
             link=self._link,
             membership=self.membership,
             fields=self._fields,
-            tell=tell,
+            tell=callbacks.tell,
             leave=self._leave_expired,
         )
         self._ids: dict[TopicPartition, bytes] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.client.fetch.subscription_state import SubscriptionMode, TopicSubscription
 from kcli.client.groups.coordinator_link import CoordinatorLink
@@ -25,8 +25,16 @@ if TYPE_CHECKING:
     from kcli.protocol.topics import TopicPartition
 
 
+class Callbacks(NamedTuple):
+    """The consumer's side of a member: `tell` wakes the poll that waits, `note` and `warn` take lines."""
+
+    tell: Callable[[], None]
+    note: Callable[[str], None]
+    warn: Callable[[str], None]
+
+
 class Member:
-    """The member behind one consumer. `tell` wakes the poll that waits, `note` and `warn` take lines.
+    """The member behind one consumer.
 
     Every poll calls `drive` in the application's task; `start` runs the tasks beside it.
     """
@@ -40,15 +48,13 @@ class Member:
         assigned: AssignedPartitions,
         *,
         membership: ClassicMembership | ConsumerMembership,
-        tell: Callable[[], None],
-        note: Callable[[str], None],
-        warn: Callable[[str], None],
+        callbacks: Callbacks,
     ) -> None:
         self.topics = TopicSubscription(exclude_internal=config.exclude_internal_topics)
         self._client = client
         self._config = config
-        self._tell = tell
-        self._note = note
+        self._tell = tell = callbacks.tell
+        self._note = callbacks.note
         self._link = CoordinatorLink(client, config.group_id)
         self.commits = GroupCommits(
             client,
@@ -60,7 +66,7 @@ class Member:
             tell=tell,
         )
         self.assignment = GroupAssignment(
-            client, config, assigned=assigned, commits=self.commits, tell=tell, warn=warn
+            client, config, assigned=assigned, commits=self.commits, tell=tell, warn=callbacks.warn
         )
         client.cache.listeners.append(self._metadata_changed)
 

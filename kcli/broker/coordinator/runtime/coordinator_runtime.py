@@ -12,7 +12,6 @@ commits on one replica are, costs no task and no wait.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -22,7 +21,6 @@ from kcli.broker.coordinator.effects import Now
 from kcli.broker.coordinator.runtime.loader import load
 from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse, PendingAppend, Shard, ShardHost
 from kcli.broker.waiting.timer import monotonic_ms
-from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import partition_for
 
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.coordinator.effects import Effect
     from kcli.broker.coordinator.runtime.loader import Decode
+    from kcli.broker.coordinator.runtime.shard_host import CoordinatorSettings
     from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage
     from kcli.broker.replication.partition import Partition
     from kcli.broker.replication.replica_manager import ReplicaManager
@@ -41,20 +40,6 @@ LOAD_RETRY_SECONDS, MOST_LOAD_RETRY_SECONDS = 1, 30
 """How soon a log that could not be read is read again; each time twice as late."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorSettings:
-    """What a coordinator's configuration says of its topic.
-
-    `partitions` counts only until there is a topic. `sweep_interval_ms` is how often every shard is swept.
-    """
-
-    partitions: int = 50
-    load_buffer_bytes: int = 5 << 20
-    commit_timeout_ms: int = 5000
-    codec: Codec = Codec.NONE
-    sweep_interval_ms: int = 600_000
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -215,17 +200,14 @@ class CoordinatorRuntime(Generic[S]):
                 self._open(index, partition)
 
     def _open(self, index: int, partition: Partition) -> None:
-        settings = self._settings
         host = self._hosts[index] = ShardHost(
             self._new_shard(),
             partition,
             purgatory=self._purgatory,
             clock=self.now,
-            codec=settings.codec,
-            commit_timeout_ms=settings.commit_timeout_ms,
+            settings=self._settings,
             flush=partial(self._flush_soon, partition),
             sweep=self._sweep,
-            sweep_interval_ms=settings.sweep_interval_ms,
         )
         if partition.log.log_start_offset == partition.log.log_end_offset:
             self._begin(host)  # Nothing to read: a new topic answers the first request.

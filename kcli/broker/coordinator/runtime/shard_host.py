@@ -12,12 +12,14 @@ What waits in a coordinator: a client for its answer, a shard for a timer, a bat
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule, Token
 from kcli.broker.replication.partition import ACKS_ALL
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.broker.waiting.timer import TimerTask
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import encode_key, encode_value
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
@@ -31,7 +33,20 @@ if TYPE_CHECKING:
     from kcli.broker.metadata.metadata_image import MetadataDelta
     from kcli.broker.replication.partition import Partition
     from kcli.broker.waiting.purgatory import Purgatory
-    from kcli.protocol.compression.codecs import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """The configuration of a coordinator's topic.
+
+    `partitions` counts only until the topic exists. `sweep_interval_ms` is how often every shard is swept.
+    """
+
+    partitions: int = 50
+    load_buffer_bytes: int = 5 << 20
+    commit_timeout_ms: int = 5000
+    codec: Codec = Codec.NONE
+    sweep_interval_ms: int = 600_000
 
 
 class Shard(Protocol):
@@ -163,13 +178,11 @@ class ShardHost(Generic[S]):
 
     __slots__ = (
         "_clock",
-        "_codec",
-        "_commit_timeout_ms",
         "_flush",
         "_pending",
         "_purgatory",
+        "_settings",
         "_sweep",
-        "_sweep_interval_ms",
         "_timers",
         "is_closed",
         "is_loaded",
@@ -184,11 +197,9 @@ class ShardHost(Generic[S]):
         *,
         purgatory: Purgatory,
         clock: Callable[[], Now],
-        codec: Codec,
-        commit_timeout_ms: int,
+        settings: CoordinatorSettings,
         flush: Callable[[PendingAppend], None],
         sweep: Callable[[S, Now], list[Effect]],
-        sweep_interval_ms: int,
     ) -> None:
         self.shard = shard
         self.partition = partition
@@ -196,11 +207,9 @@ class ShardHost(Generic[S]):
         self.is_closed = False
         self._purgatory = purgatory
         self._clock = clock
-        self._codec = codec
-        self._commit_timeout_ms = commit_timeout_ms
+        self._settings = settings
         self._flush = flush
         self._sweep = sweep
-        self._sweep_interval_ms = sweep_interval_ms
         self._timers: dict[Hashable, ShardTimer] = {}
         self._pending: dict[PendingAppend, None] = {}
 
@@ -211,7 +220,7 @@ class ShardHost(Generic[S]):
         self.is_loaded = True
         now = self._clock()
         self.perform(self.shard.loaded(now), now)
-        self._schedule(_SWEEP, self._sweep_interval_ms + self.partition.index * SWEEP_GAP_MS, now)
+        self._schedule(_SWEEP, self._settings.sweep_interval_ms + self.partition.index * SWEEP_GAP_MS, now)
 
     def tell(self, delta: MetadataDelta) -> None:
         """Tell the shard of a change of the metadata."""
@@ -224,7 +233,7 @@ class ShardHost(Generic[S]):
             del self._timers[timer.key]
             now = self._clock()
             if timer.key is _SWEEP:
-                self._schedule(_SWEEP, self._sweep_interval_ms, now)
+                self._schedule(_SWEEP, self._settings.sweep_interval_ms, now)
                 self.perform(self._sweep(self.shard, now), now)
             else:
                 self.perform(self.shard.expire(now, timer.key), now)
@@ -324,7 +333,7 @@ class ShardHost(Generic[S]):
     ) -> None:
         pending = PendingAppend(self, required_offset, then)
         self._pending[pending] = None
-        self._purgatory.park(pending, [self.partition.key], self._commit_timeout_ms)
+        self._purgatory.park(pending, [self.partition.key], self._settings.commit_timeout_ms)
         if self.partition.must_flush:
             pending.is_flushed = False
             self._flush(pending)
@@ -344,7 +353,7 @@ class ShardHost(Generic[S]):
         return partition.append_validated(validated, acks=ACKS_ALL, now_ms=now.wall_ms).last_offset + 1
 
     def _batch(self, records: tuple[CoordinatorRecord, ...], now: Now) -> bytearray:
-        builder = RecordBatchBuilder(codec=self._codec)
+        builder = RecordBatchBuilder(codec=self._settings.codec)
         try:
             for record in records:
                 value = None if record.value is None else encode_value(record.value)

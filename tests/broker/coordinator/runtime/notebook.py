@@ -17,8 +17,8 @@ from kcli.broker.coordinator.effects import (
     Schedule,
     Token,
 )
-from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
-from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse
+from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse, CoordinatorSettings
 from kcli.broker.metadata.metadata_image import Endpoint
 from kcli.protocol.internal.coordinator_records import OffsetCommitKey, OffsetCommitValue, decode_record
 from kcli.protocol.records.batch import iter_batches

@@ -11,7 +11,7 @@ import trio.testing
 
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule
-from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorSettings
+from kcli.broker.coordinator.runtime.shard_host import CoordinatorSettings
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.broker.coordinator.runtime.notebook import (

@@ -12,8 +12,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorSettings
 from kcli.broker.coordinator.runtime.loader import RECORDS_PER_STEP, REPORTED, LogReplay
+from kcli.broker.coordinator.runtime.shard_host import CoordinatorSettings
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import decode_record, encode_key, encode_value
