@@ -231,11 +231,15 @@ class BrokerConfig(BrokerSettings):
         else:
             after = self.with_dynamic(broker=dynamic, default=self.dynamic_default)
         try:
-            after._check_constraints()
-            after._check_pools(self)
-            after._check_local_retention()
+            after.check_change(self)
         except InvalidConfig as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
+
+    def check_change(self, before: BrokerConfig) -> None:
+        """Raise `InvalidConfig` if a running node cannot change from `before` to this configuration."""
+        self._check_constraints()
+        self._check_pools(before)
+        self._check_local_retention()
 
     def _check_constraints(self) -> None:
         """Raise `InvalidConfig` for effective values that are impossible together."""
