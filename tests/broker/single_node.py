@@ -36,6 +36,7 @@ from kcli.broker.waiting.timer import Timer
 from kcli.protocol.frames import RequestHeader, decode_response, encode_request
 from kcli.protocol.schema.declaration import message_info
 from kcli.storage.dirs.log_manager import LogManager
+from tests.support.metadata import MemoryLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -43,35 +44,11 @@ if TYPE_CHECKING:
 
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage, TopicImage
-    from kcli.protocol.internal.metadata_records import MetadataRecord
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 LISTENER = "PLAINTEXT"
 NODE_ID = 1
 START_MS = 1_700_000_000_000
-
-
-class MemoryJournal:
-    """A metadata log that keeps nothing."""
-
-    def __init__(self) -> None:
-        self.epoch = 0
-        self.end_offset = 0
-
-    def copy_ends(self) -> dict[int, int]:
-        return {1: self.end_offset}
-
-    def begin_term(self) -> int:
-        self.epoch += 1
-        self.end_offset += 1
-        return self.epoch
-
-    def compact(self, image: MetadataImage) -> None:
-        """Nothing is kept that could be compacted."""
-
-    def append(self, records: Sequence[MetadataRecord]) -> int:
-        self.end_offset += len(records)
-        return self.end_offset - 1
 
 
 class Node:
@@ -123,8 +100,8 @@ class Node:
             replica_manager=self.replica_manager,
             wall_ms=self.wall_ms,
         )
-        self.controller = Controller(MemoryJournal(), EMPTY_IMAGE, random=random.Random(0))
-        self.controller.subscribe(self._apply)
+        self.controller = Controller(MemoryLog(), EMPTY_IMAGE, random=random.Random(0))
+        self.controller.publisher.observe(self._apply)
         self.producer_ids = ProducerIds(self._allocate)
         self.apis = APIS
         self.buffers = ReceiveBuffers()
@@ -151,7 +128,7 @@ class Node:
     def start(self, port: int) -> None:
         """Register and unfence."""
         self.port = port
-        self.controller.begin_term()
+        self.controller.begin_epoch()
         self.epoch = self.controller.register_broker(
             node_id=NODE_ID,
             incarnation=bytes(range(16)),

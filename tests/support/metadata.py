@@ -64,7 +64,7 @@ def with_topic(image: MetadataImage, name: str, number: int, *partitions: Sequen
     return apply(image, records)[0]
 
 
-class MemoryJournal:
+class MemoryLog:
     """A metadata log in memory, which may be told to fail."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class MemoryJournal:
     def copy_ends(self) -> dict[int, int]:
         return {1: self.end_offset}
 
-    def begin_term(self) -> int:
+    def begin_epoch(self) -> int:
         self.epoch += 1
         self.batches.append((self.end_offset, self.epoch, ()))
         self.end_offset += 1
@@ -93,16 +93,16 @@ class MemoryJournal:
         return self.end_offset - 1
 
 
-def running_controller(nodes: int = 1, *, journal: MemoryJournal | None = None) -> Controller:
+def running_controller(nodes: int = 1, *, log: MemoryLog | None = None) -> Controller:
     """Return a controller in office, with nodes 1 … that are not fenced."""
     numbers = itertools.count(1)
     controller = Controller(
-        journal or MemoryJournal(),
+        log or MemoryLog(),
         EMPTY_IMAGE,
         random=Random(7),
         new_topic_id=lambda: topic_id(next(numbers)),
     )
-    controller.begin_term()
+    controller.begin_epoch()
     for node_id in range(1, nodes + 1):
         registration = broker(node_id)
         epoch = controller.register_broker(

@@ -4,6 +4,10 @@ A broker registers with every start and gets an epoch, the offset of its registr
 older one is stale. It is fenced until it has caught up. A new registration of a node that had not been
 fenced is that node's death and rebirth: its partitions lose their leader first and get it back, in a higher
 leader epoch, when it is unfenced.
+
+The nodes of a process go down in one moment and come up in one. If they registered one after the other, the
+first would leave every ISR before the second returned. So none leaves: every partition loses its leader, and
+gets its preferred leader back when all nodes are up, in a higher epoch.
 """
 
 from __future__ import annotations
@@ -142,6 +146,37 @@ def _lose_records(decisions: PartitionDecisions, node_id: int) -> Iterator[Parti
             change = without.change(place.topic, place.index, isr=isr, unclean=frozenset({node_id}))
             if change is not None:
                 yield change
+
+
+def all_went_down(decisions: PartitionDecisions) -> ControllerResult[None]:
+    """Fence every broker; what they are in sync with they stay in sync with."""
+    image = decisions.image
+    records: list[MetadataRecord] = [
+        PartitionChangeRecord(partition_id=place.index, topic_id=place.topic.topic_id, leader=NO_LEADER)
+        for place in decisions.partitions()
+        if place.partition.leader != NO_LEADER
+    ]
+    records.extend(
+        BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=1)
+        for broker in image.brokers.values()
+        if not broker.fenced
+    )
+    return ControllerResult(tuple(records), None)
+
+
+def all_came_up(decisions: PartitionDecisions, *, epochs: Mapping[int, int]) -> ControllerResult[None]:
+    """Unfence brokers, given with their epochs, and elect leaders among all of them."""
+    records: list[MetadataRecord] = [
+        BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=epoch, fenced=-1)
+        for node_id, epoch in epochs.items()
+        if current_broker(decisions.image, node_id, epoch).fenced
+    ]
+    with_them = decisions.with_coming(*epochs)
+    for place in decisions.partitions():
+        if place.partition.leader == NO_LEADER:
+            change = with_them.change(place.topic, place.index)
+            records.extend([] if change is None else [change])
+    return ControllerResult(tuple(records), None)
 
 
 def current_broker(image: MetadataImage, node_id: int, epoch: int) -> BrokerRegistration:

@@ -1,16 +1,8 @@
-"""Controller: the only writer of metadata. It decides, appends to the metadata log, then applies.
+"""Controller: the only writer of metadata. It decides, appends to the log, applies, publishes.
 
-Every method is one event and runs to its end without a pause, so nothing comes between reading the image and
-writing what was decided on it. What a method returns is on the disk and in the image, and every subscriber
-has seen it. An append that fails leaves the image as it was.
-
-Journal: what the controller needs of the metadata log.
-
-The start of a process that hosts all nodes: they went down in one moment, and come up in one.
-
-Were each of them to register as if it alone had died, the first would be out of every in-sync set before the
-second had a chance. What all of them had in sync when the process ended they still have, so nobody leaves:
-every partition loses its leader, and gets its preferred one back when all are there, in a higher epoch.
+Every method is one event and runs to its end without a pause, so nothing can come between reading the image
+and writing the decision. When a method returns, its decision is on the disk, in the image, and published. An
+append that fails leaves the image as it was.
 """
 
 from __future__ import annotations
@@ -32,20 +24,14 @@ from kcli.broker.controller import (
 from kcli.broker.controller import (
     producer_ids as producer_id_control,
 )
-from kcli.broker.controller.cluster_control import current_broker, leave_partitions
-from kcli.broker.controller.election_control import Upkeep
+from kcli.broker.controller.election_control import PeriodicElections
 from kcli.broker.controller.feature_control import MIN_ISR
 from kcli.broker.controller.heartbeat_control import Heartbeat, HeartbeatAnswer, Sessions
 from kcli.broker.controller.partition_change import PartitionDecisions
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
-from kcli.broker.metadata.metadata_publisher import Audience
+from kcli.broker.metadata.metadata_publisher import MetadataPublisher
 from kcli.broker.metadata.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.internal.metadata_records import (
-    NO_LEADER,
-    BrokerRegistrationChangeRecord,
-    PartitionChangeRecord,
-)
 from kcli.protocol.uuids import random_uuid
 
 if TYPE_CHECKING:
@@ -62,7 +48,6 @@ if TYPE_CHECKING:
     from kcli.broker.controller.reassignment_control import Reassignment
     from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
     from kcli.broker.metadata.metadata_image import ConfigResource, Endpoint, MetadataImage, TopicImage
-    from kcli.broker.metadata.metadata_publisher import Subscriber
     from kcli.protocol.internal.metadata_records import MetadataRecord
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.protocol.topics import TopicPartition
@@ -73,18 +58,49 @@ R = TypeVar("R")
 _DEFAULT_SETTINGS = ControllerSettings()
 
 
+class ControllerLog(Protocol):
+    """The metadata log as its controller uses it."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the newest batch."""
+        ...
+
+    @property
+    def end_offset(self) -> int:
+        """The next offset."""
+        ...
+
+    def copy_ends(self) -> Mapping[int, int]:
+        """Return the next offset of each reachable copy, by node."""
+        ...
+
+    def compact(self, image: MetadataImage) -> None:
+        """Replace the log by a snapshot of `image`, its whole content, if it is long."""
+        ...
+
+    def begin_epoch(self) -> int:
+        """Begin the next epoch."""
+        ...
+
+    def append(self, records: Sequence[MetadataRecord]) -> int:
+        """Write one batch durably; return the offset of its last record."""
+        ...
+
+
 class Controller:
-    """The controller of a cluster, in office from `begin_term` on."""
+    """The controller of a cluster, in office from `begin_epoch` on."""
 
     def __init__(
         self,
-        log: Journal,
+        log: ControllerLog,
         image: MetadataImage,
         *,
         random: Random,
         new_topic_id: Callable[[], bytes] = random_uuid,
         topic_defaults: Mapping[str, Any] = MappingProxyType({}),
         settings: ControllerSettings = _DEFAULT_SETTINGS,
+        publisher: MetadataPublisher | None = None,
         node_id: int = 1,
     ) -> None:
         self.image = image
@@ -96,17 +112,9 @@ class Controller:
         self._new_topic_id = new_topic_id
         self._topic_defaults = topic_defaults
         self._sessions = Sessions()
-        self._upkeep = Upkeep()
+        self._elections = PeriodicElections()
         self._now_ms = 0
-        self._audience = Audience()
-
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Tell `subscriber` of every change from now on, in order, before its author gets an answer."""
-        self._audience.add(subscriber)
-
-    def unsubscribe(self, subscriber: Subscriber) -> None:
-        """Tell `subscriber` of no more changes."""
-        self._audience.remove(subscriber)
+        self.publisher = publisher or MetadataPublisher()
 
     def commit(self, result: ControllerResult[R]) -> R:
         """Make a decision true and return its response; raise `KafkaError` if it cannot be written."""
@@ -124,18 +132,18 @@ class Controller:
             ) from error
         self.image, delta = apply(self.image, records, last_offset=last_offset, epoch=self._log.epoch)
         if delta.changed_configs:
-            self._upkeep.unclean_soon()
-        self._audience.tell(self.image, delta)
+            self._elections.unclean_soon()
+        self.publisher.publish(self.image, delta)
 
     # --- the controller itself and its brokers
 
-    def begin_term(self) -> None:
+    def begin_epoch(self) -> None:
         """Take office: begin a new epoch of the log and bring the cluster to this program's features."""
         self._log.compact(self.image)
-        self._log.begin_term()
+        self._log.begin_epoch()
         # The record that opens the term took an offset; broker epochs are offsets.
         self.image, _ = apply(self.image, (), last_offset=self._log.end_offset - 1, epoch=self._log.epoch)
-        self._sessions, self._upkeep = Sessions(), Upkeep()
+        self._sessions, self._elections = Sessions(), PeriodicElections()
         self.commit(feature_control.finalize_features(self.image, min_isr=self._static_min_isr))
 
     def register_broker(
@@ -168,6 +176,23 @@ class Controller:
                 had_clean_stop=had_clean_stop,
             )
         )
+
+    def nodes_went_down(self, *, returning: Collection[int]) -> None:
+        """Note at the start of a process that every node went down, and which nodes this start brings up.
+
+        The others leave the in-sync replicas. Raises `KafkaError`.
+        """
+        self.commit(cluster_control.all_went_down(PartitionDecisions(self.image)))
+        for node_id in self.image.brokers.keys() - set(returning):
+            leaving = cluster_control.leave_partitions(PartitionDecisions(self.image), node_id)
+            self.commit(ControllerResult(tuple(leaving), None))
+
+    def nodes_came_up(self, epochs: Mapping[int, int], defaults: Mapping[str, Any]) -> None:
+        """Let the nodes of a start lead, given with their broker epochs. Raises `KafkaError`.
+
+        `defaults` are the typed configurations of topics.
+        """
+        self.commit(cluster_control.all_came_up(PartitionDecisions(self.image, defaults), epochs=epochs))
 
     def unfence_broker(self, *, node_id: int, epoch: int) -> None:
         """Let a node that has caught up lead."""
@@ -246,14 +271,14 @@ class Controller:
         timeout_ms = self.settings.broker_session_timeout_ms
         while (node_id := self._sessions.stale(self.image, now_ms=now_ms, timeout_ms=timeout_ms)) is not None:
             self.fence_broker(node_id=node_id, epoch=self.image.brokers[node_id].epoch)
-        if self._upkeep.rebalance_is_due(now_ms, self.settings):
+        if self._elections.rebalance_is_due(now_ms, self.settings):
             threshold = self.settings.leader_imbalance_percentage
             if self.commit(election_control.rebalance(self._decisions(), percentage=threshold)):
-                self._upkeep.rebalance_soon()
-        if self._upkeep.unclean_is_due(now_ms, self.settings) and self.commit(
+                self._elections.rebalance_soon()
+        if self._elections.unclean_is_due(now_ms, self.settings) and self.commit(
             election_control.elect_unclean(self._decisions())
         ):
-            self._upkeep.unclean_soon()
+            self._elections.unclean_soon()
 
     @property
     def first_session_end_ms(self) -> int | None:
@@ -404,88 +429,3 @@ class Controller:
 
     def _commit_unless(self, validate_only: bool, result: ControllerResult[R]) -> R:
         return result.response if validate_only else self.commit(result)
-
-
-class Journal(Protocol):
-    """A log of decisions, in terms."""
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the newest batch."""
-        ...
-
-    @property
-    def end_offset(self) -> int:
-        """The next offset."""
-        ...
-
-    def copy_ends(self) -> Mapping[int, int]:
-        """Return the next offset of each copy of the log that is reached, by node."""
-        ...
-
-    def compact(self, image: MetadataImage) -> None:
-        """Make room, if there is need: `image` is all that the log says."""
-        ...
-
-    def begin_term(self) -> int:
-        """Begin the next epoch."""
-        ...
-
-    def append(self, records: Sequence[MetadataRecord]) -> int:
-        """Write one batch durably; return the offset of its last record."""
-        ...
-
-
-_NO_DEFAULTS = MappingProxyType[str, Any]({})
-
-
-def nodes_went_down(controller: Controller, *, returning: Collection[int]) -> None:
-    """Note that every node went down, and that only those `returning` come up with this start.
-
-    The others leave what they are in sync with. Raises `KafkaError`.
-    """
-    controller.commit(all_went_down(PartitionDecisions(controller.image)))
-    for node_id in controller.image.brokers.keys() - set(returning):
-        leaving = leave_partitions(PartitionDecisions(controller.image), node_id)
-        controller.commit(ControllerResult(tuple(leaving), None))
-
-
-def nodes_came_up(
-    controller: Controller, epochs: Mapping[int, int], defaults: Mapping[str, Any] = _NO_DEFAULTS
-) -> None:
-    """Let the nodes of a start lead, given with their epochs. Raises `KafkaError`.
-
-    `defaults` are the typed configurations of topics.
-    """
-    controller.commit(all_came_up(PartitionDecisions(controller.image, defaults), epochs=epochs))
-
-
-def all_went_down(decisions: PartitionDecisions) -> ControllerResult[None]:
-    """Fence every broker; what they are in sync with they stay in sync with."""
-    image = decisions.image
-    records: list[MetadataRecord] = [
-        PartitionChangeRecord(partition_id=place.index, topic_id=place.topic.topic_id, leader=NO_LEADER)
-        for place in decisions.partitions()
-        if place.partition.leader != NO_LEADER
-    ]
-    records.extend(
-        BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=1)
-        for broker in image.brokers.values()
-        if not broker.fenced
-    )
-    return ControllerResult(tuple(records), None)
-
-
-def all_came_up(decisions: PartitionDecisions, *, epochs: Mapping[int, int]) -> ControllerResult[None]:
-    """Unfence brokers, given with their epochs, and elect leaders among all of them."""
-    records: list[MetadataRecord] = [
-        BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=epoch, fenced=-1)
-        for node_id, epoch in epochs.items()
-        if current_broker(decisions.image, node_id, epoch).fenced
-    ]
-    with_them = decisions.with_coming(*epochs)
-    for place in decisions.partitions():
-        if place.partition.leader == NO_LEADER:
-            change = with_them.change(place.topic, place.index)
-            records.extend([] if change is None else [change])
-    return ControllerResult(tuple(records), None)

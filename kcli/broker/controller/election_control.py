@@ -4,7 +4,7 @@ Leadership goes back to preferred replicas from time to time, and where a topic 
 wait, a partition without a leader gets one that was not in sync. Either pass stops after
 `MAX_ELECTIONS_PER_PASS`; what is left is for the next one, so that other events come in between.
 
-Upkeep: when the controller balances leaders, and elects unclean ones, of its own accord.
+PeriodicElections: when the controller balances leaders, and elects unclean ones, of its own accord.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ FIRST_REBALANCE_MS = 5000
 
 
 @dataclass(slots=True)
-class Upkeep:
+class PeriodicElections:
     """The next time of each undertaking, in one term; both are None until the first look at the clock."""
 
     _rebalance_ms: int | None = None

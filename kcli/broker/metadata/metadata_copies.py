@@ -1,10 +1,8 @@
-"""MetadataCopies: the metadata log of every node that is there, kept alike.
+"""MetadataCopies: the copies of the metadata log, one for each node of the process.
 
-The node in office writes each decision into its own copy first, durably, and then, as it is, into those of
-the nodes it reaches: all are on one machine, so one of them has to survive a power failure. A copy that has
-missed something, because its node was down, paused or cut off, is brought level before it is written to
-again: what it has and the other has not is cut off, what it lacks is copied, or the other's snapshot where
-that begins later.
+The controller writes a decision into the copy of its own node first, durably, then into those of the nodes
+it reaches. All are on one machine, so one durable copy survives a power failure. A copy that missed
+decisions, because its node was down, paused or cut off, is brought up to date by `MetadataLog.follow`.
 """
 
 from __future__ import annotations
@@ -13,10 +11,12 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.broker.metadata.metadata_log import MetadataLog
+from kcli.broker.metadata.metadata_replay import InvalidMetadata
+from kcli.errors import KcliError
 from kcli.protocol.topics import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 DAMAGED_PREFIX = "damaged-metadata-log."
 
@@ -40,13 +40,37 @@ class MetadataCopies:
         return self._logs[node_id]
 
     def open(self, node_id: int, log_directory: str) -> MetadataLog:
-        """Open the copy of a node, or make an empty one. Raises as `MetadataLog.open` does."""
-        log = MetadataLog.open(log_directory, node_id=node_id, wall_ms=self._wall_ms, report=self._report)
+        """Open the copy of a node, or make an empty one. Raises `KcliError`, as `MetadataLog.open` does."""
+        try:
+            log = MetadataLog.open(log_directory, node_id=node_id, wall_ms=self._wall_ms, report=self._report)
+        except OSError as error:
+            raise KcliError(f"cannot open the metadata log in `{log_directory}`: {error.strerror}") from error
         self._logs[node_id] = log
         return log
 
+    def open_all(self, log_directories: Mapping[int, str]) -> None:
+        """Open the copies of several nodes. If another one is sound, a damaged copy is renamed and made anew.
+
+        Raises `KcliError`.
+        """
+        damaged: dict[int, InvalidMetadata] = {}
+        for node_id, log_directory in log_directories.items():
+            try:
+                self.open(node_id, log_directory)
+            except InvalidMetadata as found:
+                damaged[node_id] = found
+        if damaged and not any(log.end_offset for log in self._logs.values()):
+            raise min(damaged.items())[1]
+        for node_id, error in damaged.items():
+            try:
+                kept = _set_aside(log_directories[node_id])
+            except OSError as failure:
+                raise error from failure
+            self._report(f"{error.message}; node {node_id} gets another copy, this one is kept in `{kept}`")
+            self.open(node_id, log_directories[node_id])
+
     def close(self, node_id: int) -> None:
-        """Let go of a copy; nothing happens if there is none. Raises `OSError`."""
+        """Close the copy of a node, if there is one. Raises `OSError`."""
         log = self._logs.pop(node_id, None)
         if log is not None:
             log.close()
@@ -62,25 +86,10 @@ class MetadataCopies:
         return log.epoch, log.end_offset
 
 
-def set_aside(log_directory: str) -> str:
-    """Rename the damaged copy in a log directory; return what it is called now. Raises `OSError`."""
+def _set_aside(log_directory: str) -> str:
+    """Rename the damaged copy in a log directory; return its new path. Raises `OSError`."""
     number = 1
     while os.path.exists(kept := f"{log_directory}/{DAMAGED_PREFIX}{number}"):
         number += 1
     os.rename(f"{log_directory}/{METADATA_TOPIC}-0", kept)
     return kept
-
-
-def bring_level(copy: MetadataLog, source: MetadataLog) -> None:
-    """Have a copy hold what the source holds. Raises `OSError`."""
-    agreed = copy.agrees_until(source)
-    if min(agreed, copy.end_offset) < max(copy.start_offset, source.start_offset):
-        snapshot = source.snapshot()
-        if snapshot is None:
-            copy.restart()
-        else:
-            copy.install(*snapshot, sync=False)
-    elif agreed < copy.end_offset:
-        copy.truncate(agreed)
-    for batch in source.batches_from(copy.end_offset):
-        copy.write(batch)

@@ -27,7 +27,7 @@ _MAGIC_OFFSET = 16
 _ADOPT = "`--adopt` takes in the topics whose data is there, without their settings"
 
 
-class Loss(NamedTuple):
+class MetadataFault(NamedTuple):
     """How a copy of the metadata log is lost: what of it is left, if anything, is no log."""
 
     path: str
@@ -43,13 +43,13 @@ class Loss(NamedTuple):
         )
 
 
-def find_loss(log_directory: str) -> Loss | None:
+def find_fault(log_directory: str) -> MetadataFault | None:
     """Return how the copy in a log directory is lost, None if it begins as it should. Raises `OSError`."""
     directory = f"{log_directory}/{METADATA_TOPIC}-0"
     try:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
-        return Loss(directory, "is missing", is_damage=False)
+        return MetadataFault(directory, "is missing", is_damage=False)
     damaged = None
     for name in names:
         if base_offset_of(name, LOG_SUFFIX) is None:
@@ -62,8 +62,8 @@ def find_loss(log_directory: str) -> Loss | None:
     if any(_is_whole_snapshot(directory, name) for name in names):
         return None
     if damaged is None:
-        return Loss(directory, "is empty", is_damage=False)
-    return Loss(damaged, "is damaged from its first byte on", is_damage=True)
+        return MetadataFault(directory, "is empty", is_damage=False)
+    return MetadataFault(damaged, "is damaged from its first byte on", is_damage=True)
 
 
 def has_served(log_dirs: Iterable[str]) -> bool:

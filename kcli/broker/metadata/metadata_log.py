@@ -218,14 +218,14 @@ class MetadataLog:
         """Return the next offset by node, as if there were no other copy."""
         return {self._node_id: self.end_offset}
 
-    def begin_term(self, epoch: int | None = None, voters: Sequence[int] = ()) -> int:
+    def begin_epoch(self, epoch: int | None = None, voters: Sequence[int] = ()) -> int:
         """Begin the next epoch, or a later one, and return it. The log is written only in a term.
 
         `voters` are the nodes with a copy, by default this one. Raises `OSError`.
         """
         epoch = epoch or self.next_epoch
         voters = voters or (self._node_id,)
-        self.note_term(epoch, leader=self._node_id, voters=voters)
+        self.note_epoch(epoch, leader=self._node_id, voters=voters)
         # Nothing rests on this record, so it may become durable together with the first decision.
         self.write(
             control_batch(
@@ -238,7 +238,7 @@ class MetadataLog:
         )
         return epoch
 
-    def note_term(self, epoch: int, *, leader: int, voters: Sequence[int]) -> None:
+    def note_epoch(self, epoch: int, *, leader: int, voters: Sequence[int]) -> None:
         """Note who leads in an epoch, durably if this node does. Raises `OSError`."""
         sync = leader == self._node_id
         write_quorum_state(self.directory, leader=leader, epoch=epoch, voters=voters, sync=sync)
@@ -313,6 +313,20 @@ class MetadataLog:
                 return min(end, known_end)
             epoch, end = own, own_end
         return 0
+
+    def follow(self, source: MetadataLog) -> None:
+        """Make this copy hold what another one holds. Raises `OSError`."""
+        agreed = self.agrees_until(source)
+        if min(agreed, self.end_offset) < max(self.start_offset, source.start_offset):
+            snapshot = source.snapshot()
+            if snapshot is None:
+                self.restart()
+            else:
+                self.install(*snapshot, sync=False)
+        elif agreed < self.end_offset:
+            self.truncate(agreed)
+        for batch in source.batches_from(self.end_offset):
+            self.write(batch)
 
     def truncate(self, offset: int) -> None:
         """Cut off what begins at `offset` or above: a decision that others do not know. Raises `OSError`."""

@@ -1,10 +1,8 @@
-"""MetadataFeeds: what each node is told of the metadata: every change, in order.
+"""MetadataPublisher: brings every change of the metadata to the nodes and the observers, in order.
 
-A node that hears nothing for a while, because it is paused or cut off from the controller's node, delays
-nobody: when it hears again it takes over the newest image, with everything that changed meanwhile as one
-delta. A change that a node makes while it takes one over is delivered after it, to all.
-
-Audience: who is told of every change of the metadata, in the order of the log.
+A node that is paused or cut off from the controller delays nobody: once it is reachable again it applies the
+newest image, with all missed changes as one delta. A change that is made during a delivery is delivered
+after it.
 """
 
 from __future__ import annotations
@@ -15,9 +13,11 @@ from typing import Protocol
 
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, delta_between
 
+Observer = Callable[[MetadataImage, MetadataDelta], None]
 
-class Listener(Protocol):
-    """Who is told: a node."""
+
+class FollowingNode(Protocol):
+    """A node that acts on an image."""
 
     node_id: int
     image: MetadataImage
@@ -27,27 +27,41 @@ class Listener(Protocol):
         ...
 
 
-class MetadataFeeds:
-    """The nodes that are told. `hears` says whether a node can be told now; `failed` gets what one raises."""
+def _raise(_: int, error: Exception) -> None:
+    raise error
 
-    def __init__(self, *, hears: Callable[[int], bool], failed: Callable[[int, Exception], None]) -> None:
+
+class MetadataPublisher:
+    """`is_reachable` says whether a node can be told now; `failed` gets the error of a node's `apply`."""
+
+    def __init__(
+        self,
+        *,
+        is_reachable: Callable[[int], bool] = lambda _: True,
+        failed: Callable[[int, Exception], None] = _raise,
+    ) -> None:
         self.latest: MetadataImage = EMPTY_IMAGE
-        self._hears = hears
+        self._is_reachable = is_reachable
         self._failed = failed
-        self._listeners: dict[int, Listener] = {}
+        self._nodes: dict[int, FollowingNode] = {}
+        self._observers: list[Observer] = []
         self._pending: deque[tuple[MetadataImage, MetadataDelta | None]] = deque()
         self._is_delivering = False
 
-    def add(self, listener: Listener) -> None:
-        """Tell a node of every change from now on; it has taken over `latest` itself."""
-        self._listeners[listener.node_id] = listener
+    def add(self, node: FollowingNode) -> None:
+        """Publish to a node from now on; it has applied `latest` itself."""
+        self._nodes[node.node_id] = node
 
     def remove(self, node_id: int) -> None:
-        """Tell a node nothing more."""
-        self._listeners.pop(node_id, None)
+        """Publish to a node no more."""
+        self._nodes.pop(node_id, None)
 
-    def deliver(self, image: MetadataImage, delta: MetadataDelta | None = None) -> None:
-        """Tell everyone who hears of a new image and, where that is known, of what has changed."""
+    def observe(self, observer: Observer) -> None:
+        """Call `observer` with each change from now on, after the nodes."""
+        self._observers.append(observer)
+
+    def publish(self, image: MetadataImage, delta: MetadataDelta | None = None) -> None:
+        """Deliver a new image; without a delta nodes compute their own, and observers are not called."""
         self._pending.append((image, delta))
         if self._is_delivering:
             return
@@ -55,58 +69,27 @@ class MetadataFeeds:
         try:
             while self._pending:
                 former, (self.latest, delta) = self.latest, self._pending.popleft()
-                for listener in list(self._listeners.values()):
-                    self._tell(listener, delta if listener.image is former else None)
+                for node in list(self._nodes.values()):
+                    self._deliver(node, delta if node.image is former else None)
+                if delta is not None:
+                    for observer in tuple(self._observers):
+                        observer(self.latest, delta)
         finally:
             self._is_delivering = False
 
     def catch_up(self) -> None:
-        """Tell everyone who hears again what they have missed."""
+        """Bring the latest image to nodes that missed it and are reachable again."""
         if not self._is_delivering and any(
-            listener.image is not self.latest and self._hears(listener.node_id)
-            for listener in self._listeners.values()
+            node.image is not self.latest and self._is_reachable(node.node_id)
+            for node in self._nodes.values()
         ):
-            self.deliver(self.latest)
+            self.publish(self.latest)
 
-    def _tell(self, listener: Listener, delta: MetadataDelta | None) -> None:
-        if listener.image is self.latest or not self._hears(listener.node_id):
+    def _deliver(self, node: FollowingNode, delta: MetadataDelta | None) -> None:
+        if node.image is self.latest or not self._is_reachable(node.node_id):
             return
         try:
-            listener.apply(delta or delta_between(listener.image, self.latest), self.latest)
+            node.apply(delta or delta_between(node.image, self.latest), self.latest)
         except Exception as error:
-            # It is that node's failure, and neither the controller's nor the other nodes'.
-            self._failed(listener.node_id, error)
-
-
-Subscriber = Callable[[MetadataImage, MetadataDelta], None]
-
-
-class Audience:
-    """The subscribers. A change that one of them causes while it is told is told to all afterwards."""
-
-    def __init__(self) -> None:
-        self._subscribers: list[Subscriber] = []
-        self._untold: deque[tuple[MetadataImage, MetadataDelta]] = deque()
-        self._is_telling = False
-
-    def add(self, subscriber: Subscriber) -> None:
-        """Tell `subscriber` of every change from now on."""
-        self._subscribers.append(subscriber)
-
-    def remove(self, subscriber: Subscriber) -> None:
-        """Tell `subscriber` of no more changes."""
-        self._subscribers.remove(subscriber)
-
-    def tell(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Tell of a change: before this returns, but for changes that a subscriber has caused."""
-        self._untold.append((image, delta))
-        if self._is_telling:
-            return
-        self._is_telling = True
-        try:
-            while self._untold:
-                change = self._untold.popleft()
-                for subscriber in tuple(self._subscribers):
-                    subscriber(*change)
-        finally:
-            self._is_telling = False
+            # It is the failure of that node, not of the controller.
+            self._failed(node.node_id, error)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kcli.broker.config.listener_config import ListenerConfig
     from kcli.broker.controller.controller_election import ControllerLink
     from kcli.broker.metadata.metadata_image import MetadataImage
-    from kcli.broker.metadata.metadata_publisher import MetadataFeeds
+    from kcli.broker.metadata.metadata_publisher import MetadataPublisher
     from kcli.broker.network.inbox import ReceiveBuffers
     from kcli.broker.network.quota_engine import QuotaLayer
     from kcli.broker.network.request_engine import RequestEngine
@@ -171,14 +171,14 @@ class Broker(NodeContext):
             had_clean_stop=had_clean_stop,
         )
 
-    async def load(self, feeds: MetadataFeeds) -> None:
+    async def load(self, publisher: MetadataPublisher) -> None:
         """Load the logs, with recovery where a stop was not clean, and follow the metadata from now on."""
-        self.image = feeds.latest
+        self.image = publisher.latest
         self._update_config()
         await trio.to_thread.run_sync(self._load_logs, abandon_on_cancel=True)
         # Loading let other nodes run, and they may have changed the metadata.
-        self.apply(MetadataDelta.from_nothing(feeds.latest), feeds.latest)
-        feeds.add(self)
+        self.apply(MetadataDelta.from_nothing(publisher.latest), publisher.latest)
+        publisher.add(self)
 
     def _load_logs(self) -> None:
         self.log_manager.load(now_ms=self.wall_ms(), keep=self._has_replica)

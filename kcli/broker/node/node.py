@@ -9,7 +9,7 @@ and ports. Why one ended decides what comes of it:
 | `kill` | left as they are | is silent, and fenced when its session ends |
 | a failure | left as they are | fenced at once |
 
-KeptPorts: the ports that the system chose for a node, kept for it while it is down.
+ReservedPorts: the ports that the system chose for a node, kept for it while it is down.
 
 A node that starts again has the port that clients know. Until then the system would give it to anybody who
 wants any. A socket that is bound and does not listen is in the way of that, and of nothing else on Linux:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kcli.broker.node.broker import Broker
 
 
-class KeptPorts:
+class ReservedPorts:
     """What keeps the ports of one node."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Node:
         self.ended = trio.Event()
         self.ended.set()
         self._ports: Mapping[str, int] = {}
-        self._kept_ports = KeptPorts()
+        self._reserved_ports = ReservedPorts()
 
     @property
     def state(self) -> NodeState:
@@ -103,7 +103,7 @@ class Node:
         self.failure, self.ended_by = None, ""
         self.scope, self.ended = trio.CancelScope(), trio.Event()
         try:
-            self.broker.open(self._ports, keep=self._kept_ports.keep, directory_id=directory_id)
+            self.broker.open(self._ports, keep=self._reserved_ports.keep, directory_id=directory_id)
         except BaseException:
             self.broker.state = NodeState.DEAD
             self.broker.log_manager.directories.abandon()
@@ -116,7 +116,7 @@ class Node:
 
     def give_up_ports(self) -> None:
         """Let others have the ports that the system chose: the node will not start again."""
-        self._kept_ports.close()
+        self._reserved_ports.close()
 
 
 def failure_reason(error: BaseException) -> str:

@@ -67,7 +67,7 @@ def _topic_id(directory: str) -> bytes | None:
         return None
 
 
-def adopt(controller: Controller, config: BrokerConfig, log_dirs: Iterable[str]) -> None:
+def adopt_topics(controller: Controller, config: BrokerConfig, log_dirs: Iterable[str]) -> None:
     """Register every unknown topic in the directories of a node, which becomes its only replica.
 
     `__consumer_offsets` gets a configuration of its own, without which retention would empty it. Where only

@@ -1,21 +1,8 @@
-"""Cluster: everything that one process hosts: its nodes, one of which is the controller.
+"""Cluster: the nodes of one process, one of which is the controller.
 
-A start opens all directories and ports, then the metadata (`cluster_start`), then each node's logs; only when
-all are loaded do the listeners accept.
-
-Each node has a cancel scope of its own: it can be killed, stopped, paused and started while the others go
-on (`node_operations`), and a node that fails is fenced and gone. The process ends, in order, when a node
-fails and no other is left.
-
-How a process begins: directories and ports of all its nodes first, then the metadata.
-
-Nothing is left behind by a start that fails there: a mistake in any node's directories or ports is found
-before anything is written but whose the directories are, which is taken back.
-
-NodeWatch: the one task that has the controller look after the nodes: sessions, successors, copies.
-
-The task may run late, because the process was busy or suspended as a whole. The nodes could not send
-heartbeats either then, so none is taken for dead: each gets to send one first.
+A start opens all directories and ports, then the metadata, then each node's logs; the listeners accept when
+all logs are loaded. Each node has a cancel scope of its own: it can be killed, stopped, paused and started
+while the others go on (`node_operations`). A node that fails is fenced; with the last node the process ends.
 """
 
 from __future__ import annotations
@@ -30,19 +17,18 @@ import trio
 
 from kcli.broker.config.broker_definitions import ControllerSettings
 from kcli.broker.config.config_definition import view
-from kcli.broker.controller.controller import Controller, nodes_came_up, nodes_went_down
-from kcli.broker.controller.controller_election import ControllerLink, ControllerOffice
-from kcli.broker.metadata.metadata_copies import MetadataCopies, bring_level, set_aside
-from kcli.broker.metadata.metadata_damage import Loss, find_loss, has_served
-from kcli.broker.metadata.metadata_publisher import MetadataFeeds
-from kcli.broker.metadata.metadata_replay import InvalidMetadata
+from kcli.broker.controller.controller import Controller
+from kcli.broker.controller.controller_election import ControllerElection, ControllerLink
+from kcli.broker.metadata.metadata_copies import MetadataCopies
+from kcli.broker.metadata.metadata_damage import MetadataFault, find_fault, has_served
+from kcli.broker.metadata.metadata_publisher import MetadataPublisher
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.inbox import ReceiveBuffers
 from kcli.broker.network.request_engine import RequestEngine
 from kcli.broker.node.broker import Broker
 from kcli.broker.node.node import Node, failure_reason, is_expected
 from kcli.broker.node_context import NodeState
-from kcli.broker.process.adopted_topics import adopt, skip_adopted_producers
+from kcli.broker.process.adopted_topics import adopt_topics, skip_adopted_producers
 from kcli.broker.process.cluster_events import ClusterEvents, ConfigWarnings
 from kcli.broker.process.node_layout import (
     ClusterOptions,
@@ -65,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kcli.broker.config.broker_config import BrokerConfig
-    from kcli.broker.controller.controller import Journal
+    from kcli.broker.controller.controller import ControllerLog
     from kcli.broker.faults.faults import Faults
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.broker.metering.meters import Meters
@@ -74,151 +60,24 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def open_nodes(cluster: Cluster) -> list[Node]:
-    """Make the places of all nodes; lock the directories and bind the ports of those to start.
-
-    Raises `KcliError`, and leaves the directories as they were then.
-    """
-    layout = cluster.layout
-    to_start = layout.to_start()
-    configs = {each: layout.config(each) for each in sorted({*to_start, *layout.present()})}
-    check_ports([configs[each] for each in to_start])
-    log_dirs = [path for each in to_start for path in layout.log_dirs(configs[each])]
-    _refuse_lost_metadata(cluster, [configs[each] for each in to_start], configs.values())
-    made = make_directories(log_dirs)
-    nodes: list[Node] = []
-    try:
-        known_id = known_cluster_id(log_dirs)
-        cluster.cluster_id = known_id or uuid_to_text(random_uuid())
-        for config in configs.values():
-            cluster.new_node(config)
-        lost_ids = lost_directory_ids(cluster, to_start)
-        for node_id in to_start:
-            node = cluster.nodes[node_id]
-            for warning in node.config.warnings:
-                _log.warning(warning)
-            node.open(lost_ids.get(node_id))
-            nodes.append(node)
-    except BaseException:
-        for node in nodes:
-            node.broker.log_manager.directories.abandon()
-        remove_empty(made)
-        raise
-    if known_id is None:
-        _warn_of_new_id(cluster.cluster_id, log_dirs)
-    return nodes
-
-
-def lost_directory_ids(cluster: Cluster, node_ids: Iterable[int]) -> Mapping[int, bytes]:
-    """Return, by node, the id that its log directory without one is to take back. Raises `KcliError`."""
-    lost = [each for each in node_ids if is_id_lost(cluster.nodes[each].log_dirs)]
-    if not lost:
-        return {}
-    from kcli.broker.process.lost_directory_ids import find_lost_ids  # Hardly any start needs it.
-
-    return find_lost_ids({node.node_id: node.log_dirs for node in cluster.nodes.values()}, lost)
-
-
-def _refuse_lost_metadata(
-    cluster: Cluster, to_start: Iterable[BrokerConfig], present: Iterable[BrokerConfig]
-) -> None:
-    """Raise `InvalidMetadata` where nodes have replicas, and no node has metadata that tells of them."""
-    layout = cluster.layout
-    if not any(has_served(layout.log_dirs(config)) for config in to_start):
-        return
-    losses: list[Loss] = []
-    for config in present:
-        try:
-            loss = find_loss(layout.log_dirs(config)[0])
-        except OSError:
-            return  # Opening it tells what is wrong.
-        if loss is None:
-            return
-        losses.append(loss)
-    worst = max(losses, key=lambda loss: loss.is_damage)
-    if worst.is_damage or not cluster.options.adopt:
-        raise worst.refusal()
-
-
-def _warn_of_new_id(cluster_id: str, log_dirs: Iterable[str]) -> None:
-    """Warn where the metadata of a cluster is older than its id, and does not tell the one it had."""
-    for log_dir in log_dirs:
-        if os.path.isdir(f"{log_dir}/{METADATA_TOPIC}-0"):
-            _log.warning(
-                "`%s` has metadata of a cluster, but no `%s` tells its id: it is %s from now on",
-                log_dir,
-                META_PROPERTIES,
-                cluster_id,
-            )
-            return
-
-
-def open_office(cluster: Cluster, node_ids: list[int]) -> Controller:
-    """Open the copies of the metadata log, and have the node with the newest take office.
-
-    Raises `KcliError`.
-    """
-    _open_copies(cluster)
-    copies = cluster.office.copies
-    holder, newest = copies.newest(node_ids), copies.newest(cluster.nodes)
-    assert holder is not None
-    assert newest is not None
-    try:
-        # A node that stays down may have been the last one that decided anything.
-        if copies.version(newest) > copies.version(holder):
-            bring_level(copies[holder], copies[newest])
-        for node_id in cluster.nodes.keys() - set(node_ids):
-            copies.close(node_id)
-        controller = cluster.office.take(holder)
-    except OSError as error:
-        raise KcliError(f"cannot read the metadata log of node {holder}: {error.strerror}") from error
-    nodes_went_down(controller, returning=node_ids)
-    cluster.office.observe(ConfigWarnings(controller.image).follow)
-    return controller
-
-
-def _open_copies(cluster: Cluster) -> None:
-    """Open the copies of all nodes. A damaged one is made anew from the others, if there is a sound one."""
-    damaged: dict[int, InvalidMetadata] = {}
-    for node in cluster.nodes.values():
-        try:
-            open_copy(cluster, node)
-        except InvalidMetadata as found:
-            damaged[node.node_id] = found
-    if damaged and not any(log.end_offset for _, log in cluster.office.copies):
-        raise min(damaged.items())[1]
-    for node_id, error in damaged.items():
-        node = cluster.nodes[node_id]
-        try:
-            kept = set_aside(node.broker.metadata_directory)
-        except OSError as failure:
-            raise error from failure
-        _log.warning("%s; node %d gets another copy, this one is kept in `%s`", error.message, node_id, kept)
-        open_copy(cluster, node)
-
-
-def open_copy(cluster: Cluster, node: Node) -> None:
-    """Open a node's copy of the metadata log. Raises `KcliError`."""
-    log_dir = node.broker.metadata_directory
-    try:
-        cluster.office.copies.open(node.node_id, log_dir)
-    except OSError as error:
-        raise KcliError(f"cannot open the metadata log in `{log_dir}`: {error.strerror}") from error
-
-
 TICK_SECONDS = 0.25
 LATE_MS = 350
 
 
 class NodeWatch:
-    """Looks after the nodes of a cluster."""
+    """The task that lets the controller act on time: sessions, successors, copies of the metadata.
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    It may run late, because the process was busy or suspended. The nodes could not send heartbeats either
+    then, so `beat_all` lets each send one before any is fenced.
+    """
+
+    def __init__(self, election: ControllerElection, beat_all: Callable[[], None]) -> None:
+        self._election = election
+        self._beat_all = beat_all
         self._last_ms = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look for ever."""
+        """Look until cancelled."""
         self._last_ms = monotonic_ms()
         task_status.started()
         while True:
@@ -226,22 +85,20 @@ class NodeWatch:
             self.look(monotonic_ms())
 
     def _pause_seconds(self, now_ms: int) -> float:
-        """Return how long nothing will be due: a session that ends is noticed at once."""
-        controller = self._cluster.office.controller
+        """Return how long nothing is due: the end of a session is noticed at once."""
+        controller = self._election.controller
         end_ms = None if controller is None else controller.first_session_end_ms
         if end_ms is None or end_ms <= now_ms:
             return TICK_SECONDS
         return min(TICK_SECONDS, (end_ms - now_ms) / 1000)
 
     def look(self, now_ms: int) -> None:
-        """Do what is due; the task's turn, and whoever waits for a controller, which elects one."""
-        cluster = self._cluster
+        """Do what is due, an election included."""
         if now_ms - self._last_ms > LATE_MS:
-            for node_id in cluster.present():
-                cluster.nodes[node_id].broker.lifecycle.beat()
+            self._beat_all()
         self._last_ms = now_ms
         try:
-            cluster.office.tick(now_ms)
+            self._election.tick(now_ms)
         except (OSError, KcliError) as error:
             _log.error("the controller could not do what is due: %s", error)
 
@@ -253,6 +110,9 @@ STOP_SECONDS = 60.0
 
 GOODBYE_TURNS = 3
 """How many turns of the event loop connections get to send their last answers."""
+
+HANDOVER_SECONDS = 30.0
+"""How long a node that stops may take to hand over what it leads."""
 
 CONTROLLER_SECONDS = 15.0
 """How long a node that starts looks for the controller."""
@@ -281,17 +141,17 @@ class Cluster:
         self._engine, self._buffers = RequestEngine(APIS), ReceiveBuffers()
         self._closes_cleanly = False
         self._fatal: Exception | None = None
-        self._watch = NodeWatch(self)
-        self.feeds = MetadataFeeds(hears=self._hears, failed=self._node_failed)
-        self.office = ControllerOffice(
+        self.publisher = MetadataPublisher(is_reachable=self._is_reachable, failed=self._node_failed)
+        self.election = ControllerElection(
             MetadataCopies(wall_ms=wall_ms, report=_log.warning),
-            self.feeds,
+            self.publisher,
             make=self._make_controller,
             running=self.present,
             reaches=self.reaches,
             failed=self._node_failed,
             wall_ms=wall_ms,
         )
+        self._watch = NodeWatch(self.election, self.beat_all)
 
     @property
     def brokers(self) -> list[Broker]:
@@ -301,9 +161,9 @@ class Cluster:
     @property
     def controller(self) -> Controller:
         """The controller, whatever node it is on. Raises `KcliError` while there is none."""
-        if self.office.controller is None:
+        if self.election.controller is None:
             raise KcliError("no node is the controller, for now", hint="try again")
-        return self.office.controller
+        return self.election.controller
 
     @property
     def faults(self) -> Faults:
@@ -377,7 +237,7 @@ class Cluster:
 
     def present(self) -> list[int]:
         """Return the nodes that the controller can count on: alive and not paused."""
-        return [node_id for node_id, _ in self.office.copies if not self.nodes[node_id].broker.is_paused]
+        return [node_id for node_id, _ in self.election.copies if not self.nodes[node_id].broker.is_paused]
 
     def reaches(self, one: int, other: int) -> bool:
         """True if two nodes reach each other."""
@@ -385,10 +245,16 @@ class Cluster:
             return True
         return not (self.peers.between(one, other).is_cut or self.peers.between(other, one).is_cut)
 
-    def _hears(self, node_id: int) -> bool:
-        """True if the controller can tell a node of the metadata now."""
-        holder = self.office.holder
-        return node_id in self.present() and (holder is None or self.reaches(holder, node_id))
+    def beat_all(self, *, other_than: int | None = None) -> None:
+        """Let every node that can send a heartbeat now."""
+        for node_id in self.present():
+            if node_id != other_than:
+                self.nodes[node_id].broker.lifecycle.beat()
+
+    def _is_reachable(self, node_id: int) -> bool:
+        """Whether the controller can bring metadata to a node now."""
+        controller_id = self.election.controller_id
+        return node_id in self.present() and (controller_id is None or self.reaches(controller_id, node_id))
 
     def _find(self, node_id: int) -> Broker | None:
         """Return the broker of a node that is alive."""
@@ -398,28 +264,115 @@ class Cluster:
     # --- start -----------------------------------------------------------------------------------
 
     async def _start_all(self) -> None:
-        nodes = open_nodes(self)
-        controller = open_office(self, [node.node_id for node in nodes])
+        nodes = self._open_nodes()
+        controller = self._open_metadata([node.node_id for node in nodes])
         for node in nodes:
             node.broker.register(with_process=True)
             if self.options.adopt:
-                adopt(controller, node.config, node.log_dirs)
+                adopt_topics(controller, node.config, node.log_dirs)
         for node in nodes:
-            await node.broker.load(self.feeds)
+            await node.broker.load(self.publisher)
             if self.options.adopt:
                 skip_adopted_producers(controller, node.broker)
         assert self._nursery is not None
         for node in nodes:
             await self._nursery.start(self._serve, node)
-        nodes_came_up(
-            controller,
-            {node.node_id: node.broker.epoch for node in nodes},
-            nodes[0].broker.config.topic_defaults,
+        controller.nodes_came_up(
+            {node.node_id: node.broker.epoch for node in nodes}, nodes[0].broker.config.topic_defaults
         )
         for node in nodes:
             await node.broker.accept()
-        self.office.observe(ClusterEvents(self.feeds.latest).follow)
+        self.publisher.observe(ClusterEvents(self.publisher.latest).follow)
         await self._nursery.start(self._watch.run)
+
+    def _open_nodes(self) -> list[Node]:
+        """Make all nodes; lock the directories and bind the ports of those to start.
+
+        Checks every node's directories and ports before anything is written but `meta.properties`, and
+        removes what it made if it fails. Raises `KcliError`.
+        """
+        layout = self.layout
+        to_start = layout.to_start()
+        configs = {each: layout.config(each) for each in sorted({*to_start, *layout.present()})}
+        check_ports([configs[each] for each in to_start])
+        log_dirs = [path for each in to_start for path in layout.log_dirs(configs[each])]
+        self._refuse_lost_metadata([configs[each] for each in to_start], configs.values())
+        made = make_directories(log_dirs)
+        nodes: list[Node] = []
+        try:
+            known_id = known_cluster_id(log_dirs)
+            self.cluster_id = known_id or uuid_to_text(random_uuid())
+            for config in configs.values():
+                self.new_node(config)
+            lost_ids = self._lost_directory_ids(to_start)
+            for node_id in to_start:
+                node = self.nodes[node_id]
+                for warning in node.config.warnings:
+                    _log.warning(warning)
+                node.open(lost_ids.get(node_id))
+                nodes.append(node)
+        except BaseException:
+            for node in nodes:
+                node.broker.log_manager.directories.abandon()
+            remove_empty(made)
+            raise
+        if known_id is None:
+            _warn_of_new_id(self.cluster_id, log_dirs)
+        return nodes
+
+    def _lost_directory_ids(self, node_ids: Iterable[int]) -> Mapping[int, bytes]:
+        """Return, by node, the id that its log directory without one had. Raises `KcliError`."""
+        lost = [each for each in node_ids if is_id_lost(self.nodes[each].log_dirs)]
+        if not lost:
+            return {}
+        from kcli.broker.process.lost_directory_ids import find_lost_ids  # Hardly any start needs it.
+
+        return find_lost_ids({node.node_id: node.log_dirs for node in self.nodes.values()}, lost)
+
+    def _refuse_lost_metadata(
+        self, to_start: Iterable[BrokerConfig], present: Iterable[BrokerConfig]
+    ) -> None:
+        """Raise `InvalidMetadata` if nodes have replicas, and no node has metadata about them."""
+        layout = self.layout
+        if not any(has_served(layout.log_dirs(config)) for config in to_start):
+            return
+        faults: list[MetadataFault] = []
+        for config in present:
+            try:
+                fault = find_fault(layout.log_dirs(config)[0])
+            except OSError:
+                return  # The error comes again, and is reported, when the log is opened.
+            if fault is None:
+                return
+            faults.append(fault)
+        worst = max(faults, key=lambda fault: fault.is_damage)
+        if worst.is_damage or not self.options.adopt:
+            raise worst.refusal()
+
+    def _open_metadata(self, node_ids: list[int]) -> Controller:
+        """Open the copies of the metadata log; the node to start with the newest becomes the controller.
+
+        Raises `KcliError`.
+        """
+        copies = self.election.copies
+        copies.open_all({node.node_id: node.broker.metadata_directory for node in self.nodes.values()})
+        controller_id, newest = copies.newest(node_ids), copies.newest(self.nodes)
+        assert controller_id is not None
+        assert newest is not None
+        try:
+            # A node that stays down may have made the last decisions.
+            if copies.version(newest) > copies.version(controller_id):
+                copies[controller_id].follow(copies[newest])
+            for node_id in self.nodes.keys() - set(node_ids):
+                copies.close(node_id)
+            controller = self.election.elect(controller_id)
+        except OSError as error:
+            raise KcliError(
+                f"cannot read the metadata log of node {controller_id}: {error.strerror}"
+            ) from error
+        controller.nodes_went_down(returning=node_ids)
+        self.publisher.observe(ConfigWarnings(controller.image).follow)
+        return controller
 
     def new_node(self, config: BrokerConfig) -> Node:
         """Add a node, which is dead until it is started."""
@@ -435,7 +388,7 @@ class Cluster:
             buffers=self._buffers,
             wall_ms=self._wall_ms,
             peers=self.peers,
-            controller_link=ControllerLink(config.node_id, self.office),
+            controller_link=ControllerLink(config.node_id, self.election),
         )
         if self._faults is not None:
             self._faults.attend(broker)
@@ -443,13 +396,14 @@ class Cluster:
             self._meters.attend(broker)
         return broker
 
-    def _make_controller(self, node_id: int, journal: Journal, image: MetadataImage) -> Controller:
+    def _make_controller(self, node_id: int, log: ControllerLog, image: MetadataImage) -> Controller:
         config = self.nodes[node_id].broker.config
-        self.office.fetch_timeout_ms = config.controller_quorum_fetch_timeout_ms
+        self.election.fetch_timeout_ms = config.controller_quorum_fetch_timeout_ms
         return Controller(
-            journal,
+            log,
             image,
             random=Random(),
+            publisher=self.publisher,
             topic_defaults=config.topic_defaults,
             settings=view(ControllerSettings, config),
             node_id=node_id,
@@ -458,12 +412,12 @@ class Cluster:
     async def start_node(self, node: Node) -> None:
         """Start a node that is dead, while the others go on. Raises `KcliError`."""
         assert self._nursery is not None
-        node.open(lost_directory_ids(self, [node.node_id]).get(node.node_id))
+        node.open(self._lost_directory_ids([node.node_id]).get(node.node_id))
         try:
-            open_copy(self, node)
+            self.election.copies.open(node.node_id, node.broker.metadata_directory)
             self.failed.pop(node.node_id, None)
             await self._register(node.broker)
-            await node.broker.load(self.feeds)
+            await node.broker.load(self.publisher)
             await self._nursery.start(self._serve, node)
         except BaseException:
             with trio.CancelScope(shield=True):
@@ -474,11 +428,40 @@ class Cluster:
         if node.failure is not None:
             raise KcliError(f"node {node.node_id} has failed: {failure_reason(node.failure)}")
 
+    async def stop_node(self, node: Node) -> None:
+        """Let a running node hand over its partitions, and the controller if it is that; then end it."""
+        node.broker.state = NodeState.STOPPING
+        others = [each for each in self.present() if each != node.node_id]
+        if self.election.controller_id == node.node_id and others:
+            self.election.move_from(node.node_id)
+        is_relieved = False
+        with trio.move_on_after(HANDOVER_SECONDS):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._beat_with_others, node)
+                is_relieved = await node.broker.lifecycle.until_relieved()
+                nursery.cancel_scope.cancel()
+        if not node.is_alive:
+            raise KcliError(f"node {node.node_id} was {node.ended_by or 'killed'} while it stopped")
+        if not is_relieved:
+            _log.warning("node %d stops without having handed over what it leads", node.node_id)
+        node.broker.stop_coordinating()
+        await trio.lowlevel.checkpoint()
+        node.ended_by = "stopped"
+        node.scope.cancel()
+        await node.ended.wait()
+
+    async def _beat_with_others(self, node: Node) -> None:
+        """Let the other nodes confirm the new leaders at once, and not with their next heartbeat."""
+        while True:
+            await trio.sleep(0.01)
+            self.beat_all(other_than=node.node_id)
+            await trio.sleep(0.1)
+
     async def _register(self, broker: Broker) -> None:
         """Register a node with the controller, which may still have to be elected."""
         with trio.move_on_after(CONTROLLER_SECONDS):
             while True:
-                # Not the office itself: a process that was held up must take nobody for silent.
+                # Through the watch: after a pause of the process every node sends a heartbeat first.
                 self._watch.look(monotonic_ms())
                 try:
                     return broker.register(with_process=False)
@@ -536,24 +519,24 @@ class Cluster:
     def _leave(self, node: Node) -> None:
         """Take a node that has ended out of everything that the others look at."""
         node_id = node.node_id
-        self.feeds.remove(node_id)
+        self.publisher.remove(node_id)
         self.peers.node_died(node_id)
         try:
-            self.office.copies.close(node_id)
+            self.election.copies.close(node_id)
         except OSError as error:
             _log.error("cannot close the metadata log of node %d: %s", node_id, error.strerror)
         if self._nursery is None or self.stopping:
             return
-        self.office.node_gone(node_id, monotonic_ms())
+        self.election.node_gone(node_id, monotonic_ms())
         if node.failure is None:
             return
         if not any(other.is_alive for other in self.nodes.values()):
             self._fatal = node.failure
             _log.error("the process ends: no node is left")
             self.stop()
-        elif self.office.controller is not None:
+        elif self.election.controller is not None:
             try:
-                self.office.controller.fence_broker(node_id=node_id, epoch=node.broker.epoch)
+                self.election.controller.fence_broker(node_id=node_id, epoch=node.broker.epoch)
             except KafkaError as error:
                 _log.error("node %d is not fenced: %s", node_id, error.message)
 
@@ -564,3 +547,16 @@ class Cluster:
                 node.broker.stop_coordinating()
         for _ in range(GOODBYE_TURNS):
             await trio.lowlevel.checkpoint()
+
+
+def _warn_of_new_id(cluster_id: str, log_dirs: Iterable[str]) -> None:
+    """Warn if there is metadata of a cluster, but no file with the id of that cluster."""
+    for log_dir in log_dirs:
+        if os.path.isdir(f"{log_dir}/{METADATA_TOPIC}-0"):
+            _log.warning(
+                "`%s` has metadata of a cluster, but no `%s` tells its id: it is %s from now on",
+                log_dir,
+                META_PROPERTIES,
+                cluster_id,
+            )
+            return

@@ -12,8 +12,6 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-import trio
-
 from kcli.broker.node.node import failure_reason
 from kcli.broker.node_context import NodeState
 from kcli.broker.process.node_layout import check_ports, make_directories
@@ -34,12 +32,12 @@ def node_rows(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def _row(cluster: Cluster, node: Node) -> dict[str, Any]:
-    image = cluster.feeds.latest
+    image = cluster.publisher.latest
     registration = image.brokers.get(node.node_id)
     endpoint = node.broker.endpoints[0] if node.broker.endpoints else None
     partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
     replicas = [partition for partition in partitions if node.node_id in partition.replicas]
-    copies = cluster.office.copies
+    copies = cluster.election.copies
     return {
         "node": node.node_id,
         "state": node.state.value,
@@ -49,7 +47,7 @@ def _row(cluster: Cluster, node: Node) -> dict[str, Any]:
         "port": None if endpoint is None else endpoint.port,
         "rack": node.config.broker_rack,
         "fenced": registration is None or registration.fenced,
-        "is_controller": node.node_id == cluster.office.holder,
+        "is_controller": node.node_id == cluster.election.controller_id,
         "leads": sum(partition.leader == node.node_id for partition in replicas),
         "replicas": len(replicas),
         "in_sync": sum(node.node_id in partition.isr for partition in replicas),
@@ -59,9 +57,6 @@ def _row(cluster: Cluster, node: Node) -> dict[str, Any]:
 
 
 _log = logging.getLogger(__name__)
-
-HANDOVER_SECONDS = 30.0
-"""How long a node that stops may take to hand over what it leads."""
 
 
 async def list_nodes(cluster: Cluster, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -78,41 +73,8 @@ async def stop_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str,
             f"node {node.node_id} is paused, and cannot hand over what it leads",
             hint="resume it first, or kill it",
         )
-    await stop_in_order(cluster, node)
+    await cluster.stop_node(node)
     return {"node": node.node_id}
-
-
-async def stop_in_order(cluster: Cluster, node: Node) -> None:
-    """Have a running node hand over its offices and leaderships, and end."""
-    node.broker.state = NodeState.STOPPING
-    others = [each for each in cluster.present() if each != node.node_id]
-    if cluster.office.holder == node.node_id and others:
-        cluster.office.elect_other_than(node.node_id)
-    is_relieved = False
-    with trio.move_on_after(HANDOVER_SECONDS):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_beat_with_others, cluster, node)
-            is_relieved = await node.broker.lifecycle.until_relieved()
-            nursery.cancel_scope.cancel()
-    if not node.is_alive:
-        raise KcliError(f"node {node.node_id} was {node.ended_by or 'killed'} while it stopped")
-    if not is_relieved:
-        _log.warning("node %d stops without having handed over what it leads", node.node_id)
-    node.broker.stop_coordinating()
-    await trio.lowlevel.checkpoint()
-    node.ended_by = "stopped"
-    node.scope.cancel()
-    await node.ended.wait()
-
-
-async def _beat_with_others(cluster: Cluster, node: Node) -> None:
-    """Have the others say at once that they know who leads now, which they would with their next beat."""
-    while True:
-        await trio.sleep(0.01)
-        for node_id in cluster.present():
-            if node_id != node.node_id:
-                cluster.nodes[node_id].broker.lifecycle.beat()
-        await trio.sleep(0.1)
 
 
 async def kill_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,7 +112,7 @@ async def resume_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[st
     node = _node(cluster, arguments)
     _refuse(node, NodeState.STARTING, NodeState.RUNNING, NodeState.STOPPING, NodeState.DEAD)
     node.broker.resume()
-    cluster.feeds.catch_up()
+    cluster.publisher.catch_up()
     node.broker.lifecycle.beat()
     return {"node": node.node_id}
 
@@ -191,7 +153,7 @@ async def remove_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[st
             hint=f"plan their moves: `kcli reassign-partitions generate --drain {node_id}`, or use `--force`",
         )
     if node.state is NodeState.RUNNING:
-        await stop_in_order(cluster, node)
+        await cluster.stop_node(node)
     elif node.is_alive:
         await kill_node(cluster, arguments)
     await node.ended.wait()
@@ -231,10 +193,10 @@ async def move_controller(cluster: Cluster, arguments: Mapping[str, Any]) -> dic
     """Have a node take the office of controller, in a new term."""
     node = _node(cluster, arguments)
     _refuse(node, NodeState.STARTING, NodeState.PAUSED, NodeState.STOPPING, NodeState.DEAD)
-    if cluster.office.holder == node.node_id:
+    if cluster.election.controller_id == node.node_id:
         raise KcliError(f"node {node.node_id} is the controller already")
-    cluster.office.elect(node.node_id)
-    return {"node": node.node_id, "term": cluster.office.epoch}
+    cluster.election.move_to(node.node_id)
+    return {"node": node.node_id, "term": cluster.election.epoch}
 
 
 def _node(cluster: Cluster, arguments: Mapping[str, Any]) -> Node:

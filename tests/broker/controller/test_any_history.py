@@ -90,11 +90,11 @@ def test_the_image_is_what_the_log_says_and_every_partition_is_sound(
                 if topic_id not in created and index < len(before.topics_by_id[topic_id].partitions):
                     check_step(before.topics_by_id[topic_id].partitions[index], partitions[index])
 
-    world.controller.subscribe(follow)
+    world.controller.publisher.observe(follow)
     for operation in history:
         world.perform(operation)
     image = world.controller.image
-    assert replay(MetadataBatch(*batch) for batch in world.journal.batches) == image
+    assert replay(MetadataBatch(*batch) for batch in world.log.batches) == image
     assert [each.offset for each in images] == sorted({each.offset for each in images})
     for topic in image.topics.values():
         for partition in topic.partitions:
@@ -112,7 +112,7 @@ def test_who_hears_of_many_changes_as_one_knows_the_same(
     world = World()
     for operation in history:
         world.perform(operation)
-    batches, image = world.journal.batches, world.controller.image
+    batches, image = world.log.batches, world.controller.image
     first = replay(MetadataBatch(*batch) for batch in batches[:heard_first])
     rest = [record for _, _, records in batches[heard_first:] for record in records]
     caught_up, delta = apply(first, rest, last_offset=image.offset, epoch=image.epoch)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from kcli.broker.controller.controller import Controller, nodes_came_up, nodes_went_down
+from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint
-from tests.broker.single_node import MemoryJournal
+from tests.support.metadata import MemoryLog
 
 
 def registered(controller: Controller, node_id: int, start: int) -> int:
@@ -20,9 +20,9 @@ def registered(controller: Controller, node_id: int, start: int) -> int:
 
 
 def cluster_of_three() -> Controller:
-    controller = Controller(MemoryJournal(), EMPTY_IMAGE, random=Random(0))
-    controller.begin_term()
-    nodes_came_up(controller, {node_id: registered(controller, node_id, 0) for node_id in (1, 2, 3)})
+    controller = Controller(MemoryLog(), EMPTY_IMAGE, random=Random(0))
+    controller.begin_epoch()
+    controller.nodes_came_up({node_id: registered(controller, node_id, 0) for node_id in (1, 2, 3)}, {})
     wanted = [NewTopic("t", assignments=[(0, [1, 2, 3]), (1, [2, 3, 1]), (2, [3, 1, 2])])]
     assert not isinstance(controller.create_topics(wanted, defaults=TopicDefaults())[0], Exception)
     return controller
@@ -35,10 +35,10 @@ def states(controller: Controller) -> list[tuple[int, tuple[int, ...]]]:
 def test_all_nodes_are_in_sync_again_and_every_preferred_replica_leads() -> None:
     controller = cluster_of_three()
     before = [each.leader_epoch for each in controller.image.topics["t"].partitions]
-    nodes_went_down(controller, returning=[1, 2, 3])
+    controller.nodes_went_down(returning=[1, 2, 3])
     assert states(controller) == [(-1, (1, 2, 3)), (-1, (2, 3, 1)), (-1, (3, 1, 2))]
     assert all(broker.fenced for broker in controller.image.brokers.values())
-    nodes_came_up(controller, {node_id: registered(controller, node_id, 1) for node_id in (1, 2, 3)})
+    controller.nodes_came_up({node_id: registered(controller, node_id, 1) for node_id in (1, 2, 3)}, {})
     assert states(controller) == [(1, (1, 2, 3)), (2, (2, 3, 1)), (3, (3, 1, 2))]
     after = [each.leader_epoch for each in controller.image.topics["t"].partitions]
     assert all(new > old for old, new in zip(before, after, strict=True))
@@ -47,8 +47,8 @@ def test_all_nodes_are_in_sync_again_and_every_preferred_replica_leads() -> None
 
 def test_a_node_that_does_not_return_is_in_sync_with_nothing() -> None:
     controller = cluster_of_three()
-    nodes_went_down(controller, returning=[1, 3])
-    nodes_came_up(controller, {node_id: registered(controller, node_id, 1) for node_id in (1, 3)})
+    controller.nodes_went_down(returning=[1, 3])
+    controller.nodes_came_up({node_id: registered(controller, node_id, 1) for node_id in (1, 3)}, {})
     assert states(controller) == [(1, (1, 3)), (3, (3, 1)), (3, (3, 1))]
     assert controller.image.brokers[2].fenced
 
@@ -56,14 +56,14 @@ def test_a_node_that_does_not_return_is_in_sync_with_nothing() -> None:
 def test_who_had_been_out_of_sync_stays_out() -> None:
     controller = cluster_of_three()
     controller.fence_broker(node_id=2, epoch=controller.image.brokers[2].epoch)
-    nodes_went_down(controller, returning=[1, 2, 3])
-    nodes_came_up(controller, {node_id: registered(controller, node_id, 1) for node_id in (1, 2, 3)})
+    controller.nodes_went_down(returning=[1, 2, 3])
+    controller.nodes_came_up({node_id: registered(controller, node_id, 1) for node_id in (1, 2, 3)}, {})
     assert states(controller) == [(1, (1, 3)), (3, (3, 1)), (3, (3, 1))]
 
 
 def test_a_first_start_decides_nothing_about_partitions() -> None:
-    controller = Controller(MemoryJournal(), EMPTY_IMAGE, random=Random(0))
-    controller.begin_term()
+    controller = Controller(MemoryLog(), EMPTY_IMAGE, random=Random(0))
+    controller.begin_epoch()
     offset = controller.image.offset
-    nodes_went_down(controller, returning=[1])
+    controller.nodes_went_down(returning=[1])
     assert controller.image.offset == offset

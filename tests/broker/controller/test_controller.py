@@ -16,7 +16,7 @@ from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage, To
 from kcli.broker.metadata.metadata_replay import MetadataBatch, replay
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_partition import AlterPartitionRequest, PartitionData, TopicData
-from tests.support.metadata import MemoryJournal, broker, running_controller, topic_id
+from tests.support.metadata import MemoryLog, broker, running_controller, topic_id
 
 if TYPE_CHECKING:
     from kcli.broker.controller.controller import Controller
@@ -69,7 +69,7 @@ def perform(controller: Controller, operation: tuple[object, ...]) -> None:
         case ("in sync", str(name), list(isr)) if name in controller.image.topics:
             controller.alter_partition(leader_asks(controller.image, name, isr))
         case ("term",):
-            controller.begin_term()
+            controller.begin_epoch()
         case ("producer ids",):
             controller.allocate_producer_ids(node_id=1, broker_epoch=0)
 
@@ -94,15 +94,15 @@ def leader_asks(image: MetadataImage, name: str, isr: list[int]) -> AlterPartiti
 @settings(max_examples=200)
 @given(st.lists(OPERATIONS, max_size=25))
 def test_the_image_is_always_what_replaying_the_log_gives(operations: list[tuple[object, ...]]) -> None:
-    journal = MemoryJournal()
-    controller = running_controller(3, journal=journal)
+    log = MemoryLog()
+    controller = running_controller(3, log=log)
     seen: list[MetadataImage] = [controller.image]
-    controller.subscribe(lambda image, _: seen.append(image))
+    controller.publisher.observe(lambda image, _: seen.append(image))
     for operation in operations:
         perform(controller, operation)
-    replayed = replay(MetadataBatch(*batch) for batch in journal.batches)
+    replayed = replay(MetadataBatch(*batch) for batch in log.batches)
     assert replayed == controller.image
-    assert replayed.offset == journal.end_offset - 1
+    assert replayed.offset == log.end_offset - 1
     assert [image.offset for image in seen] == sorted({image.offset for image in seen})
     for topic in controller.image.topics.values():
         for partition in topic.partitions:
@@ -131,54 +131,54 @@ def test_deltas_lead_from_image_to_image(operations: list[tuple[object, ...]]) -
             assert delta.changed_partitions[topic.topic_id]
         assert known == image.topics_by_id
 
-    controller.subscribe(follow)
+    controller.publisher.observe(follow)
     for operation in operations:
         perform(controller, operation)
 
 
 def test_a_failed_append_changes_nothing() -> None:
-    journal = MemoryJournal()
-    controller = running_controller(journal=journal)
+    log = MemoryLog()
+    controller = running_controller(log=log)
     before = controller.image
-    journal.failure = OSError(28, "No space left on device")
+    log.failure = OSError(28, "No space left on device")
     with pytest.raises(KafkaError, match="No space left on device") as caught:
         controller.create_topics([NewTopic("a")], defaults=DEFAULTS)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert controller.image is before
-    journal.failure = None
+    log.failure = None
     controller.create_topics([NewTopic("a")], defaults=DEFAULTS)
     assert "a" in controller.image.topics
 
 
 def test_validating_only_decides_and_writes_nothing() -> None:
-    journal = MemoryJournal()
-    controller = running_controller(journal=journal)
-    batches = len(journal.batches)
+    log = MemoryLog()
+    controller = running_controller(log=log)
+    batches = len(log.batches)
     (topic,) = controller.create_topics([NewTopic("a", 3)], defaults=DEFAULTS, validate_only=True)
     assert isinstance(topic, TopicImage)
     assert len(topic.partitions) == 3
-    assert (len(journal.batches), controller.image.topics) == (batches, {})
+    assert (len(log.batches), controller.image.topics) == (batches, {})
 
 
 def test_a_refusal_writes_nothing() -> None:
-    journal = MemoryJournal()
-    controller = running_controller(journal=journal)
-    batches = len(journal.batches)
+    log = MemoryLog()
+    controller = running_controller(log=log)
+    batches = len(log.batches)
     controller.create_topics([NewTopic("a b")], defaults=DEFAULTS)
-    assert len(journal.batches) == batches
+    assert len(log.batches) == batches
 
 
 def test_one_request_is_one_batch() -> None:
-    journal = MemoryJournal()
-    controller = running_controller(journal=journal)
+    log = MemoryLog()
+    controller = running_controller(log=log)
     controller.create_topics([NewTopic("a", 2), NewTopic("b", 2)], defaults=DEFAULTS)
-    assert len(journal.batches[-1][2]) == 6
+    assert len(log.batches[-1][2]) == 6
 
 
 def test_producer_id_blocks_follow_each_other_over_terms() -> None:
     controller = running_controller()
     blocks = [controller.allocate_producer_ids(node_id=1, broker_epoch=2) for _ in range(2)]
-    controller.begin_term()
+    controller.begin_epoch()
     blocks.append(controller.allocate_producer_ids(node_id=1, broker_epoch=2))
     assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
 
@@ -198,6 +198,6 @@ def test_a_new_cluster_works_at_the_highest_features() -> None:
         "eligible.leader.replicas.version": 1,
     }
     before = controller.image.offset
-    controller.begin_term()
+    controller.begin_epoch()
     assert controller.image.offset == before + 1
     assert controller.image.epoch == 2

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.broker.controller.controller import Controller
-from kcli.broker.controller.controller_election import ControllerLink, ControllerOffice
+from kcli.broker.controller.controller_election import ControllerElection, ControllerLink
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.metadata import metadata_log
 from kcli.broker.metadata.metadata_copies import MetadataCopies
 from kcli.broker.metadata.metadata_image import Endpoint
-from kcli.broker.metadata.metadata_publisher import MetadataFeeds
+from kcli.broker.metadata.metadata_publisher import MetadataPublisher
 from kcli.broker.metadata.metadata_replay import replay
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -21,7 +21,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kcli.broker.controller.controller import Journal
+    from kcli.broker.controller.controller import ControllerLog
     from kcli.broker.metadata.metadata_image import MetadataImage
 
 NOW_MS = 1_795_243_063_165
@@ -36,9 +36,10 @@ class Cluster:
         self.cut: set[frozenset[int]] = set()
         self.failed: list[int] = []
         self.copies = MetadataCopies(wall_ms=lambda: NOW_MS, report=lambda line: None)
-        self.office = ControllerOffice(
+        self.publisher = MetadataPublisher(failed=lambda node_id, error: None)
+        self.election = ControllerElection(
             self.copies,
-            MetadataFeeds(hears=lambda node_id: True, failed=lambda node_id, error: None),
+            self.publisher,
             make=self._make,
             running=lambda: [node_id for node_id, _ in self.copies if node_id not in self.paused],
             reaches=lambda one, other: frozenset({one, other}) not in self.cut,
@@ -48,15 +49,15 @@ class Cluster:
         for node_id in (1, 2, 3):
             self.open(node_id)
 
-    def _make(self, node_id: int, journal: Journal, image: MetadataImage) -> Controller:
-        return Controller(journal, image, random=Random(0), node_id=node_id)
+    def _make(self, node_id: int, log: ControllerLog, image: MetadataImage) -> Controller:
+        return Controller(log, image, random=Random(0), publisher=self.publisher, node_id=node_id)
 
     def open(self, node_id: int) -> None:
         self.copies.open(node_id, str(self.path / f"node-{node_id}"))
 
     def lose(self, node_id: int) -> None:
         self.copies.close(node_id)
-        self.office.node_gone(node_id, 0)
+        self.election.node_gone(node_id, 0)
 
     def isolate(self, node_id: int) -> None:
         self.cut |= {frozenset({node_id, other}) for other in (1, 2, 3) if other != node_id}
@@ -79,8 +80,8 @@ class Cluster:
 
     @property
     def controller(self) -> Controller:
-        assert self.office.controller is not None
-        return self.office.controller
+        assert self.election.controller is not None
+        return self.election.controller
 
     def image(self, node_id: int) -> MetadataImage:
         """What a copy makes by itself."""
@@ -93,7 +94,7 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
     cluster = Cluster(tmp_path)
-    cluster.office.take(1)
+    cluster.election.elect(1)
     cluster.register()
     return cluster
 
@@ -108,17 +109,17 @@ def test_every_copy_has_every_decision(cluster: Cluster) -> None:
 def test_a_node_that_is_lost_is_succeeded_at_once_in_a_higher_term(cluster: Cluster) -> None:
     cluster.create("t")
     cluster.lose(1)
-    assert (cluster.office.holder, cluster.office.epoch) == (2, 2)
+    assert (cluster.election.controller_id, cluster.election.epoch) == (2, 2)
     assert "t" in cluster.controller.image.topics
     cluster.create("u")
     cluster.lose(2)
-    assert (cluster.office.holder, cluster.office.epoch) == (3, 3)
+    assert (cluster.election.controller_id, cluster.election.epoch) == (3, 3)
     assert set(cluster.image(3).topics) == {"t", "u"}
 
 
 def test_a_controller_whose_term_is_over_decides_nothing(cluster: Cluster) -> None:
     former = cluster.controller
-    cluster.office.elect(2)
+    cluster.election.move_to(2)
     with pytest.raises(KafkaError, match="node 1 is not the controller any more") as caught:
         former.unregister_broker(node_id=3)
     assert caught.value.code is ErrorCode.NOT_CONTROLLER
@@ -127,37 +128,37 @@ def test_a_controller_whose_term_is_over_decides_nothing(cluster: Cluster) -> No
 
 def test_one_that_is_paused_is_succeeded_when_the_others_would_have_noticed(cluster: Cluster) -> None:
     cluster.paused = {1}
-    cluster.office.tick(10_000)
-    cluster.office.tick(11_999)
-    assert cluster.office.holder == 1
+    cluster.election.tick(10_000)
+    cluster.election.tick(11_999)
+    assert cluster.election.controller_id == 1
     with pytest.raises(KafkaError, match="node 1, the controller, does not answer"):
-        ControllerLink(2, cluster.office).current()
-    cluster.office.tick(12_000)
-    assert (cluster.office.holder, cluster.office.epoch) == (2, 2)
+        ControllerLink(2, cluster.election).current()
+    cluster.election.tick(12_000)
+    assert (cluster.election.controller_id, cluster.election.epoch) == (2, 2)
 
 
 def test_without_a_timeout_one_that_is_paused_is_succeeded_the_next_time_somebody_looks(
     cluster: Cluster,
 ) -> None:
-    cluster.office.fetch_timeout_ms = 0
-    cluster.office.tick(10_000)
-    assert cluster.office.holder == 1
+    cluster.election.fetch_timeout_ms = 0
+    cluster.election.tick(10_000)
+    assert cluster.election.controller_id == 1
     cluster.paused = {1}
-    cluster.office.tick(10_000)
-    assert cluster.office.holder == 1
-    cluster.office.tick(10_000)
-    assert (cluster.office.holder, cluster.office.epoch) == (2, 2)
+    cluster.election.tick(10_000)
+    assert cluster.election.controller_id == 1
+    cluster.election.tick(10_000)
+    assert (cluster.election.controller_id, cluster.election.epoch) == (2, 2)
 
 
 def test_one_that_goes_on_in_time_keeps_its_office(cluster: Cluster) -> None:
     cluster.paused = {1}
-    cluster.office.tick(10_000)
+    cluster.election.tick(10_000)
     cluster.paused = set()
-    cluster.office.tick(11_000)
+    cluster.election.tick(11_000)
     cluster.paused = {1}
-    cluster.office.tick(11_500)
-    cluster.office.tick(13_000)
-    assert cluster.office.holder == 1
+    cluster.election.tick(11_500)
+    cluster.election.tick(13_000)
+    assert cluster.election.controller_id == 1
 
 
 def test_one_that_is_cut_off_decides_nothing_and_is_succeeded(cluster: Cluster) -> None:
@@ -165,15 +166,15 @@ def test_one_that_is_cut_off_decides_nothing_and_is_succeeded(cluster: Cluster) 
     with pytest.raises(KafkaError, match="is cut off from most nodes") as caught:
         cluster.create("lost")
     assert caught.value.code is ErrorCode.NOT_CONTROLLER
-    cluster.office.tick(0)
-    cluster.office.tick(2000)
-    assert cluster.office.holder == 2
+    cluster.election.tick(0)
+    cluster.election.tick(2000)
+    assert cluster.election.controller_id == 2
     with pytest.raises(KafkaError, match="node 1 cannot reach node 2"):
-        ControllerLink(1, cluster.office).current()
+        ControllerLink(1, cluster.election).current()
     cluster.create("t")
     assert cluster.copies.version(1) < cluster.copies.version(2)
     cluster.cut.clear()
-    cluster.office.tick(3000)
+    cluster.election.tick(3000)
     assert len(cluster.versions()) == 1
     assert set(cluster.image(1).topics) == {"t"}
 
@@ -181,19 +182,19 @@ def test_one_that_is_cut_off_decides_nothing_and_is_succeeded(cluster: Cluster) 
 def test_a_node_that_reaches_half_of_the_others_keeps_its_office(cluster: Cluster) -> None:
     cluster.lose(3)
     cluster.isolate(1)
-    cluster.office.tick(0)
-    cluster.office.tick(5000)
-    assert cluster.office.holder == 1
+    cluster.election.tick(0)
+    cluster.election.tick(5000)
+    assert cluster.election.controller_id == 1
     cluster.create("t")
 
 
 def test_a_copy_that_missed_everything_is_level_when_its_node_is_back(cluster: Cluster) -> None:
     cluster.lose(3)
     cluster.create("t")
-    cluster.office.elect(2)
+    cluster.election.move_to(2)
     cluster.create("u")
     cluster.open(3)
-    cluster.office.tick(0)
+    cluster.election.tick(0)
     assert cluster.image(3) == cluster.controller.image
 
 
@@ -202,12 +203,12 @@ def test_what_was_decided_survives_although_only_an_old_copy_is_left(cluster: Cl
     cluster.create("t")
     cluster.lose(2)
     cluster.lose(1)
-    assert cluster.office.holder is None
+    assert cluster.election.controller_id is None
     with pytest.raises(KafkaError, match="no node is the controller"):
-        ControllerLink(3, cluster.office).current()
+        ControllerLink(3, cluster.election).current()
     cluster.open(3)
-    cluster.office.tick(0)
-    assert cluster.office.holder == 3
+    cluster.election.tick(0)
+    assert cluster.election.controller_id == 3
     assert set(cluster.image(3).topics) == {"t"}
 
 
@@ -218,7 +219,7 @@ def test_the_log_becomes_a_snapshot_while_the_cluster_runs(
     for number in range(60):
         cluster.create(f"t{number}")
     before = cluster.controller.image
-    cluster.office.tick(0)
+    cluster.election.tick(0)
     cluster.create("later")
     for node_id in (1, 2, 3):
         assert cluster.copies[node_id].start_offset == before.offset + 1
@@ -240,19 +241,19 @@ def test_a_copy_that_cannot_be_written_is_its_nodes_failure(
 def test_the_office_moves_on_command_only_to_a_node_that_can_hold_it(cluster: Cluster) -> None:
     cluster.paused = {3}
     with pytest.raises(KcliError, match="node 3 does not run"):
-        cluster.office.elect(3)
+        cluster.election.move_to(3)
     cluster.paused = set()
     cluster.isolate(2)
     with pytest.raises(KcliError, match="node 2 is cut off from most nodes"):
-        cluster.office.elect(2)
-    cluster.office.elect(3)
-    assert (cluster.office.holder, cluster.office.epoch) == (3, 2)
-    cluster.office.elect(3)
-    assert cluster.office.epoch == 2
+        cluster.election.move_to(2)
+    cluster.election.move_to(3)
+    assert (cluster.election.controller_id, cluster.election.epoch) == (3, 2)
+    cluster.election.move_to(3)
+    assert cluster.election.epoch == 2
 
 
 def test_the_next_process_begins_a_higher_term_on_the_newest_copy(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.office.elect(3)
+    cluster.election.move_to(3)
     cluster.lose(2)
     cluster.create("t")
     for node_id in (1, 3):
@@ -260,6 +261,6 @@ def test_the_next_process_begins_a_higher_term_on_the_newest_copy(cluster: Clust
     again = Cluster(tmp_path)
     holder = again.copies.newest([1, 2, 3])
     assert holder == 1
-    again.office.take(holder)
-    assert again.office.epoch == 3
+    again.election.elect(holder)
+    assert again.election.epoch == 3
     assert all(set(again.image(node_id).topics) == {"t"} for node_id in (1, 2, 3))

@@ -179,7 +179,7 @@ def test_it_is_known_when_the_first_session_ends() -> None:
 def test_brokers_that_are_silent_together_are_fenced_one_after_the_other() -> None:
     controller = cluster([1, 2, 3])
     seen: list[list[int]] = []
-    controller.subscribe(
+    controller.publisher.observe(
         lambda image, _: seen.append([each for each in (1, 2, 3) if image.broker_is_active(each)])
     )
     beat(controller, 2, now_ms=2)
@@ -192,7 +192,7 @@ def test_brokers_that_are_silent_together_are_fenced_one_after_the_other() -> No
 
 def test_a_broker_that_was_never_heard_of_is_fenced_a_session_after_taking_office() -> None:
     controller = running_controller(2)
-    controller.begin_term()
+    controller.begin_epoch()
     controller.tick(50_000)
     beat(controller, 2, now_ms=52_000)
     controller.tick(59_001)

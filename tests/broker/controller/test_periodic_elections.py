@@ -110,8 +110,8 @@ def test_what_a_subscriber_causes_is_told_to_all_afterwards() -> None:
         if "b" not in image.topics:
             controller.create_topics([NewTopic("b")], defaults=DEFAULTS)
 
-    controller.subscribe(curious)
-    controller.subscribe(lambda image, _: told.append(("other", image.offset)))
+    controller.publisher.observe(curious)
+    controller.publisher.observe(lambda image, _: told.append(("other", image.offset)))
     controller.create_topics([NewTopic("a")], defaults=DEFAULTS)
     first, second = controller.image.offset - 2, controller.image.offset
     assert told == [("curious", first), ("other", first), ("curious", second), ("other", second)]
@@ -123,7 +123,9 @@ def test_a_broker_of_very_many_partitions_goes_in_several_batches() -> None:
         topic = NewTopic(name, assignments=[(index, [1, 2]) for index in range(6000)])
         controller.create_topics([topic], defaults=DEFAULTS)
     sizes: list[int] = []
-    controller.subscribe(lambda _, delta: sizes.append(sum(map(len, delta.changed_partitions.values()))))
+    controller.publisher.observe(
+        lambda _, delta: sizes.append(sum(map(len, delta.changed_partitions.values())))
+    )
     controller.fence_broker(node_id=1, epoch=controller.image.brokers[1].epoch)
     assert sizes == [10_000, 2000]
     leaders = {each.leader for topic in controller.image.topics.values() for each in topic.partitions}

@@ -129,7 +129,7 @@ def moves(state: Callable[[MetadataImage], str]) -> Iterator[tuple[str, str]]:
             world.perform(operation)
         before = state(world.controller.image)
         seen: list[str] = []
-        world.controller.subscribe(lambda image, _, seen=seen: seen.append(state(image)))
+        world.controller.publisher.observe(lambda image, _, seen=seen: seen.append(state(image)))
         world.perform(event)
         yield from itertools.pairwise([before, *seen])
 

@@ -12,7 +12,7 @@ from kcli.broker.controller.reassignment_control import Reassignment
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.alter_partition import AlterPartitionRequest, PartitionData, TopicData
-from tests.support.metadata import MemoryJournal, broker, running_controller
+from tests.support.metadata import MemoryLog, broker, running_controller
 
 DEFAULTS = TopicDefaults()
 
@@ -21,8 +21,8 @@ class World:
     """A controller, its log and a clock."""
 
     def __init__(self) -> None:
-        self.journal = MemoryJournal()
-        self.controller = running_controller(0, journal=self.journal)
+        self.log = MemoryLog()
+        self.controller = running_controller(0, log=self.log)
         self.controller.settings = ControllerSettings(leader_imbalance_check_interval_ms=7000)
         self.now_ms = 0
         self.incarnations = itertools.count()
@@ -31,11 +31,11 @@ class World:
 
     def perform(self, operation: tuple[object, ...]) -> None:
         """Do something; what is refused changes nothing."""
-        before = len(self.journal.batches)
+        before = len(self.log.batches)
         try:
             self._perform(operation)
         except KafkaError:
-            assert len(self.journal.batches) == before
+            assert len(self.log.batches) == before
 
     def _perform(self, operation: tuple[object, ...]) -> None:
         controller = self.controller
@@ -72,7 +72,7 @@ class World:
                 type_ = UpgradeType.UPGRADE if level else UpgradeType.SAFE_DOWNGRADE
                 controller.update_features([FeatureUpdate("eligible.leader.replicas.version", level, type_)])
             case ("term",):
-                controller.begin_term()
+                controller.begin_epoch()
 
     def restart(self, node_id: int, *, clean: bool) -> None:
         incarnation = f"incarnation {next(self.incarnations):04d}".encode()

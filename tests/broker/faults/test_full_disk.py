@@ -34,9 +34,11 @@ async def lost_and_back(cluster: Cluster, node_id: int) -> None:
     node = cluster.nodes[node_id]
     await node.ended.wait()
     assert node.ended_by == "failed"
-    await until(lambda: cluster.office.controller is not None)
+    await until(lambda: cluster.election.controller is not None)
     await until(
-        lambda: [each.node_id for each in cluster.feeds.latest.brokers.values() if each.fenced] == [node_id]
+        lambda: (
+            [each.node_id for each in cluster.publisher.latest.brokers.values() if each.fenced] == [node_id]
+        )
     )
     assert cluster.failed.keys() == {node_id}
     cluster.faults.clear_all()
@@ -44,7 +46,7 @@ async def lost_and_back(cluster: Cluster, node_id: int) -> None:
     await until(
         lambda: all(
             len(partition.isr) == len(partition.replicas)
-            for topic in cluster.feeds.latest.topics.values()
+            for topic in cluster.publisher.latest.topics.values()
             for partition in topic.partitions
         )
     )
@@ -56,10 +58,10 @@ async def test_a_controller_that_cannot_write_is_succeeded(tmp_path: Path) -> No
         refused = await created(cluster, "t", asked=2)
         assert isinstance(refused, KafkaError)
         assert refused.code is ErrorCode.KAFKA_STORAGE_ERROR
-        await until(lambda: cluster.office.holder == 2)
+        await until(lambda: cluster.election.controller_id == 2)
         assert not isinstance(await created(cluster, "t", asked=2), Exception)
         await lost_and_back(cluster, 1)
-        assert cluster.office.holder == 2
+        assert cluster.election.controller_id == 2
 
 
 async def test_a_copy_of_the_metadata_that_cannot_be_written_is_its_nodes_end_and_no_bug(

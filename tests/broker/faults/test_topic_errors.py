@@ -62,7 +62,7 @@ def produce(ids: dict[str, bytes] | None = None, *, acks: int = -1) -> ProduceRe
 async def test_records_of_other_topics_are_written(tmp_path: Path, version: int, after: bool) -> None:
     async with bench(tmp_path) as it, it.client() as client:
         it.faults.add("error", api="Produce", topic="t", code="NOT_LEADER_OR_FOLLOWER", after=after)
-        topics = it.cluster.feeds.latest.topics
+        topics = it.cluster.publisher.latest.topics
         ids = {name: topics[name].topic_id for name in ("t", "u")}
         answer = await client.ask(produce(ids if version >= 13 else None), version)
         names = {topic_id: name for name, topic_id in ids.items()}
@@ -144,7 +144,7 @@ async def test_a_topic_that_is_refused_is_not_made(tmp_path: Path) -> None:
         topics = [new_topic(name) for name in ("no-1", "yes", "no-2")]
         answer = await client.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 5)
         assert by_topic(answer.topics) == {"no-1": [ALTERED], "yes": [NONE], "no-2": [ALTERED]}
-        assert sorted(it.cluster.feeds.latest.topics) == ["t", "u", "yes"]
+        assert sorted(it.cluster.publisher.latest.topics) == ["t", "u", "yes"]
 
 
 async def test_a_leader_that_is_not_elected_keeps_nobody_else_from_it(tmp_path: Path) -> None:

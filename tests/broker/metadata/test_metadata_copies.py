@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcli.broker.metadata import metadata_log
-from kcli.broker.metadata.metadata_copies import MetadataCopies, bring_level
+from kcli.broker.metadata.metadata_copies import MetadataCopies
 from kcli.broker.metadata.metadata_replay import replay
 from kcli.protocol.internal.metadata_records import FeatureLevelRecord
 
@@ -46,7 +46,7 @@ class Copies:
         before = log.end_offset
         if new_term:
             # No epoch is anyone's twice: whoever takes office knows the last one.
-            log.begin_term(1 + max(self.copies.version(node_id)[0] for node_id in (1, 2, 3)))
+            log.begin_epoch(1 + max(self.copies.version(node_id)[0] for node_id in (1, 2, 3)))
         self.level += 1
         log.append([FeatureLevelRecord(name="f", feature_level=self.level)])
         for batch in list(log.batches_from(before)):
@@ -74,7 +74,7 @@ def shown(log: MetadataLog) -> tuple[int, int, list[bytes]]:
 def test_an_empty_copy_gets_everything(copies: Copies) -> None:
     copies.decide(1, new_term=True)
     copies.decide(1)
-    bring_level(copies.copies[2], copies.copies[1])
+    copies.copies[2].follow(copies.copies[1])
     assert shown(copies.copies[2]) == shown(copies.copies[1])
     assert copies.copies[2].end_offset == 3
 
@@ -83,7 +83,7 @@ def test_a_copy_that_missed_decisions_gets_them(copies: Copies) -> None:
     copies.decide(1, 2, new_term=True)
     copies.decide(1)
     copies.decide(1, new_term=True)
-    bring_level(copies.copies[2], copies.copies[1])
+    copies.copies[2].follow(copies.copies[1])
     assert shown(copies.copies[2]) == shown(copies.copies[1])
 
 
@@ -92,7 +92,7 @@ def test_a_decision_that_the_others_do_not_know_is_cut_off(copies: Copies) -> No
     copies.decide(1)  # only the first node has it, and is not there when the second takes office
     copies.decide(2, new_term=True)
     assert copies.copies.newest([1, 2, 3]) == 2
-    bring_level(copies.copies[1], copies.copies[2])
+    copies.copies[1].follow(copies.copies[2])
     assert shown(copies.copies[1]) == shown(copies.copies[2])
     assert copies.image(1).features == {"f": 3}
 
@@ -102,7 +102,7 @@ def test_a_copy_that_ends_before_the_other_begins_gets_its_snapshot(copies: Copi
     copies.decide(1)
     copies.compact(1)
     copies.decide(1, new_term=True)
-    bring_level(copies.copies[2], copies.copies[1])
+    copies.copies[2].follow(copies.copies[1])
     assert shown(copies.copies[2]) == shown(copies.copies[1])
     assert copies.copies[2].snapshot() == copies.copies[1].snapshot()
     assert copies.image(2) == copies.image(1)
@@ -114,7 +114,7 @@ def test_a_copy_whose_snapshot_nobody_else_knows_begins_again(copies: Copies) ->
     copies.compact(1)
     copies.decide(2, 3, new_term=True)
     copies.decide(2, 3)
-    bring_level(copies.copies[1], copies.copies[2])
+    copies.copies[1].follow(copies.copies[2])
     assert shown(copies.copies[1]) == shown(copies.copies[2])
     assert copies.image(1) == copies.image(2)
 
@@ -123,7 +123,7 @@ def test_a_copy_that_parted_below_the_snapshot_of_the_other_gets_it(copies: Copi
     copies.decide(3, new_term=True)  # alone, and not there when the others decide something else
     copies.decide(1, 2, new_term=True)
     copies.compact(1)
-    bring_level(copies.copies[3], copies.copies[1])
+    copies.copies[3].follow(copies.copies[1])
     assert shown(copies.copies[3]) == shown(copies.copies[1])
     assert copies.image(3) == copies.image(1)
 
@@ -137,7 +137,7 @@ def test_a_copy_whose_snapshot_parted_from_the_log_of_the_other_begins_again(cop
     copies.decide(1, 2)
     copies.decide(1, 2, new_term=True)
     assert copies.copies[1].start_offset < copies.copies[3].start_offset < copies.copies[1].end_offset
-    bring_level(copies.copies[3], copies.copies[1])
+    copies.copies[3].follow(copies.copies[1])
     assert shown(copies.copies[3]) == shown(copies.copies[1])
     assert copies.image(3) == copies.image(1)
 
@@ -187,7 +187,7 @@ def run_steps(copies: Copies, steps: list[tuple[str, int, set[int]]]) -> None:
             continue
         others = [node_id for node_id in there if node_id != leader]
         for other in others:
-            bring_level(copies.copies[other], copies.copies[leader])
+            copies.copies[other].follow(copies.copies[leader])
         if step == "compact":
             copies.compact(leader)
         elif step == "reopen":
@@ -203,7 +203,7 @@ def run_steps(copies: Copies, steps: list[tuple[str, int, set[int]]]) -> None:
     assert newest is not None
     for node_id in (1, 2, 3):
         if node_id != newest:
-            bring_level(copies.copies[node_id], copies.copies[newest])
+            copies.copies[node_id].follow(copies.copies[newest])
         assert copies.image(node_id) == copies.image(newest)
         assert copies.copies.version(node_id) == copies.copies.version(newest)
     copies.close()

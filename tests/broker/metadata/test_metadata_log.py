@@ -62,7 +62,7 @@ class Harness:
     def write(self, *batches: list[MetadataRecord]) -> None:
         """Append decisions in a term of their own."""
         log = self.open()
-        log.begin_term()
+        log.begin_epoch()
         for batch in batches:
             log.append(batch)
         log.close()
@@ -139,7 +139,7 @@ def test_a_term_is_always_higher_than_any_before(harness: Harness, lost: str, co
     elif lost != "partition.metadata":
         (harness.directory / lost).write_bytes(content)
     log = harness.open()
-    assert log.begin_term() == 3
+    assert log.begin_epoch() == 3
     log.close()
 
 
@@ -147,9 +147,9 @@ def test_a_term_that_left_no_record_is_not_used_twice(harness: Harness) -> None:
     harness.write([feature(30)])
     before = harness.bytes
     log = harness.open()
-    assert log.begin_term() == 2
+    assert log.begin_epoch() == 2
     harness.bytes = before
-    assert harness.open().begin_term() == 3
+    assert harness.open().begin_epoch() == 3
 
 
 def test_a_last_batch_is_there_or_not_wherever_it_was_cut(harness: Harness) -> None:
@@ -237,7 +237,7 @@ def test_a_disk_that_cannot_sync_ends_all_decisions(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = harness.open()
-    log.begin_term()
+    log.begin_epoch()
 
     def fail(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
@@ -253,7 +253,7 @@ def test_a_disk_that_cannot_sync_ends_all_decisions(
 def test_a_controllers_image_is_what_the_next_start_reads(harness: Harness) -> None:
     log = harness.open()
     controller = Controller(log, EMPTY_IMAGE, random=Random(1))
-    controller.begin_term()
+    controller.begin_epoch()
     one = broker(1)
     epoch = controller.register_broker(
         node_id=1, incarnation=one.incarnation, endpoints=one.endpoints, directories=one.directories

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage
-from kcli.broker.metadata.metadata_publisher import MetadataFeeds
+from kcli.broker.metadata.metadata_publisher import MetadataPublisher
 
 
 class Listener:
@@ -21,89 +21,89 @@ class Listener:
         self.told.append((image.offset, delta.changed_features))
 
 
-class Feeds:
-    """Feeds to two nodes, of which some are deaf; every image sets a feature of its own."""
+class Told:
+    """A publisher to two nodes, of which some are deaf; every image sets a feature of its own."""
 
     def __init__(self) -> None:
         self.deaf: set[int] = set()
         self.failed: list[tuple[int, str]] = []
-        self.feeds = MetadataFeeds(
-            hears=lambda node_id: node_id not in self.deaf,
+        self.publisher = MetadataPublisher(
+            is_reachable=lambda node_id: node_id not in self.deaf,
             failed=lambda node_id, error: self.failed.append((node_id, str(error))),
         )
         self.one, self.two = Listener(1), Listener(2)
-        self.feeds.add(self.one)
-        self.feeds.add(self.two)
+        self.publisher.add(self.one)
+        self.publisher.add(self.two)
 
     def change(self) -> None:
-        image = self.feeds.latest
+        image = self.publisher.latest
         offset = image.offset + 1
         features = {**image.features, f"f{offset}": 1}
         delta = MetadataDelta(changed_features=frozenset({f"f{offset}"}))
-        self.feeds.deliver(replace(image, features=features, offset=offset), delta)
+        self.publisher.publish(replace(image, features=features, offset=offset), delta)
 
 
 def test_everyone_is_told_every_change_in_order() -> None:
-    feeds = Feeds()
-    feeds.change()
-    feeds.change()
-    assert feeds.one.told == feeds.two.told == [(0, frozenset({"f0"})), (1, frozenset({"f1"}))]
+    told = Told()
+    told.change()
+    told.change()
+    assert told.one.told == told.two.told == [(0, frozenset({"f0"})), (1, frozenset({"f1"}))]
 
 
 def test_who_could_not_hear_gets_one_delta_with_the_next_change() -> None:
-    feeds = Feeds()
-    feeds.deaf = {2}
-    feeds.change()
-    feeds.change()
-    feeds.deaf = set()
-    feeds.change()
-    assert feeds.one.told[-1] == (2, frozenset({"f2"}))
-    assert feeds.two.told == [(2, frozenset({"f0", "f1", "f2"}))]
+    told = Told()
+    told.deaf = {2}
+    told.change()
+    told.change()
+    told.deaf = set()
+    told.change()
+    assert told.one.told[-1] == (2, frozenset({"f2"}))
+    assert told.two.told == [(2, frozenset({"f0", "f1", "f2"}))]
 
 
 def test_who_hears_again_catches_up_without_a_change() -> None:
-    feeds = Feeds()
-    feeds.deaf = {2}
-    feeds.change()
-    feeds.feeds.catch_up()
-    assert feeds.two.told == []
-    feeds.deaf = set()
-    feeds.feeds.catch_up()
-    feeds.feeds.catch_up()
-    assert feeds.two.told == [(0, frozenset({"f0"}))]
-    assert len(feeds.one.told) == 1
+    told = Told()
+    told.deaf = {2}
+    told.change()
+    told.publisher.catch_up()
+    assert told.two.told == []
+    told.deaf = set()
+    told.publisher.catch_up()
+    told.publisher.catch_up()
+    assert told.two.told == [(0, frozenset({"f0"}))]
+    assert len(told.one.told) == 1
 
 
 def test_a_change_made_while_one_is_told_is_told_after_it_to_all() -> None:
-    feeds = Feeds()
-    plain = feeds.one.apply
+    told = Told()
+    plain = told.one.apply
 
     def apply(delta: MetadataDelta, image: MetadataImage) -> None:
         plain(delta, image)
         if image.offset == 0:
-            feeds.change()
+            told.change()
 
-    feeds.one.apply = apply  # type: ignore[method-assign]
-    feeds.change()
-    assert feeds.two.told == [(0, frozenset({"f0"})), (1, frozenset({"f1"}))]
-    assert feeds.one.told == feeds.two.told
+    told.one.apply = apply  # type: ignore[method-assign]
+    told.change()
+    assert told.two.told == [(0, frozenset({"f0"})), (1, frozenset({"f1"}))]
+    assert told.one.told == told.two.told
 
 
 def test_a_node_that_cannot_take_it_over_fails_alone() -> None:
-    feeds = Feeds()
+    told = Told()
 
     def fail(delta: MetadataDelta, image: MetadataImage) -> None:
         raise ValueError("a bug")
 
-    feeds.one.apply = fail  # type: ignore[method-assign]
-    feeds.change()
-    assert feeds.failed == [(1, "a bug")]
-    assert feeds.two.told == [(0, frozenset({"f0"}))]
+    told.one.apply = fail  # type: ignore[method-assign]
+    told.change()
+    assert told.failed == [(1, "a bug")]
+    assert told.two.told == [(0, frozenset({"f0"}))]
 
 
 def test_a_node_that_was_removed_hears_nothing_more() -> None:
-    feeds = Feeds()
-    feeds.feeds.remove(2)
-    feeds.feeds.remove(2)
-    feeds.change()
-    assert feeds.two.told == []
+    told = Told()
+    told.publisher.remove(2)
+    told.publisher.remove(2)
+    told.change()
+    assert told.two.told == []

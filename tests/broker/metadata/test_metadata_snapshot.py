@@ -165,7 +165,7 @@ class Cluster:
         """Start, create some topics, stop."""
         log, image = self.open()
         controller = Controller(log, image, random=Random(1))
-        controller.begin_term()
+        controller.begin_epoch()
         one = broker(1)
         epoch = controller.register_broker(
             node_id=1,
@@ -281,7 +281,7 @@ def test_a_directory_with_only_a_snapshot_goes_on_from_there(tmp_path: Path) -> 
     (cluster.directory / snapshot_id.file_name).write_bytes(encode_snapshot(image, now_ms=NOW_MS))
     assert cluster.read() == image
     log, _ = cluster.open()
-    assert log.begin_term() == 8
+    assert log.begin_epoch() == 8
     log.append(
         [FeatureLevelRecord(name="x", feature_level=1), ProducerIdsRecord(broker_id=1, next_producer_id=9)]
     )

@@ -39,7 +39,7 @@ async def created(
 
 async def until(cluster: Cluster, holds: Callable[[MetadataImage], bool]) -> None:
     """Return when something holds of the metadata that the controller has told."""
-    await waiting.until(lambda: holds(cluster.feeds.latest))
+    await waiting.until(lambda: holds(cluster.publisher.latest))
 
 
 def leaders(image: MetadataImage, topic: str = "t") -> list[int]:

@@ -175,7 +175,7 @@ async def test_a_directory_with_only_one_copy_of_the_metadata_gets_the_others(tm
     for node_id in (1, 3):
         shutil.rmtree(metadata_log(tmp_path, node_id).parent)
     async with running_cluster(tmp_path, nodes=3) as cluster:
-        assert cluster.office.holder == 2
+        assert cluster.election.controller_id == 2
         assert await topic_names(cluster) == ["t"]
     data = {metadata_log(tmp_path, node_id).read_bytes() for node_id in (1, 2, 3)}
     assert len(data) == 1
@@ -191,7 +191,7 @@ async def test_a_damaged_copy_of_the_metadata_is_made_anew_from_the_others(
     data[100] ^= 1
     path.write_bytes(data)
     async with running_cluster(tmp_path, nodes=2) as cluster:
-        assert cluster.office.holder == 2
+        assert cluster.election.controller_id == 2
         assert await topic_names(cluster) == ["t"]
     assert "the metadata log is damaged at byte 0" in caplog.text
     assert (tmp_path / "node-1" / "damaged-metadata-log.1" / path.name).read_bytes() == data
@@ -250,7 +250,7 @@ async def test_a_node_whose_disk_fails_is_fenced_and_the_others_go_on(
         await led_by_every_node(cluster)
         fenced = trio.Event()
         first, second, third = cluster.brokers
-        first.controller.subscribe(lambda image, _: fenced.set() if image.brokers[2].fenced else None)
+        first.controller.publisher.observe(lambda image, _: fenced.set() if image.brokers[2].fenced else None)
         lose_disk(second)
         await fenced.wait()
         for broker in (first, third):
@@ -270,7 +270,7 @@ async def test_the_nodes_that_are_left_stop_in_order(tmp_path: Path) -> None:
         await nursery.start(cluster.run)
         await led_by_every_node(cluster)
         fenced = trio.Event()
-        cluster.brokers[0].controller.subscribe(
+        cluster.brokers[0].controller.publisher.observe(
             lambda image, _: fenced.set() if image.brokers[2].fenced else None
         )
         lose_disk(cluster.brokers[1])
@@ -300,10 +300,10 @@ async def test_another_node_is_the_controller_when_its_node_fails(
 ) -> None:
     async with running_cluster(tmp_path, nodes=3) as cluster:
         await led_by_every_node(cluster)
-        assert (cluster.office.holder, cluster.office.epoch) == (1, 1)
+        assert (cluster.election.controller_id, cluster.election.epoch) == (1, 1)
         lose_disk(cluster.brokers[0])
         await cluster.nodes[1].ended.wait()
-        assert (cluster.office.holder, cluster.office.epoch) == (2, 2)
+        assert (cluster.election.controller_id, cluster.election.epoch) == (2, 2)
         for broker in cluster.brokers[1:]:
             assert [each.node_id for each in broker.image.brokers.values() if not each.fenced] == [2, 3]
         async with connect(cluster.bootstrap_servers[2]) as client:
@@ -315,7 +315,7 @@ async def test_another_node_is_the_controller_when_its_node_fails(
     assert was_closed(tmp_path, 2)
     async with running_cluster(tmp_path, nodes=3) as cluster:
         assert await topic_names(cluster) == ["later", "t"]
-        assert cluster.office.epoch == 3
+        assert cluster.election.epoch == 3
 
 
 async def test_a_partition_whose_directory_fails_has_no_leader_and_the_node_goes_on(tmp_path: Path) -> None:

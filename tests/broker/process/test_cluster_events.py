@@ -20,7 +20,7 @@ class World:
         caplog.set_level(logging.INFO, "kcli.broker.process.cluster_events")
         self._caplog = caplog
         self.controller: Controller = running_controller(3)
-        self.controller.subscribe(ClusterEvents(self.controller.image).follow)
+        self.controller.publisher.observe(ClusterEvents(self.controller.image).follow)
 
     def create(self, name: str, replicas: list[int], partitions: int = 1) -> None:
         topic = NewTopic(name, assignments=[(index, replicas) for index in range(partitions)])

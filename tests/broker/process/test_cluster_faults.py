@@ -116,9 +116,9 @@ async def test_a_leader_moves_to_a_replica_in_sync_and_stays_there(tmp_path: Pat
 
 async def test_the_controller_moves(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=3) as cluster:
-        target = 3 if cluster.office.holder != 3 else 2
+        target = 3 if cluster.election.controller_id != 3 else 2
         await perform(cluster, "move-controller", {"to": target})
-        assert cluster.office.holder == target
+        assert cluster.election.controller_id == target
 
 
 async def test_a_node_that_starts_again_suffers_what_its_number_has_to(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.process.cluster_events import ConfigWarnings
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType
-from tests.broker.single_node import MemoryJournal
-from tests.support.metadata import broker, image_of
+from tests.support.metadata import MemoryLog, broker, image_of
 
 if TYPE_CHECKING:
     import pytest
@@ -26,8 +25,8 @@ class Harness:
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.WARNING)
         self._caplog = caplog
-        self.controller = Controller(MemoryJournal(), image_of(broker(1)), random=random.Random(0))
-        self.controller.subscribe(ConfigWarnings(self.controller.image).follow)
+        self.controller = Controller(MemoryLog(), image_of(broker(1)), random=random.Random(0))
+        self.controller.publisher.observe(ConfigWarnings(self.controller.image).follow)
 
     def create(self, name: str, **configs: str) -> list[str]:
         new = NewTopic(name, 1, 1, configs={key.replace("_", "."): configs[key] for key in configs})

@@ -25,7 +25,7 @@ def two_each(tmp_path: Path) -> dict[str, str]:
 
 def offline(cluster: Cluster, node_id: int) -> set[int]:
     """Return the partitions of `t` whose replica on a node is out of reach, as far as everybody knows."""
-    image = cluster.feeds.latest
+    image = cluster.publisher.latest
     broker = image.brokers[node_id]
     partitions = image.topics["t"].partitions
     return {
@@ -56,21 +56,23 @@ async def test_a_failed_directory_takes_only_its_own_replicas_offline(
         gone, kept = lying_in(broker, "b"), lying_in(broker, "a")
         assert gone
         assert kept
-        partitions = cluster.feeds.latest.topics
+        partitions = cluster.publisher.latest.topics
         await until(lambda: all(len(each.directories) == 3 for each in partitions["t"].partitions))
         lose(broker, "b")
         await until(lambda: offline(cluster, 2) == gone)
-        after = cluster.feeds.latest.topics["t"].partitions
+        after = cluster.publisher.latest.topics["t"].partitions
         assert {index for index, each in enumerate(after) if 2 not in each.isr} == gone
         assert all(each.leader != -1 for each in after)
         for index in gone:
             assert append(leader_of(cluster, index=index), b"v") == 1
         assert broker.state is NodeState.RUNNING
-        assert not cluster.feeds.latest.brokers[2].fenced
+        assert not cluster.publisher.latest.brokers[2].fenced
     assert f"{tmp_path}/b/node-2" in caplog.text
     async with running_cluster(tmp_path, nodes=None, **two_each(tmp_path)) as cluster:
         assert list(cluster.nodes) == [1, 2, 3]
-        await until(lambda: all(len(each.isr) == 3 for each in cluster.feeds.latest.topics["t"].partitions))
+        await until(
+            lambda: all(len(each.isr) == 3 for each in cluster.publisher.latest.topics["t"].partitions)
+        )
         for index in gone:
             copies = replicas_of(cluster, index=index)
             await until(lambda copies=copies: {each.log.log_end_offset for each in copies.values()} == {1})

@@ -49,7 +49,7 @@ async def test_a_directory_takes_its_id_back(
         await created(cluster, "t", partitions=3)
     lost = lose(tmp_path / "node-1", how)
     async with running_cluster(tmp_path) as cluster:
-        assert leaders(cluster.feeds.latest) == [1, 1, 1]
+        assert leaders(cluster.publisher.latest) == [1, 1, 1]
     assert id_of(tmp_path / "node-1") == lost
     assert caplog.text.count("has lost its `directory.id`") == 1
 
@@ -61,7 +61,7 @@ async def test_one_of_several_directories_takes_its_id_back(tmp_path: Path) -> N
     for name in "ab":
         lost = lose(tmp_path / name)
         async with running_cluster(tmp_path, log_dirs=log_dirs) as cluster:
-            assert leaders(cluster.feeds.latest) == [1, 1, 1, 1]
+            assert leaders(cluster.publisher.latest) == [1, 1, 1, 1]
         assert id_of(tmp_path / name) == lost
 
 
@@ -86,11 +86,11 @@ async def test_every_node_takes_its_own_id_back(tmp_path: Path) -> None:
         await created(cluster, "t", partitions=4, replicas=1)
     lost = [lose(tmp_path / f"node-{each}") for each in (1, 2)]
     async with running_cluster(tmp_path, nodes=2) as cluster:
-        assert sorted(leaders(cluster.feeds.latest)) == [1, 1, 2, 2]
+        assert sorted(leaders(cluster.publisher.latest)) == [1, 1, 2, 2]
         await do(cluster, "stop", 2)
         lose(tmp_path / "node-2")
         await do(cluster, "start", 2)
-        assert sorted(leaders(cluster.feeds.latest)) == [1, 1, 2, 2]
+        assert sorted(leaders(cluster.publisher.latest)) == [1, 1, 2, 2]
     assert [id_of(tmp_path / f"node-{each}") for each in (1, 2)] == lost
 
 
@@ -107,5 +107,5 @@ async def test_no_id_is_given_as_long_as_the_metadata_cannot_be_read(tmp_path: P
     assert not (tmp_path / "node-1" / "meta.properties").exists()
     path.write_bytes(data)
     async with running_cluster(tmp_path) as cluster:
-        assert leaders(cluster.feeds.latest) == [1]
+        assert leaders(cluster.publisher.latest) == [1]
     assert id_of(tmp_path / "node-1") == lost

@@ -83,7 +83,7 @@ async def test_a_start_that_would_forget_all_topics_is_refused(how: str, said: s
     shutil.rmtree(directory, ignore_errors=True)
     kept.rename(directory)
     async with running_cluster(tmp_path) as cluster:
-        assert leaders(cluster.feeds.latest) == [1]
+        assert leaders(cluster.publisher.latest) == [1]
 
 
 @pytest.mark.parametrize("how", ["missing", "no files", "no bytes", "garbage"])
@@ -101,10 +101,10 @@ async def test_a_copy_that_another_node_has_is_enough(how: str, tmp_path: Path) 
         await created(cluster, "t", on=(1,))
     lose(metadata(tmp_path), how)
     async with running_cluster(tmp_path, nodes=1) as cluster:
-        assert leaders(cluster.feeds.latest) == [1]
+        assert leaders(cluster.publisher.latest) == [1]
     lose(metadata(tmp_path, 2), how)
     async with running_cluster(tmp_path, nodes=2) as cluster:
-        assert leaders(cluster.feeds.latest) == [1]
+        assert leaders(cluster.publisher.latest) == [1]
 
 
 async def test_a_torn_batch_behind_a_whole_one_is_still_cut(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ async def test_a_torn_batch_behind_a_whole_one_is_still_cut(tmp_path: Path) -> N
     path = metadata(tmp_path) / LOG
     path.write_bytes(path.read_bytes() + GARBAGE[:50])
     async with running_cluster(tmp_path) as cluster:
-        assert leaders(cluster.feeds.latest) == [1]
+        assert leaders(cluster.publisher.latest) == [1]
 
 
 async def test_topics_are_adopted_where_the_metadata_is_gone(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ async def test_topics_are_adopted_where_the_metadata_is_gone(tmp_path: Path) -> 
     assert "without one, move it away: `--adopt` takes in" in error.hint
     lose(metadata(tmp_path), "missing")
     async with running_cluster(tmp_path, adopt=True) as cluster:
-        assert leaders(cluster.feeds.latest) == [1]
+        assert leaders(cluster.publisher.latest) == [1]
 
 
 async def test_copied_topics_in_a_new_directory_are_adopted(tmp_path: Path) -> None:
@@ -133,4 +133,4 @@ async def test_copied_topics_in_a_new_directory_are_adopted(tmp_path: Path) -> N
         await created(cluster, "t")
     shutil.copytree(tmp_path / "from" / "node-1" / "t-0", tmp_path / "to" / "node-1" / "t-0")
     async with running_cluster(tmp_path / "to", adopt=True) as cluster:
-        assert leaders(cluster.feeds.latest) == [1]
+        assert leaders(cluster.publisher.latest) == [1]

@@ -39,7 +39,7 @@ async def test_a_node_that_stops_hands_over_first_and_leads_again_after_its_star
         port = cluster.nodes[2].broker.endpoints[0].port
         await do(cluster, "stop", 2)
         assert await states(cluster) == {1: "running", 2: "dead", 3: "running"}
-        image = cluster.feeds.latest
+        image = cluster.publisher.latest
         assert fenced(image) == [2]
         assert 2 not in leaders(image)
         assert all(sorted(each.isr) == [1, 3] for each in image.topics["t"].partitions)
@@ -56,38 +56,38 @@ async def test_a_node_that_was_let_go_is_not_brought_back_by_its_last_beats(tmp_
         broker = cluster.nodes[2].broker
         broker.state = NodeState.STOPPING
         assert await broker.lifecycle.until_relieved()
-        assert fenced(cluster.feeds.latest) == [2]
+        assert fenced(cluster.publisher.latest) == [2]
         answer = broker.lifecycle.beat()  # as its own task does until it ends
         assert answer is not None
         assert answer.should_shut_down
-        assert fenced(cluster.feeds.latest) == [2]
+        assert fenced(cluster.publisher.latest) == [2]
         broker.state = NodeState.RUNNING
 
 
 async def test_the_office_moves_before_its_node_stops(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
-        assert cluster.office.holder == 1
+        assert cluster.election.controller_id == 1
         await do(cluster, "stop", 1)
-        assert (cluster.office.holder, cluster.office.epoch) == (2, 2)
+        assert (cluster.election.controller_id, cluster.election.epoch) == (2, 2)
         await created(cluster, "t", partitions=2)
         await do(cluster, "start", 1)
-        assert cluster.office.holder == 2
-        assert cluster.nodes[1].broker.image is cluster.feeds.latest
-        assert cluster.office.copies.version(1) == cluster.office.copies.version(2)
+        assert cluster.election.controller_id == 2
+        assert cluster.nodes[1].broker.image is cluster.publisher.latest
+        assert cluster.election.copies.version(1) == cluster.election.copies.version(2)
 
 
 async def test_a_killed_node_is_missed_when_its_session_ends(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
         await created(cluster, "t", partitions=3, replicas=3)
         fenced_ms: list[int] = []
-        cluster.office.observe(lambda image, _: fenced_ms.extend([monotonic_ms()] * len(fenced(image))))
+        cluster.publisher.observe(lambda image, _: fenced_ms.extend([monotonic_ms()] * len(fenced(image))))
         last_beat_ms = monotonic_ms()
         cluster.nodes[3].broker.lifecycle.beat()
         await do(cluster, "kill", 3)
         assert (await states(cluster))[3] == "dead"
         await until(cluster, lambda image: fenced(image) == [3])
         assert fenced_ms[0] - last_beat_ms > 500
-        assert 3 not in leaders(cluster.feeds.latest)
+        assert 3 not in leaders(cluster.publisher.latest)
         assert not (tmp_path / "node-3" / ".kafka_cleanshutdown").exists()
         await do(cluster, "start", 3)
         await until(cluster, lambda image: all(len(each.isr) == 3 for each in image.topics["t"].partitions))
@@ -105,7 +105,7 @@ async def test_who_was_killed_may_have_lost_what_made_it_eligible(
         await do(cluster, "kill", 1)
         await until(cluster, lambda image: leaders(image) == [-1])
         await do(cluster, "start", 2)
-        assert leaders(cluster.feeds.latest) == [leader]
+        assert leaders(cluster.publisher.latest) == [leader]
         await do(cluster, "start", 1)
         await until(cluster, lambda image: sorted(image.topics["t"].partitions[0].isr) == [1, 2])
 
@@ -114,13 +114,13 @@ async def test_the_only_node_can_be_killed_and_started(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, **QUICK) as cluster:
         await created(cluster, "t")
         await do(cluster, "kill", 1)
-        assert cluster.office.holder is None
+        assert cluster.election.controller_id is None
         with pytest.raises(KcliError, match="no node is the controller"):
             _ = cluster.controller
         await do(cluster, "start", 1)
         assert cluster.controller.node_id == 1
-        assert cluster.office.epoch == 2
-        assert leaders(cluster.feeds.latest) == [1]
+        assert cluster.election.epoch == 2
+        assert leaders(cluster.publisher.latest) == [1]
 
 
 async def test_what_was_decided_without_a_node_it_knows_although_it_starts_alone(tmp_path: Path) -> None:
@@ -129,11 +129,11 @@ async def test_what_was_decided_without_a_node_it_knows_although_it_starts_alone
         await created(cluster, "t")
         await do(cluster, "kill", 1)
         await do(cluster, "start", 2)
-        assert cluster.office.holder == 2
+        assert cluster.election.controller_id == 2
         assert "t" in cluster.nodes[2].broker.image.topics
         await do(cluster, "start", 1)
     async with running_cluster(tmp_path, nodes=2) as cluster:
-        assert "t" in cluster.feeds.latest.topics
+        assert "t" in cluster.publisher.latest.topics
 
 
 async def test_what_a_node_decided_alone_is_known_although_it_stays_down(tmp_path: Path) -> None:
@@ -141,10 +141,10 @@ async def test_what_a_node_decided_alone_is_known_although_it_stays_down(tmp_pat
         await do(cluster, "stop", 1)
         await created(cluster, "t")
     async with running_cluster(tmp_path, nodes=1, **QUICK) as cluster:
-        assert cluster.office.holder == 1
-        assert "t" in cluster.feeds.latest.topics
+        assert cluster.election.controller_id == 1
+        assert "t" in cluster.publisher.latest.topics
         await do(cluster, "start", 2)
-        assert leaders(cluster.feeds.latest) == [2]
+        assert leaders(cluster.publisher.latest) == [2]
 
 
 async def test_the_only_node_can_be_stopped_and_started(tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ async def test_the_only_node_can_be_stopped_and_started(tmp_path: Path) -> None:
         await created(cluster, "t")
         await do(cluster, "stop", 1)
         assert (tmp_path / "node-1" / ".kafka_cleanshutdown").exists()
-        assert leaders(cluster.feeds.latest) == [-1]
+        assert leaders(cluster.publisher.latest) == [-1]
         await do(cluster, "start", 1)
-        assert leaders(cluster.feeds.latest) == [1]
+        assert leaders(cluster.publisher.latest) == [1]
         assert await nodes_seen_from(cluster, 1) == [1]
 
 
@@ -240,7 +240,7 @@ async def test_a_paused_node_hangs_is_fenced_and_catches_up_when_it_goes_on(tmp_
         await created(cluster, "meanwhile")
         assert broker.image is before
         await do(cluster, "resume", 3)
-        assert broker.image is cluster.feeds.latest
+        assert broker.image is cluster.publisher.latest
         assert "meanwhile" in broker.image.topics
         assert await nodes_seen_from(cluster, 3) == [1, 2, 3]
         await until(cluster, lambda image: all(len(each.isr) == 3 for each in image.topics["t"].partitions))
@@ -253,10 +253,10 @@ async def test_another_node_takes_office_when_its_holder_is_paused_for_too_long(
         with pytest.raises(KafkaError):
             _ = cluster.nodes[2].broker.controller
         await until(cluster, lambda image: image.epoch == 2)
-        assert cluster.office.holder == 2
+        assert cluster.election.controller_id == 2
         await until(cluster, lambda image: fenced(image) == [1])
         await do(cluster, "resume", 1)
-        assert cluster.office.holder == 2
+        assert cluster.election.controller_id == 2
         await until(cluster, lambda image: fenced(image) == [])
 
 
@@ -267,7 +267,7 @@ async def test_a_node_that_is_cut_off_is_fenced_and_comes_back(tmp_path: Path) -
         for link in links:
             link.is_cut = True
         await until(cluster, lambda image: image.epoch == 2)
-        assert cluster.office.holder == 2
+        assert cluster.election.controller_id == 2
         await until(cluster, lambda image: fenced(image) == [1])
         assert fenced(cluster.nodes[1].broker.image) == []  # it has not heard of it
         with pytest.raises(KafkaError, match="cannot reach node 2, the controller"):
@@ -275,7 +275,7 @@ async def test_a_node_that_is_cut_off_is_fenced_and_comes_back(tmp_path: Path) -
         for link in links:
             link.is_cut = False
         await until(cluster, lambda image: fenced(image) == [])
-        assert cluster.office.holder == 2
+        assert cluster.election.controller_id == 2
 
 
 # --- add and remove ------------------------------------------------------------------------------
@@ -295,16 +295,16 @@ async def test_with_a_number_of_nodes_the_others_stay_down_and_can_be_started(tm
         pass
     async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
         assert await states(cluster) == {1: "running", 2: "running", 3: "dead"}
-        assert fenced(cluster.feeds.latest) == [3]
+        assert fenced(cluster.publisher.latest) == [3]
         await do(cluster, "start", 3)
-        assert fenced(cluster.feeds.latest) == []
+        assert fenced(cluster.publisher.latest) == []
 
 
 async def test_a_removed_node_is_forgotten_and_its_directory_set_aside(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
         removed = await do(cluster, "remove", 3)
         assert removed == {"node": 3, "kept": str(tmp_path / "node-3-removed"), "replicas": 0}
-        assert list(cluster.feeds.latest.brokers) == [1, 2]
+        assert list(cluster.publisher.latest.brokers) == [1, 2]
         assert list(await states(cluster)) == [1, 2]
     async with running_cluster(tmp_path, nodes=None) as cluster:
         assert list(cluster.nodes) == [1, 2]
@@ -318,7 +318,7 @@ async def test_a_node_with_replicas_is_removed_only_by_force(tmp_path: Path) -> 
         assert "--drain 2" in str(caught.value.hint)
         assert (await states(cluster))[2] == "running"
         await do(cluster, "remove", 2, force=True)
-        assert leaders(cluster.feeds.latest) == [1, 1]
+        assert leaders(cluster.publisher.latest) == [1, 1]
 
 
 # --- the controller ------------------------------------------------------------------------------
@@ -332,4 +332,4 @@ async def test_the_office_moves_on_command_with_a_growing_term(tmp_path: Path) -
         with pytest.raises(KafkaError, match="is not the controller any more"):
             former.unregister_broker(node_id=3)
         await created(cluster, "t", partitions=2)
-        assert len({cluster.office.copies.version(node) for node in (1, 2, 3)}) == 1
+        assert len({cluster.election.copies.version(node) for node in (1, 2, 3)}) == 1

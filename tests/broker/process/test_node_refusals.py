@@ -41,12 +41,12 @@ async def test_what_cannot_be_done_is_refused_and_changes_nothing(
     async with running_cluster(tmp_path, nodes=3) as cluster:
         await do(cluster, "kill", 2)
         await do(cluster, "pause", 3)
-        offset = cluster.feeds.latest.offset
+        offset = cluster.publisher.latest.offset
         with pytest.raises(KcliError) as caught:
             await do(cluster, operation, node)
         assert caught.value.message == message
         assert await states(cluster) == {1: "running", 2: "dead", 3: "paused"}
-        assert cluster.feeds.latest.offset == offset
+        assert cluster.publisher.latest.offset == offset
 
 
 async def test_the_last_node_is_not_removed(tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ async def test_of_two_starts_at_the_same_time_one_is_refused(tmp_path: Path) -> 
 
 async def test_a_stop_goes_on_when_the_next_controller_cannot_write(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
-        holder = cluster.office.holder
+        holder = cluster.election.controller_id
         assert holder is not None
         others = [node_id for node_id in cluster.nodes if node_id != holder]
-        full = cluster.office.copies.newest(others)
+        full = cluster.election.copies.newest(others)
         assert full is not None
         cluster.faults.add("fill-disk", node=full)
         try:
@@ -95,7 +95,7 @@ async def test_a_stop_goes_on_when_the_next_controller_cannot_write(tmp_path: Pa
         finally:
             cluster.faults.clear_all()
         (left,) = {*others} - {full}
-        assert cluster.office.holder == left
+        assert cluster.election.controller_id == left
         with trio.fail_after(30):
             await cluster.nodes[full].ended.wait()
         assert cluster.failed.pop(full)

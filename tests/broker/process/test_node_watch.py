@@ -27,11 +27,11 @@ async def test_nobody_is_fenced_for_what_held_up_the_whole_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_cluster(tmp_path, nodes=2, broker_heartbeat_interval_ms="60000") as cluster:
-        clock, watch = Clock(monkeypatch), NodeWatch(cluster)
+        clock, watch = Clock(monkeypatch), NodeWatch(cluster.election, cluster.beat_all)
         watch.look(clock.now_ms)
         clock.now_ms += 10_000  # nobody was heard meanwhile: there was nobody to hear
         watch.look(clock.now_ms)
-        assert [broker.fenced for broker in cluster.feeds.latest.brokers.values()] == [False, False]
+        assert [broker.fenced for broker in cluster.publisher.latest.brokers.values()] == [False, False]
 
 
 async def test_nobody_is_fenced_for_what_held_up_the_process_when_a_node_starts(
@@ -42,7 +42,7 @@ async def test_nobody_is_fenced_for_what_held_up_the_process_when_a_node_starts(
         clock = Clock(monkeypatch)
         monkeypatch.setattr("kcli.broker.process.cluster.monotonic_ms", lambda: clock.now_ms)
         fenced: list[int] = []
-        cluster.office.observe(lambda image, _: fenced.append(1) if image.brokers[1].fenced else None)
+        cluster.publisher.observe(lambda image, _: fenced.append(1) if image.brokers[1].fenced else None)
         await do(cluster, "start", 2)
         assert fenced == []
 
@@ -51,10 +51,10 @@ async def test_a_node_that_is_silent_while_the_others_work_is_fenced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_cluster(tmp_path, nodes=2, broker_heartbeat_interval_ms="60000") as cluster:
-        clock, watch = Clock(monkeypatch), NodeWatch(cluster)
+        clock, watch = Clock(monkeypatch), NodeWatch(cluster.election, cluster.beat_all)
         watch.look(clock.now_ms)
         for _ in range(40):
             clock.now_ms += 250
             cluster.nodes[1].broker.lifecycle.beat()
             watch.look(clock.now_ms)
-        assert [broker.fenced for broker in cluster.feeds.latest.brokers.values()] == [False, True]
+        assert [broker.fenced for broker in cluster.publisher.latest.brokers.values()] == [False, True]

@@ -24,15 +24,15 @@ async def test_the_controllers_node_goes_on_and_the_other_loses_what_only_it_too
         controller_quorum_fetch_timeout_ms="200",
         auto_leader_rebalance_enable="false",
     ) as cluster:
-        assert cluster.office.holder == 1
-        term = cluster.office.epoch
+        assert cluster.election.controller_id == 1
+        term = cluster.election.epoch
         create(cluster, "t", on=(2, 1))
         former = leader_of(cluster)
         end = append(former, b"copied")
         await until(lambda: former.log.high_watermark == end)
         cut = cluster.faults.add("cut", **{"from": 1, "to": 2})
         append(former, b"only here", acks=1)
-        await until(lambda: cluster.feeds.latest.brokers[2].fenced)
+        await until(lambda: cluster.publisher.latest.brokers[2].fenced)
         # It takes what the other led, and decides alone.
         assert leader_of(cluster).node_id == 1
         append(leader_of(cluster), b"counts")
@@ -44,7 +44,7 @@ async def test_the_controllers_node_goes_on_and_the_other_loses_what_only_it_too
         with pytest.raises(KafkaError) as caught:
             _ = node(cluster, 2).controller
         assert caught.value.code is ErrorCode.NOT_CONTROLLER
-        assert (cluster.office.holder, cluster.office.epoch) == (1, term)
+        assert (cluster.election.controller_id, cluster.election.epoch) == (1, term)
         cluster.faults.clear(cut.number)
         await until(lambda: leader_of(cluster).isr == {1, 2})
         replicas = replicas_of(cluster)

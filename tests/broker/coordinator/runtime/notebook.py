@@ -121,7 +121,7 @@ class NotebookNode:
             wall_ms=self.node.wall_ms,
         )
         self.node.start(9092)
-        self.node.controller.subscribe(self._follow)
+        self.node.controller.publisher.observe(self._follow)
 
     def _follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
         self.runtime.apply(delta, image)
