@@ -1,1 +1,1 @@
-"""Apache Kafka's log directories: files, formats, recovery. Synchronous, and unaware of the network."""
+"""Log directories as Apache Kafka has them: files, formats, recovery; synchronous, never opens a socket."""

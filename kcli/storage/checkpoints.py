@@ -1,7 +1,7 @@
 """The small text files of a log directory: offset checkpoints, leader epochs and `partition.metadata`.
 
-A checkpoint is UTF-8 text, written to `<name>.tmp`, synced, then renamed, so that a reader finds the old
-or the new one and never a part:
+A checkpoint is UTF-8 text, written to `<name>.tmp`, synced and renamed, so that a reader finds the old or the
+new one and never a part:
 
     0                       version
     2                       number of entries
@@ -15,12 +15,11 @@ or the new one and never a part:
 | cleaner-offset-checkpoint        | log directory     | topic, partition, offset |
 | leader-epoch-checkpoint          | replica directory | epoch, start offset      |
 
-An empty file has no entries. Anything else that does not fit is a `CheckpointError`: the caller reports
-it and goes on as if there were no entries, which costs work at start but never data (Kafka class
-`CheckpointFile`).
+An empty file has no entries. Any other malformed file raises `CheckpointError`: the caller reports it and
+goes on as if there were no entries, which costs work at start but never data (Kafka class `CheckpointFile`).
 
-`partition.metadata` ties a replica directory to its topic, `version: 0` and `topic_id: <22 characters>`
-(Kafka class `PartitionMetadata`; no line feed at the end).
+`partition.metadata` ties a replica directory to its topic: `version: 0` and `topic_id: <22 characters>`,
+without a final line feed (Kafka class `PartitionMetadata`).
 """
 
 from __future__ import annotations
@@ -43,17 +42,17 @@ REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 
 MAX_BYTES = 8 * 1024 * 1024
-"""No checkpoint comes near; that of a hundred thousand partitions takes half of it."""
+"""The checkpoint of a hundred thousand partitions takes half of this."""
 
 _VERSION = 0
 
 
 class CheckpointError(KcliError):
-    """A small file that does not say what it should."""
+    """A small file that is malformed."""
 
 
 def write_atomically(path: str, data: bytes, *, sync: bool = True) -> None:
-    """Replace a file by way of `<path>.tmp`; with `sync`, it survives a power failure. Raises `OSError`."""
+    """Replace a file through `<path>.tmp`, durably with `sync`. Raises `OSError`."""
     temporary = path + ".tmp"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
@@ -73,7 +72,7 @@ def encode_checkpoint(lines: list[str]) -> bytes:
 
 
 def decode_checkpoint(data: bytes, name: str) -> list[list[str]]:
-    """Return the entries of a checkpoint, each split at white space; `name` is for the error message."""
+    """Return the entries of a checkpoint, each split at white space; error messages show `name`."""
     if not data:
         return []
     try:
@@ -128,7 +127,7 @@ def read_epochs(path: str) -> list[tuple[int, int]]:
 
 
 def write_partition_metadata(directory: str, topic_id: bytes) -> None:
-    """Write `partition.metadata`, before the replica's first record; it is synced with the first flush."""
+    """Write `partition.metadata` before the replica's first record; the first flush syncs it."""
     if topic_id == ZERO_UUID:
         raise ValueError("a replica cannot belong to the zero topic id")
     text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}"
@@ -156,7 +155,7 @@ def read_partition_metadata(directory: str) -> bytes | None:
 
 
 def read_small_file(path: str, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return all of a file. Raises `CheckpointError` for one that is too large, and `OSError`."""
+    """Return a file's content. Raises `CheckpointError` if it is too large, and `OSError`."""
     with open(path, "rb") as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:

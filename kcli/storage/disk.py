@@ -1,7 +1,7 @@
-"""Disk: how files of log directories are written and made durable, and directories made; one can be full.
+"""Writing and syncing the files of log directories, creating directories, and simulating full disks.
 
-While none is, `pwrite` is the operating system's own. With a full one it is a function that first looks
-where a descriptor leads, which costs a look-up per write.
+Without a full directory, `pwrite` is the operating system's own. With one it is a function that first looks
+up the path of the descriptor.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from kcli.protocol.corruption import Buffer
 
 pwrite: Callable[[int, Buffer, int], int] = os.pwrite
-"""What writes `data` at a position of a file; raises `OSError` ENOSPC where there is no room."""
+"""Writes `data` at a position of a file; raises `OSError` ENOSPC in a full directory."""
 
 _full: set[str] = set()
 
 
 def set_full(path: str, *, full: bool) -> None:
-    """Declare that a directory has no room left, or that it has again."""
+    """Make writes below a directory fail with ENOSPC, or succeed again."""
     global pwrite
     real = os.path.realpath(path)
     if full:
@@ -43,7 +43,7 @@ def write_fully(descriptor: int, data: Buffer, position: int = 0) -> None:
 
 
 def leads_to(path: str | os.PathLike[str], descriptor: int) -> bool:
-    """True if a path is still that of an open file. Raises `OSError`."""
+    """Whether a path still leads to an open file. Raises `OSError`."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def leads_to(path: str | os.PathLike[str], descriptor: int) -> bool:
 
 
 def sync_path(path: str) -> None:
-    """Make a file durable, or the names of new and renamed files in a directory. Raises `OSError`."""
+    """Sync a file, or the names of new and renamed files in a directory. Raises `OSError`."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -67,7 +67,7 @@ def _write_where_there_is_room(descriptor: int, data: Buffer, position: int) -> 
 
 
 def make_directory(path: str, made: list[str]) -> None:
-    """Make a directory and those above it; add to `made` what was not there. Raises `OSError`."""
+    """Create a directory and its parents; add the new ones to `made`. Raises `OSError`."""
     above, _ = os.path.split(path)
     if above and not os.path.isdir(above):
         make_directory(above, made)
@@ -81,7 +81,7 @@ def make_directory(path: str, made: list[str]) -> None:
 
 
 def remove_empty(made: Iterable[str]) -> None:
-    """Remove directories that are empty, the last one first: what has something in it by now stays."""
+    """Remove directories, the last one first; those that are not empty stay."""
     for path in reversed([*made]):
         with suppress(OSError):
             os.rmdir(path)

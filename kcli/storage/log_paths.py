@@ -1,18 +1,18 @@
-"""The names of files and directories inside a log directory, both ways.
+"""The names of files and directories inside a log directory: making and parsing them.
 
 A log directory holds one directory per replica:
 
     <topic>-<partition>                            the replica; the topic may contain dashes itself
     <topic>-<partition>.<32 hex digits>-future     its copy while it moves between log directories
-    <topic>-<partition>.<32 hex digits>-delete     deleted, its files go later
-    <topic>-<partition>.<32 hex digits>-stray      found on disk, unknown to the metadata
+    <topic>-<partition>.<32 hex digits>-delete     deleted; its files are unlinked later
+    <topic>-<partition>.<32 hex digits>-stray      found on disk, but not in the metadata
 
 A replica directory holds segments, named by the offset of their first record, 20 digits:
 
     00000000000000000042.log  .index  .timeindex  .txnindex      one segment
     00000000000000000042.snapshot                                producer state of everything below 42
 
-with `.deleted`, `.cleaned` or `.swap` appended while a file is on its way out or in (Kafka classes
+`.deleted`, `.cleaned` or `.swap` is appended while a file is on its way out or in (Kafka classes
 `LogFileUtils` and `LocalLog`).
 """
 
@@ -28,7 +28,7 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-"""The files of one segment; the last one exists only once a transaction was aborted."""
+"""The files of one segment; the last one exists only after a transaction was aborted."""
 
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
@@ -48,7 +48,7 @@ _UNIQUE_ID_DIGITS = 32
 
 
 class ReplicaDirectoryName(NamedTuple):
-    """What the name of a replica directory says: whose it is, and its suffix (`""`, `-delete` …)."""
+    """The parsed name of a replica directory: its replica and its suffix (`""`, `-delete` …)."""
 
     topic_partition: TopicPartition
     suffix: str
@@ -88,8 +88,8 @@ def replica_directory_name(topic_partition: TopicPartition) -> str:
 def suffixed_directory_name(topic_partition: TopicPartition, suffix: str, unique_id: str) -> str:
     """Return the name of a future, deleted or stray replica directory.
 
-    `unique_id` is 32 hex digits. The names of deleted and stray directories are cut, in the topic, to what
-    a file system accepts: several of them may stem from topics with the longest name allowed.
+    `unique_id` is 32 hex digits. In the names of deleted and stray directories the topic is cut so that the
+    name fits a file system.
     """
     tail = f"-{topic_partition.partition}.{unique_id}{suffix}"
     topic = topic_partition.topic
@@ -99,7 +99,7 @@ def suffixed_directory_name(topic_partition: TopicPartition, suffix: str, unique
 
 
 def parse_replica_directory(name: str) -> ReplicaDirectoryName | None:
-    """Return what a directory name says, None if it is not the name of a replica directory."""
+    """Parse a directory name; None if it is not the name of a replica directory."""
     suffix = ""
     for candidate in _DIRECTORY_SUFFIXES:
         if name.endswith(candidate):

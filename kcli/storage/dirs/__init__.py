@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.storage.dirs"""
+"""A node's log directories and all logs in them: identity, locks, checkpoints; never looks into a record."""

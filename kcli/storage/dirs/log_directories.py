@@ -1,6 +1,6 @@
-"""LogDirectories: the log directories (`log.dirs`) of one node, those that failed since the start too.
+"""LogDirectories: the log directories (`log.dirs`) of one node, including the failed ones.
 
-One that fails, at the start or later, is offline for good; the node goes on with the others.
+A directory that fails, at the start or later, stays offline; the node goes on with the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class LogDirectories:
     """The directories at `paths`, in their order.
 
-    `on_failure(directory, message)` is called once for each that fails, when it counts as offline already.
+    `on_failure(directory, message)` is called once for each that fails, after it went offline.
     """
 
     __slots__ = ("_directories", "_last_failure", "_on_failure")
@@ -39,23 +39,23 @@ class LogDirectories:
 
     @property
     def online(self) -> list[LogDirectory]:
-        """Those that have not failed."""
+        """The directories that have not failed."""
         return [directory for directory in self._directories if directory.is_online]
 
     @property
     def offline(self) -> list[LogDirectory]:
-        """Those that failed since the start."""
+        """The directories that failed since the start."""
         return [directory for directory in self._directories if not directory.is_online]
 
     @property
     def loaded(self) -> list[LogDirectory]:
-        """Those online whose logs are all known: their checkpoints and markers may be written."""
+        """The online directories with all logs loaded: their checkpoints and markers may be written."""
         return [directory for directory in self._directories if directory.is_online and directory.is_loaded]
 
     def open(self, *, cluster_id: str, node_id: int, now_ms: int, new_id: Callable[[], bytes]) -> None:
         """Create, lock and identify the directories; one that fails goes offline.
 
-        Raises `KcliError` when a directory is in use or belongs to another node, or when none is left.
+        Raises `KcliError` if a directory is in use or belongs to another node, or if none is left.
         """
         try:
             for directory in self._directories:
@@ -69,7 +69,7 @@ class LogDirectories:
             raise
 
     def check(self) -> None:
-        """Raise `KcliError` when none is left, or when one is the copy of another."""
+        """Raise `KcliError` if none is left, or if one is the copy of another."""
         online = self.online
         if not online:
             raise KcliError(f"no log directory is left: {self._last_failure}")
@@ -77,14 +77,14 @@ class LogDirectories:
             raise KcliError("two log directories have the same directory.id", hint="one is a copy: delete it")
 
     def were_closed_in(self, broker_epoch: int) -> bool:
-        """True if each was closed properly by the node of this epoch, as the markers say before a load."""
+        """Whether the node of this epoch closed them all cleanly, according to the markers before a load."""
         try:
             return {each.clean_epoch() for each in self.online} == {broker_epoch}
         except OSError:
-            return False  # Loading will meet that, too.
+            return False  # Loading reports it.
 
     def of(self, log: UnifiedLog) -> LogDirectory:
-        """Return the directory that a log is in."""
+        """Return the directory of a log."""
         return self.at(log.parent_directory)
 
     def at(self, path: str) -> LogDirectory:
@@ -96,7 +96,7 @@ class LogDirectories:
     ) -> LogDirectory:
         """Return the directory with that path or id if it is online, else the one with the fewest of `logs`.
 
-        Raises `KafkaError` KAFKA_STORAGE_ERROR when none is online.
+        Raises `KafkaError` KAFKA_STORAGE_ERROR if none is online.
         """
         online = self.online
         for directory in online:
@@ -108,24 +108,24 @@ class LogDirectories:
         return min(online, key=lambda directory: counts[directory.path])
 
     def fail(self, directory: LogDirectory, message: str) -> None:
-        """Take a directory offline for good, if it is not yet."""
+        """Take a directory offline until the next start."""
         if directory.is_online:
             directory.is_online = False
             self._last_failure = message
             self._on_failure(directory, message)
 
     def path_failed(self, path: str, message: str) -> None:
-        """Take the directory offline that a path is in."""
+        """Take the directory of a path offline."""
         for directory in self._directories:
             if path.startswith(f"{directory.path}/"):
                 self.fail(directory, message)
 
     def abandon(self) -> None:
-        """Take back `open`, as long as nothing else was done since."""
+        """Undo `open`, if nothing else was done since."""
         for directory in self._directories:
             directory.abandon()
 
     def release(self) -> None:
-        """Give up all locks."""
+        """Release all locks."""
         for directory in self._directories:
             directory.release()

@@ -1,24 +1,24 @@
 """LogDirectory: one of the directories (`log.dirs`) that hold replicas: identity, lock, clean-stop marker.
 
-`meta.properties` says whose it is, as Java properties. Version 1 is that of KRaft; version 0 has `broker.id`
-instead of `node.id` and no directory id, and is rewritten as version 1:
+`meta.properties` identifies its node and cluster, as Java properties. KRaft writes version 1. Version 0 has
+`broker.id` instead of `node.id` and no directory id, and is rewritten as version 1:
 
     node.id=1
     directory.id=Hz_-APEL7nFRgOmi52JNrw     unique for every directory; added when it is missing
     version=1
     cluster.id=10PS7KEtSkWEtrRRtY6qKA
 
-One that is damaged, or does not name both (in version 0: either) node and cluster, is refused and never
-replaced: it may be the only one to know whose the data is. Kafka takes one that it cannot read offline, and
-does not start on one that names nobody.
+A damaged file, or one that does not name both node and cluster (in version 0: one of them), is refused and
+never replaced, since nothing else may identify the data. Kafka takes a directory offline if it cannot read
+the file, and refuses to start if the file names neither.
 
-`.lock` is locked as long as a process uses the directory, Kafka's or ours, and names the process. The
-lock belongs to the open file, where the system has such locks, so that a second user in one process is
-kept out too.
+`.lock` is locked while a process of Kafka or kcli uses the directory, and contains its process id. The lock
+belongs to the open file, if the system has such locks, so that it excludes a second user in the same process
+too.
 
-`.kafka_cleanshutdown` exists only while the broker is stopped, and says that all logs were closed
-properly: `{"version":0,"brokerEpoch":5}`; older brokers left it empty. It is removed before loading, so
-that a crash while loading counts as unclean.
+`.kafka_cleanshutdown` exists only while the broker is stopped. It says that all logs were closed cleanly:
+`{"version":0,"brokerEpoch":5}`; older brokers left it empty. It is removed before loading, so that a crash
+during the load counts as unclean.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 class MetaProperties(NamedTuple):
-    """Whose a log directory is. Anything may be missing in version 0."""
+    """The identity of a log directory. Any field may be missing in version 0."""
 
     cluster_id: str | None
     node_id: int | None
@@ -64,7 +64,7 @@ class MetaProperties(NamedTuple):
     version: int = 1
 
     def encode(self, now_ms: int) -> bytes:
-        """Return the bytes of the file, in version 1, with a comment that says when, as Java's have."""
+        """Return the bytes of the file in version 1, with a comment of the time, as Java writes it."""
         written = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))
         lines = ["#", f"#{written}", f"node.id={self.node_id}"]
         if self.directory_id is not None:
@@ -74,7 +74,7 @@ class MetaProperties(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> MetaProperties:
-        """Return what a file says. Raises `KcliError`."""
+        """Parse the bytes of the file. Raises `KcliError`."""
         fields = {}
         for line in data.decode(errors="replace").splitlines():
             name, separator, value = line.partition("=")
@@ -93,7 +93,7 @@ class MetaProperties(NamedTuple):
             raise KcliError(f"`{path}` is damaged: {error}") from error
 
     def check(self, path: str) -> None:
-        """Raise `KcliError` if no broker starts on it: it is nobody's, or of a version that is not known."""
+        """Raise `KcliError` if the owner is missing or the version unknown, so that no broker may start."""
         if self.version not in VERSIONS:
             known = " and ".join(map(str, VERSIONS))
             raise KcliError(
@@ -108,9 +108,9 @@ class MetaProperties(NamedTuple):
 
 
 def read_identity(directory: str) -> MetaProperties | None:
-    """Return whose a log directory is, None if it is new.
+    """Return the identity of a log directory, None for a new one.
 
-    Raises `KcliError` if its file does not tell, and `OSError`.
+    Raises `KcliError` if its file does not identify it, and `OSError`.
     """
     path = f"{directory}/{META_PROPERTIES}"
     try:
@@ -125,9 +125,9 @@ def read_identity(directory: str) -> MetaProperties | None:
 
 
 def parse_identity(data: bytes, path: str) -> MetaProperties | None:
-    """Return what the file of a log directory says, None if it is empty and there are no replicas.
+    """Parse the identity file of a log directory; None if it is empty and the directory has no replicas.
 
-    Raises `KcliError` if it does not tell whose the directory is, and `OSError`.
+    Raises `KcliError` if it does not identify the directory, and `OSError`.
     """
     if not data and not any(map(parse_replica_directory, os.listdir(os.path.dirname(path) or "."))):
         return None
@@ -139,8 +139,8 @@ def parse_identity(data: bytes, path: str) -> MetaProperties | None:
 class LogDirectory:
     """One log directory of this process.
 
-    `is_online` turns False for good at the first I/O error; `is_loaded` says that all its logs are known, so
-    that its checkpoints may be written anew.
+    `is_online` turns False at the first I/O error and stays so. `is_loaded` says that all its logs are
+    loaded, so that its checkpoints may be written.
     """
 
     __slots__ = (
@@ -163,21 +163,21 @@ class LogDirectory:
         self._lock: int | None = None
         self._directory: int | None = None
         self._made: list[str] = []
-        """The names of the files that `open` has made."""
+        """The names of the files that `open` has created."""
 
     def __repr__(self) -> str:
         return f"LogDirectory({self.path!r}, is_online={self.is_online})"
 
     def open(self, *, cluster_id: str, node_id: int, now_ms: int, new_id: Callable[[], bytes]) -> None:
-        """Create the directory if need be, lock it, and check or write its identity.
+        """Create the directory if it does not exist, lock it, and check or write its identity.
 
-        Raises `KcliError` when another process uses it or it belongs to another node, and `OSError`.
+        Raises `KcliError` if another process uses it or it belongs to another node, and `OSError`.
         """
         os.makedirs(self.path, exist_ok=True)
         os.listdir(self.path)
         self._acquire_lock()
         try:
-            # Held open, so that no other directory gets its number.
+            # Kept open, so that no other directory gets its inode number.
             self._directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
             self._identify(cluster_id, node_id, now_ms, new_id)
         except BaseException:
@@ -210,7 +210,7 @@ class LogDirectory:
             try:
                 descriptor, is_new = _open_or_make(path)
             except FileNotFoundError:
-                # Whoever had made the directory has failed and taken it back.
+                # The process that created the directory failed and removed it.
                 os.makedirs(self.path, exist_ok=True)
                 continue
             try:
@@ -227,7 +227,7 @@ class LogDirectory:
             except OSError:
                 os.close(descriptor)
                 raise
-            # Whoever had the lock has abandoned the directory, and has removed the file with the lock.
+            # The process with the lock abandoned the directory and removed the locked file.
             os.close(descriptor)
         self._lock = descriptor
         if is_new:
@@ -236,22 +236,22 @@ class LogDirectory:
         disk.write_fully(descriptor, f"{os.getpid()}\n".encode())
 
     def is_in_place(self) -> bool:
-        """True if the path still leads to the directory that was opened."""
+        """Whether the path still leads to the directory that was opened."""
         if self._directory is None:
-            return True  # Nothing was opened that could be lost.
+            return True  # Nothing was opened.
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._directory))
         except OSError:
             return False
 
     def abandon(self) -> None:
-        """Remove what `open` has made, as long as nothing else was done since, and let go.
+        """Remove the files that `open` created, if nothing else was done since, and release the lock.
 
-        The lock is held until then: nobody else uses the directory. Its file stays where anything else does,
-        as a process that knows nothing of this may wait for it; the directory itself is for others to remove.
+        The lock is held until then, so nothing else uses the directory. The lock file stays if other files
+        do, because another process may wait for it. The directory itself stays.
         """
         if self._lock is not None and self._directory is not None:
-            with suppress(OSError):  # What is left, the next start finds as any that was killed has left it.
+            with suppress(OSError):  # The next start deals with leftovers as after a kill.
                 if META_PROPERTIES in self._made:
                     os.unlink(META_PROPERTIES, dir_fd=self._directory)
                 if LOCK in self._made and os.listdir(self._directory) == [LOCK]:
@@ -260,14 +260,14 @@ class LogDirectory:
         self.release()
 
     def release(self) -> None:
-        """Give up the lock, and the directory that was held open."""
+        """Release the lock and close the directory."""
         for descriptor in (self._lock, self._directory):
             if descriptor is not None:
                 os.close(descriptor)
         self._lock = self._directory = None
 
     def clean_epoch(self) -> int | None:
-        """Return the broker epoch in which all logs here were closed properly, None if they were not.
+        """Return the broker epoch in which all logs here were closed cleanly, None if they were not.
 
         Raises `OSError`.
         """
@@ -280,14 +280,14 @@ class LogDirectory:
             return -1  # Kafka up to 3.6 left the file empty.
 
     def take_clean_marker(self) -> None:
-        """Set `was_clean`, and remove the marker. Raises `OSError`."""
+        """Set `was_clean` and remove the marker. Raises `OSError`."""
         path = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.was_clean = os.path.exists(path)
         if self.was_clean:
             os.unlink(path)
 
     def write_clean_marker(self, broker_epoch: int) -> None:
-        """Say that every log here was closed properly. Raises `OSError`."""
+        """Write the marker that every log here was closed cleanly. Raises `OSError`."""
         content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         descriptor = os.open(f"{self.path}/{CLEAN_SHUTDOWN}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
@@ -298,7 +298,7 @@ class LogDirectory:
 
 
 def _number(fields: Mapping[str, str], name: str) -> int | None:
-    """Return a number of a file, None if it has none of that name. Raises `ValueError`."""
+    """Return a numeric field, None if it is missing. Raises `ValueError`."""
     text = fields.get(name)
     if text is not None and not _NUMBER.fullmatch(text):
         raise ValueError(f"`{name}` is no number: {text}")
@@ -306,7 +306,7 @@ def _number(fields: Mapping[str, str], name: str) -> int | None:
 
 
 def _open_or_make(path: str) -> tuple[int, bool]:
-    """Open a file to write, and tell whether it is new. Raises `OSError`."""
+    """Open a file for writing; return its descriptor and whether it is new. Raises `OSError`."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644), True
     except FileExistsError:
@@ -314,10 +314,10 @@ def _open_or_make(path: str) -> tuple[int, bool]:
 
 
 def _lock_file(descriptor: int) -> None:
-    """Lock a file exclusively for as long as it is open. Raises `BlockingIOError` when it is locked."""
+    """Lock a file exclusively while it is open. Raises `BlockingIOError` if it is locked."""
     if hasattr(fcntl, "F_OFD_SETLK"):
-        # The lock of an open file, unlike that of a process, is not lost when the process closes another
-        # descriptor of the same file, and excludes this process too. It does conflict with Java's locks.
+        # Unlike the lock of a process, that of an open file survives closing another descriptor of the same
+        # file, and excludes this process too. It conflicts with Java's locks.
         request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)

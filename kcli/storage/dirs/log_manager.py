@@ -59,10 +59,10 @@ def _random_below(limit: int) -> int:
 
 
 class DirectoryCheckPlan:
-    """Replica directories to look for; `missing` are the logs without one, once `run` has returned.
+    """Replica directories to check; `run` collects the logs without one in `missing`.
 
-    A directory that is removed or moved away under a running process can still be written, and nobody finds
-    it again. Kafka notices when it next makes a file there; a replica that never fills its segment makes
+    A directory that was removed or moved away under a running process can still be written, but its data is
+    lost. Kafka notices when it next creates a file there; a replica that never fills its segment creates
     none.
     """
 
@@ -73,16 +73,16 @@ class DirectoryCheckPlan:
         self._places = places
 
     def run(self) -> None:
-        """Look for the directories, in any thread."""
+        """Check the directories, in any thread."""
         self.missing = [log for log, directory in self._places if not os.path.isdir(directory)]
 
 
 class LogManager:
     """The logs of one node, by topic and partition.
 
-    `config_for(topic)` gives a topic's configuration, `default_config` serves without it. `report` takes
-    one line for every event worth a log line; `on_directory_failure` learns of a directory that went
-    offline, after its logs are gone from here.
+    `config_for(topic)` returns a topic's configuration; without it, `default_config` serves. `report` takes
+    one line for each event worth a log line. `on_directory_failure` is called after a directory went offline
+    and its logs were removed.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class LogManager:
         self.report = report
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._future_logs: dict[TopicPartition, UnifiedLog] = {}
-        # Where to create replicas that are not here yet.
+        # The directories in which to create replicas that do not exist yet.
         self.preferred_directories: dict[TopicPartition, str] = {}
         self._offline: set[TopicPartition] = set()
         self._deletions = PendingDeletions()
@@ -120,8 +120,8 @@ class LogManager:
     def open(self, *, now_ms: int, directory_id: bytes | None = None) -> None:
         """Create, lock and identify the directories; one that fails goes offline.
 
-        `directory_id` is for the only one without an id; by default each of those gets a new one.
-        Raises `KcliError` when a directory is in use or belongs to another node, or when none is left.
+        `directory_id` is for the only one without an id; by default each of them gets a new one. Raises
+        `KcliError` if a directory is in use or belongs to another node, or if none is left.
         """
         self.directories.open(
             cluster_id=self._cluster_id,
@@ -223,7 +223,7 @@ class LogManager:
     # --- logs
 
     def __iter__(self) -> Iterator[UnifiedLog]:
-        """Iterate over all logs, not those that are being moved here."""
+        """Iterate over all logs except future logs."""
         return iter(tuple(self._logs.values()))
 
     def __len__(self) -> int:
@@ -231,11 +231,11 @@ class LogManager:
 
     @property
     def all_logs(self) -> tuple[UnifiedLog, ...]:
-        """All logs, the future ones too."""
+        """All logs, including future logs."""
         return (*self._logs.values(), *self._future_logs.values())
 
     def get(self, topic: str, partition: int) -> UnifiedLog | None:
-        """Return a log, None if there is none. Raises `KafkaError` 56 if its directory is offline."""
+        """Return a log, None without one. Raises `KafkaError` 56 if its directory is offline."""
         topic_partition = TopicPartition(topic, partition)
         if topic_partition in self._offline:
             raise KafkaError(
@@ -254,9 +254,9 @@ class LogManager:
         now_ms: int,
         is_new: bool = True,
     ) -> UnifiedLog:
-        """Return a log, made now if there is none: in the directory given, else in that with fewest logs.
+        """Return a log; create it, if it does not exist, in that directory or the one with the fewest logs.
 
-        A log that is not new (`is_new`) is not made while a directory is offline: it may well be there.
+        A log that is not new (`is_new`) is not created while a directory is offline, which may hold it.
         Raises `KafkaError` KAFKA_STORAGE_ERROR and INCONSISTENT_TOPIC_ID.
         """
         log = self.get(topic, partition)
@@ -292,7 +292,7 @@ class LogManager:
             os.makedirs(path, exist_ok=True)
             if topic_id is not None:
                 write_partition_metadata(path, topic_id)
-            # A crash may have left a part of it behind.
+            # Unclean, because a crash may have left a part of it.
             log = self._load_log(
                 path, topic_partition, topic_id, now_ms=now_ms, checkpointed=_UNCLEAN, config=config
             )
@@ -332,7 +332,7 @@ class LogManager:
         return True
 
     def _retire(self, log: UnifiedLog, now_ms: int) -> None:
-        """Mark the directory of a log deleted that nobody uses any more. Raises `KafkaError`."""
+        """Close a log and mark its directory deleted. Raises `KafkaError`."""
         name = suffixed_directory_name(log.topic_partition, DELETE_DIRECTORY_SUFFIX, random_uuid().hex())
         log.close_handlers()
         log.rename_directory(name)
@@ -393,7 +393,7 @@ class LogManager:
         self.directories.fail(self.directories.at(path), message)
 
     def _directory_failed(self, directory: LogDirectory, message: str) -> None:
-        """Have all logs in a directory go with it."""
+        """Take all logs of a failed directory offline."""
         self.report(f"{message}; the directory is offline")
         for logs in (self._logs, self._future_logs):
             for log in list(logs.values()):
@@ -409,7 +409,7 @@ class LogManager:
     # --- settings and checkpoints
 
     def set_producer_id_expiration(self, expiration_ms: int) -> None:
-        """Have every log, now and later, forget producers that have been silent for `expiration_ms`."""
+        """Make every log, now and later, forget producers that have been silent for `expiration_ms`."""
         self._producer_id_expiration_ms = expiration_ms
         for log in self.all_logs:
             log.producer_state.producer_id_expiration_ms = expiration_ms
@@ -435,7 +435,7 @@ class LogManager:
         return self._checkpoints.plan(name, files)
 
     def commit_checkpoint(self, plan: CheckpointPlan) -> None:
-        """Take note that a checkpoint was written; the directories where it was not go offline."""
+        """Commit a checkpoint plan; the directories in which it failed go offline."""
         self._checkpoints.commit(plan)
         for path, error in plan.failures:
             self.directories.path_failed(path, f"cannot write `{path}`: {reason_of(error)}")
@@ -501,10 +501,10 @@ class LogManager:
     def commit_directory_check(self, plan: DirectoryCheckPlan) -> None:
         """Take the log directories offline in which replicas are gone.
 
-        A log that was deleted or renamed meanwhile does not count, so each is looked for once more.
+        Each is checked again, because a log may have been deleted or renamed since.
         """
         for log in plan.missing:
-            # `all_logs` anew for each: the first that fails takes the others of its directory with it.
+            # `all_logs` again for each: the first that fails takes the others of its directory offline.
             if log.failure is None and log in self.all_logs and not os.path.isdir(log.directory):
                 log.failed("find", FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
@@ -513,8 +513,8 @@ class LogManager:
     def close(self, *, clean: bool = True, broker_epoch: int = UNKNOWN_BROKER_EPOCH, now_ms: int) -> None:
         """Flush and close every log, write the checkpoints and the clean-stop marker, unlock.
 
-        Without `clean` only files and locks are let go of, as a killed process would. A directory that fails
-        on the way goes offline, without a marker.
+        Without `clean` only files and locks are released, as by a killed process. A directory that fails goes
+        offline, without a marker.
         """
         if clean:
             self._each(lambda log: log.close(now_ms=now_ms), self.all_logs)
@@ -538,6 +538,6 @@ class LogManager:
 
 
 def _file_of(error: OSError, directory: str) -> str:
-    """Return what to add to a message about a directory, so that it names the file that failed."""
+    """Return the part of a message about a directory that names the file that failed."""
     is_other = isinstance(error.filename, str) and error.filename != directory
     return f": `{error.filename}`" if is_other else ""

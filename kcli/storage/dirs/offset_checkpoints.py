@@ -1,12 +1,11 @@
-"""OffsetCheckpoints: the offset checkpoints of the log directories, written by any thread, newest state last.
+"""OffsetCheckpoints: writes the offset checkpoints of the log directories, in any thread.
 
-The thread that owns the logs collects the offsets into a `CheckpointPlan`; any thread runs it; then the first
-one commits it. Plans are numbered: one that is overtaken by a later one writes nothing.
+The thread that owns the logs collects the offsets into a `CheckpointPlan`; any thread runs it; the first one
+commits it. Plans are numbered, and a plan overtaken by a later one writes nothing.
 
-A replica that is deleted stays in the files until they are written again, which is harmless as long as
-nothing has its name. A replica of the same name must not inherit the entry: it would start at the other's
-log start and go without recovery up to the other's recovery point. So names whose entries are out of date are
-remembered, and the files are written before such a name is used again.
+A deleted replica stays in the files until the next write. A new replica of the same name must not inherit its
+entry: it would start at the old log start and skip recovery up to the old recovery point. So the names with
+stale entries are kept, and the files are written before such a name is used again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _log_start_to_keep(log: UnifiedLog) -> int | None:
-    """Return the log start, None if the name of the first segment tells it."""
+    """Return the log start, None if it is the base offset of the first segment."""
     offset = log.log_start_offset
     return offset if offset > log.segments.first.base_offset else None
 
@@ -39,11 +38,11 @@ CHECKPOINTS: dict[str, Callable[[UnifiedLog], int | None]] = {
     LOG_START_OFFSET_CHECKPOINT: _log_start_to_keep,
     REPLICATION_OFFSET_CHECKPOINT: lambda log: log.high_watermark,
 }
-"""The kinds of offset checkpoint, by file name, and what they say of a log."""
+"""The kinds of offset checkpoint by file name, each with the offset of a log that it holds."""
 
 
 class CheckpointPlan:
-    """Checkpoint files of one kind to write; `failures` are those that could not be, once it was run."""
+    """Checkpoint files of one kind to write; `run` collects those that it could not write in `failures`."""
 
     __slots__ = ("_files", "_written", "failures", "name", "number")
 
@@ -62,7 +61,7 @@ class CheckpointPlan:
         self._written = written
 
     def run(self) -> None:
-        """Write the files, durably, unless a later plan has; in any thread."""
+        """Write the files durably, in any thread, unless a later plan has."""
         for path, offsets in self._files:
             try:
                 self._written.write(path, self.number, offsets)
@@ -71,7 +70,7 @@ class CheckpointPlan:
 
 
 class OffsetCheckpoints:
-    """The plans made so far, and the names that may be in a file without counting any more."""
+    """Makes the plans, and knows the names that may have a stale entry in a file."""
 
     __slots__ = ("_number", "_stale", "_written")
 
@@ -81,29 +80,29 @@ class OffsetCheckpoints:
         self._written = _Written()
 
     def entries_expired(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Take note that entries of these names do not count, wherever they are found."""
+        """Mark the entries of these names as stale."""
         self._number += 1
         for topic_partition in topic_partitions:
             for stale in self._stale.values():
                 stale[topic_partition] = self._number
 
     def stale_files(self, topic_partition: TopicPartition) -> list[str]:
-        """Return the kinds of checkpoint to be written before a replica of this name is made."""
+        """Return the kinds of checkpoint to write before a replica of this name is created."""
         return [name for name, stale in self._stale.items() if topic_partition in stale]
 
     def plan(self, name: str, files: Sequence[tuple[str, Mapping[TopicPartition, int]]]) -> CheckpointPlan:
-        """Return what writes checkpoints of one kind: paths, and the offsets as of now."""
+        """Return what writes checkpoints of one kind; `files` are pairs of path and current offsets."""
         self._number += 1
         return CheckpointPlan(name, self._number, files=files, written=self._written)
 
     def commit(self, plan: CheckpointPlan) -> None:
-        """Take note that a plan was run: what had expired before it is in no file any more."""
+        """After a plan was run, forget the stale names that it wrote out of the files."""
         stale = self._stale[plan.name]
         self._stale[plan.name] = {each: number for each, number in stale.items() if number > plan.number}
 
 
 class _Written:
-    """Which plan wrote a file last; one is written at a time."""
+    """The plan that last wrote each file; the lock allows one write at a time."""
 
     __slots__ = ("_lock", "_numbers")
 

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.storage.index"""
+"""The index files of a segment; never reads the log that they point into."""

@@ -15,11 +15,11 @@ from kcli.storage import disk
 
 
 class CorruptIndex(KcliError):
-    """An index file that cannot belong to its segment. The segment rebuilds it."""
+    """An index file that cannot belong to its segment, which rebuilds it."""
 
 
 class IndexFile:
-    """`entries` entries of `entry_size` bytes at `path`; the file need not exist before the first write."""
+    """`entries` entries of `entry_size` bytes at `path`; the first write creates the file."""
 
     __slots__ = ("entries", "entry_size", "path")
 
@@ -29,7 +29,7 @@ class IndexFile:
         self.entries = 0
 
     def create(self) -> None:
-        """Make an empty file, replacing one that is there. Raises `OSError`."""
+        """Create an empty file, or empty the one that exists. Raises `OSError`."""
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
         self.entries = 0
 
@@ -63,7 +63,7 @@ class IndexFile:
         self.entries = min(self.entries, entries)
 
     def sync(self) -> None:
-        """Make what is written durable. Raises `OSError`."""
+        """Sync the file if it exists. Raises `OSError`."""
         with suppress(FileNotFoundError):
             disk.sync_path(self.path)
 
@@ -83,7 +83,7 @@ class SegmentIndex:
         return self._file.path
 
     def sync(self) -> None:
-        """Make the entries written so far durable. Raises `OSError`."""
+        """Sync the entries written so far. Raises `OSError`."""
         self._file.sync()
 
     def renamed(self, path: str) -> None:

@@ -1,6 +1,7 @@
-"""OffsetIndex: where in a segment an offset is, roughly.
+"""OffsetIndex: roughly where in a segment an offset is.
 
-An entry is due when more than `index.interval.bytes` were appended since the last one. 8 bytes, big-endian:
+An append adds an entry when more than `index.interval.bytes` were appended since the last one. 8 bytes,
+big-endian:
 
 | at | size | field |
 |---|---|---|
@@ -64,7 +65,7 @@ class OffsetIndex(SegmentIndex):
         ]
 
     def create(self) -> None:
-        """Start as an empty index with an empty file. Raises `OSError`."""
+        """Start empty, with an empty file. Raises `OSError`."""
         self._file.create()
         del self._offsets[:], self._positions[:]
 
@@ -98,10 +99,10 @@ class OffsetIndex(SegmentIndex):
         return self.base_offset + self._offsets[slot - 1], self._positions[slot - 1]
 
     def lookup_behind_gap(self, target: int, min_gap: int) -> tuple[int, int] | None:
-        """Return the first entry at or above `target` if it lies `min_gap` or more behind the one before it.
+        """Return the first entry at or above `target` if it is `min_gap` bytes or more behind the one before.
 
-        Before the first entry is the segment's start. None if the entry lies nearer, or there is none. The
-        batch there is the one with `target`, unless others without an entry lie between the two.
+        None if it lies nearer or does not exist. The first entry is compared with the segment's start. The
+        batch there holds `target`, unless batches without an entry lie between the two.
         """
         positions = self._positions
         slot = bisect_left(self._offsets, target - self.base_offset)
@@ -117,7 +118,7 @@ class OffsetIndex(SegmentIndex):
         return self.base_offset + self._offsets[slot - 1], self._positions[slot - 1]
 
     def upper_bound(self, position: int) -> int | None:
-        """Return the offset of the first entry at or past a file position, None if there is none."""
+        """Return the offset of the first entry at or past a file position, None without one."""
         slot = bisect_left(self._positions, position)
         return self.base_offset + self._offsets[slot] if slot < len(self._offsets) else None
 
@@ -140,6 +141,6 @@ class OffsetIndex(SegmentIndex):
         self._file.append(words.tobytes())
 
     def finish(self) -> None:
-        """Write all entries and leave nothing behind them, as a closed segment's file is."""
+        """Write all entries and cut the file behind them, as for a closed segment. Raises `OSError`."""
         self.write()
         self._file.cut(len(self._offsets))

@@ -1,8 +1,8 @@
-"""TimeIndex: up to where in a segment all timestamps are below a given one, roughly.
+"""TimeIndex: roughly up to where in a segment all timestamps are below a given one.
 
-An entry (timestamp, offset) says that no record at or before the offset has a larger timestamp. One is
-added with an offset index entry when the segment's largest timestamp has grown since, and once more when
-the segment closes, for which the last slot is kept free. 12 bytes, big-endian:
+An entry (timestamp, offset) says that no record at or before the offset has a larger timestamp. An append
+adds one together with an offset index entry if the segment's largest timestamp has grown since; closing the
+segment adds the last one, for which a slot is reserved. 12 bytes, big-endian:
 
 | at | size | field |
 |---|---|---|
@@ -62,7 +62,7 @@ class TimeIndex(SegmentIndex):
         ]
 
     def create(self) -> None:
-        """Start as an empty index with an empty file. Raises `OSError`."""
+        """Start empty, with an empty file. Raises `OSError`."""
         self._file.create()
         del self._timestamps[:], self._offsets[:]
 
@@ -106,6 +106,6 @@ class TimeIndex(SegmentIndex):
         self._file.append(b"".join([_ENTRY.pack(timestamp, offset) for timestamp, offset in pairs]))
 
     def finish(self) -> None:
-        """Write all entries and leave nothing behind them, as a closed segment's file is."""
+        """Write all entries and cut the file behind them, as for a closed segment. Raises `OSError`."""
         self.write()
         self._file.cut(len(self._timestamps))

@@ -1,6 +1,6 @@
 """TransactionIndex: the transactions aborted by a marker in this segment.
 
-The file appears with the first of them. 34 bytes an entry, big-endian:
+The first of them creates the file. 34 bytes an entry, big-endian:
 
 | at | size | field |
 |---|---|---|
@@ -37,7 +37,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def unpack_entry(data: bytes, position: int) -> tuple[int, AbortedTransaction]:
-    """Return version and content of the entry at a position of a file, whatever they are."""
+    """Return version and fields of the entry at a position, unchecked."""
     version, *fields = _ENTRY.unpack_from(data, position)
     return version, AbortedTransaction(*fields)
 
@@ -60,12 +60,12 @@ class TransactionIndex(SegmentIndex):
         return list(self._entries)
 
     def load_once(self) -> None:
-        """Read the file if there is one, unless that was done. Raises `CorruptIndex` and `OSError`."""
+        """Read the file if it exists, the first time. Raises `CorruptIndex` and `OSError`."""
         if not self._is_loaded:
             self.load()
 
     def load(self) -> None:
-        """Read the file if there is one. Raises `CorruptIndex` and `OSError`."""
+        """Read the file if it exists. Raises `CorruptIndex` and `OSError`."""
         if not os.path.exists(self.path):
             self._is_loaded = True
             return
@@ -74,22 +74,22 @@ class TransactionIndex(SegmentIndex):
         for version, *fields in _ENTRY.iter_unpack(self._file.load()):
             entry = AbortedTransaction(*fields)
             if version != VERSION or entry.last_offset <= previous:
-                raise CorruptIndex(f"an entry that cannot be: {entry}: `{self.path}`")
+                raise CorruptIndex(f"an impossible entry: {entry}: `{self.path}`")
             previous = entry.last_offset
             self._entries.append(entry)
         self._is_loaded = True
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add an entry, in the file at once. Raises `OSError`."""
+        """Add an entry and write it to the file. Raises `OSError`."""
         if self._entries and entry.last_offset <= self._entries[-1].last_offset:
             raise ValueError(f"aborted transactions out of order: {entry} after {self._entries[-1]}")
         self._file.append(_ENTRY.pack(VERSION, *entry))
         self._entries.append(entry)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
-        """Return the transactions that touch [fetch_offset, upper_bound), and whether that is all of them.
+        """Return the transactions that touch [fetch_offset, upper_bound), and whether these are all.
 
-        False means that the next segment may hold markers of more.
+        If not, the next segment may hold markers of more.
         """
         found = []
         for entry in self._entries:
@@ -107,7 +107,7 @@ class TransactionIndex(SegmentIndex):
             self._file.cut(keep)
 
     def reset(self) -> None:
-        """Forget all entries, before they are rebuilt. Raises `OSError`."""
+        """Drop all entries before a rebuild. Raises `OSError`."""
         self._entries.clear()
         self._is_loaded = True
         self._file.entries = 0

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.storage.log"""
+"""One replica's log: segments, append, read, truncation, retention; never knows who leads the partition."""

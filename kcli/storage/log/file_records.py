@@ -1,13 +1,12 @@
 """FileRecords: the `.log` file of a segment: batches and older entries, back to back.
 
-Every entry, whatever its format, begins with an int64 offset and the int32 size of what follows byte 12,
-and carries its format (magic) at byte 16; that is all that walking and searching need. For magic 0 and 1
-the offset is that of the last record inside; for magic 2 it is the first, and an int32 at byte 23 tells
-the last.
+Every entry begins with an int64 offset and the int32 size of the bytes from byte 12 on, and has its format
+(magic) at byte 16; walking and searching need no more. For magic 0 and 1 the offset is that of the last
+record inside; for magic 2 it is the first, and an int32 at byte 23 is the delta to the last.
 
-A file is opened on first use. Its descriptor belongs to an `OpenFile`, shared by this object and every
-`FileSlice` handed out, and closes with the last of them: a slice stays readable after the segment rolled, was
-renamed or deleted. Only a truncation below it can cut a slice short.
+The first use opens the file. Its descriptor belongs to an `OpenFile`, shared by this object and every
+`FileSlice`, and closes with the last of them: a slice stays readable after the segment rolled, was renamed or
+deleted. Only a truncation below it can cut a slice short.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ _ENTRY_HEAD_SIZE = _ENTRY_HEAD.size
 _BATCH_HEAD = Struct(">qi4xb6xi")
 _BATCH_HEAD_SIZE = _BATCH_HEAD.size
 _MIN_HEADER_SIZE = 27
-"""Up to and with the last offset delta of a batch; every entry that is whole has at least 26 bytes."""
+"""Up to and with the last offset delta of a batch; a whole entry has at least 26 bytes."""
 
 _STAMP_SIZE = 16
-"""What the leader gives a batch, its base offset and leader epoch, is in the first bytes."""
+"""The first bytes of a batch hold what the leader writes into it: base offset and leader epoch."""
 
 SEARCH_BYTES = 8192
-"""So much is read at once to look for an entry."""
+"""The read size of a search for an entry."""
 _SCAN_BYTES = 1024 * 1024
 
 
 class EntryPosition(NamedTuple):
-    """Where a batch (or an older entry) is: its first byte, its size with the head, its offsets.
+    """The first byte of a batch or older entry, its size with the head, and its offsets.
 
-    For magic 0 and 1 `base_offset` is not known without decompressing and equals `last_offset`.
+    For magic 0 and 1 `base_offset` equals `last_offset`: the first one takes a decompression.
     """
 
     position: int
@@ -55,7 +54,7 @@ class EntryPosition(NamedTuple):
 
 
 class OpenFile:
-    """A file descriptor that closes when nobody refers to this object any more."""
+    """A file descriptor that closes with the last reference to this object."""
 
     __slots__ = ("descriptor",)
 
@@ -69,10 +68,10 @@ class OpenFile:
 
 
 class WriteAhead:
-    """Entries written behind the end of a file before they are appended to it, so that any thread can do it.
+    """Entries that any thread writes behind the end of a file, before they are appended.
 
-    Nobody reads past the end; `FileRecords.append` then only moves it. One at a time per file, and nothing
-    else may be appended meanwhile. `undo` what was not appended.
+    Nothing reads past the end; `FileRecords.append` then only moves it. Allow one at a time per file, and no
+    other append until then. Call `undo` if they were not appended.
     """
 
     __slots__ = ("_data", "_file", "_position", "_stamp", "served")
@@ -83,22 +82,23 @@ class WriteAhead:
         self._data = data
         self._stamp = bytes(data[:_STAMP_SIZE])
         self.served = False
-        """Whether entries have been appended there, so that nothing is left to undo."""
+        """Whether entries were appended at that place, so that nothing is left to undo."""
 
     def run(self) -> None:
-        """Write. After an `OSError` nothing is left."""
+        """Write the entries. After an `OSError` nothing of them is left."""
         write_at(self._file.descriptor, self._data, self._position)
 
     def serves(self, file: OpenFile | None, position: int, data: Buffer) -> bool:
-        """Whether an append of `data` to that place, which counts as made, finds the same entries there.
+        """Whether an append of `data` at `position` finds the same entries written there.
 
-        They are others when they got another offset or leader epoch meanwhile.
+        They differ if they got another offset or leader epoch since. An append at that place ends the chance
+        to undo.
         """
         self.served = file is self._file and position == self._position
         return self.served and bytes(data[:_STAMP_SIZE]) == self._stamp
 
     def undo(self) -> None:
-        """Cut off what was written. Raises `OSError`."""
+        """Cut off the entries. Raises `OSError`."""
         os.ftruncate(self._file.descriptor, self._position)
 
 
@@ -117,7 +117,7 @@ def write_at(descriptor: int, data: Buffer, position: int) -> None:
 
 
 class FileSlice:
-    """`size` bytes of a log file from `position` on, fit for `os.sendfile(…, slice.fileno(), …)`."""
+    """`size` bytes of a log file from `position` on, for `os.sendfile(…, slice.fileno(), …)`."""
 
     __slots__ = ("_file", "position", "size")
 
@@ -134,15 +134,15 @@ class FileSlice:
         return self._file.descriptor
 
     def first(self, size: int) -> FileSlice:
-        """Return a window onto the first `size` bytes of this one."""
+        """Return the first `size` bytes as a slice."""
         return FileSlice(self._file, self.position, size)
 
     def read_part(self, start: int, count: int) -> bytes:
-        """Return up to `count` bytes from the one numbered `start` on. Raises `OSError`."""
+        """Return up to `count` bytes from byte `start` of the slice on. Raises `OSError`."""
         return os.pread(self._file.descriptor, max(min(count, self.size - start), 0), self.position + start)
 
     def read_into(self, buffer: memoryview) -> int:
-        """Read the bytes into a buffer with room for them; return how many there were. Raises `OSError`."""
+        """Read the bytes into a buffer with room for them; return their count. Raises `OSError`."""
         return os.preadv(self._file.descriptor, [buffer[: self.size]], self.position)
 
     def read(self) -> bytes:
@@ -159,7 +159,7 @@ class FileSlice:
 
 
 class FileRecords:
-    """The log file at `path`; `size` is the end of its last whole entry, where the next one goes."""
+    """The log file at `path`; `size` is the end of its last whole entry."""
 
     __slots__ = ("file", "path", "size")
 
@@ -171,12 +171,12 @@ class FileRecords:
 
     @classmethod
     def open(cls, path: str) -> FileRecords:
-        """Return the records of a file that exists. Raises `OSError`."""
+        """Return the records of an existing file. Raises `OSError`."""
         return cls(path, os.path.getsize(path))
 
     @classmethod
     def create(cls, path: str, *, preallocate_bytes: int = 0) -> FileRecords:
-        """Return an empty file, `preallocate_bytes` long on disk until it is trimmed. Raises `OSError`."""
+        """Create an empty file, `preallocate_bytes` long on disk until `trim`. Raises `OSError`."""
         records = cls(path, 0)
         records.file = OpenFile(path, os.O_CREAT | os.O_TRUNC)
         if preallocate_bytes:
@@ -185,16 +185,13 @@ class FileRecords:
 
     @property
     def handle(self) -> OpenFile:
-        """The open file. Raises `OSError` when it cannot be opened."""
+        """The open file. Raises `OSError`."""
         if self.file is None:
             self.file = OpenFile(self.path)
         return self.file
 
     def append(self, data: Buffer, written: WriteAhead | None = None) -> None:
-        """Write whole entries at the end. After an `OSError` nothing of them is left.
-
-        What `written` has put there already is not written again.
-        """
+        """Write whole entries at the end, unless `written` did. After an `OSError` none of them is left."""
         position, length = self.size, len(data)
         if written is None or not written.serves(self.file, position, data):
             write_at((self.file or self.handle).descriptor, data, position)
@@ -209,14 +206,14 @@ class FileRecords:
         return os.pread(self.handle.descriptor, max(min(count, self.size - position), 0), position)
 
     def slice(self, position: int, size: int) -> FileSlice:
-        """Return a window onto `size` bytes that exist."""
+        """Return a slice of `size` bytes that exist."""
         return FileSlice(self.file or self.handle, position, size)
 
     def entries(self, position: int = 0, end: int | None = None) -> Iterator[EntryPosition]:
-        """Walk the entries from one that begins at `position`, reading heads only.
+        """Yield the entries from the one at `position` on, reading heads only.
 
-        Stops quietly before an entry that reaches past `end` (default: the whole file). Raises
-        `CorruptRecord` at a size or magic that cannot be, and `OSError`.
+        Stops before an entry that reaches past `end` (default: the whole file). Raises `CorruptRecord` at an
+        impossible size or magic, and `OSError`.
         """
         limit = self.size if end is None else min(end, self.size)
         chunk, chunk_start = b"", position
@@ -233,7 +230,7 @@ class FileRecords:
             position += entry.size
 
     def batch_at(self, position: int, offset: int, *, last_offset: int) -> EntryPosition | None:
-        """Return the batch at a position, None if none there holds `offset` and ends with `last_offset`.
+        """Return the batch at a position if it holds `offset` and ends with `last_offset`, else None.
 
         Raises `OSError`.
         """
@@ -255,13 +252,13 @@ class FileRecords:
     ) -> EntryPosition | None:
         """Return the first entry, from the one at `position` on, whose last offset is `target` or above.
 
-        None if there is none before the end. `bounds`, the lowest and the highest offset that an index entry
-        lets the entry at `position` end at, raise `CorruptIndex` when it is not there. Raises `CorruptRecord`
+        None without one. `bounds` are the lowest first and the highest last offset of the entry at
+        `position`, according to an index. Raises `CorruptIndex` if the entry violates them, `CorruptRecord`
         and `OSError`.
         """
         unpack, file_size = _BATCH_HEAD.unpack_from, self.size
         is_batch = True
-        # Batches, nearly all there is, are walked in line.
+        # Batches, nearly all entries, are walked inline.
         while is_batch and position + _BATCH_HEAD_SIZE <= file_size:
             chunk = self.read(position, SEARCH_BYTES)
             at, end = 0, len(chunk)
@@ -290,7 +287,7 @@ class FileRecords:
         return None
 
     def _check_entry(self, position: int, bounds: tuple[int, int]) -> None:
-        """Raise `CorruptIndex` unless an entry begins at a position, with offsets within bounds."""
+        """Raise `CorruptIndex` unless an entry with offsets within bounds begins at a position."""
         try:
             entry = next(self.entries(position), None)
         except CorruptRecord:
@@ -301,10 +298,10 @@ class FileRecords:
             _check_bounds(True, entry.base_offset, entry.last_offset, bounds)
 
     def scan(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Read runs of whole entries, about 1 MiB each, as (position, bytes).
+        """Yield runs of whole entries, about 1 MiB each, as (position, bytes).
 
-        Stops quietly before an entry that reaches past `end` (default: the whole file). Raises
-        `CorruptRecord`, after all that is good before it, at a size or magic that cannot be, and `OSError`.
+        Stops before an entry that reaches past `end` (default: the whole file). Raises `CorruptRecord` at an
+        impossible size or magic, after the entries before it, and `OSError`.
         """
         limit = self.size if end is None else min(end, self.size)
         while position + _ENTRY_HEAD_SIZE <= limit:
@@ -332,28 +329,28 @@ class FileRecords:
         return cut
 
     def trim(self) -> None:
-        """Give back what was preallocated behind the last entry. Raises `OSError`."""
+        """Cut off the preallocated bytes behind the last entry. Raises `OSError`."""
         if os.path.getsize(self.path) != self.size:
             os.ftruncate(self.handle.descriptor, self.size)
 
     def renamed(self, path: str) -> None:
-        """Take note that the file has another name now."""
+        """Follow a rename of the file."""
         self.path = path
 
     def close(self) -> None:
-        """Let go of the descriptor; slices keep theirs. The next use opens the file again."""
+        """Release the descriptor; slices keep theirs. The next use opens the file again."""
         self.file = None
 
 
 def _check_bounds(is_whole: bool, base_offset: int, last_offset: int, bounds: tuple[int, int]) -> None:
-    """Raise `CorruptIndex` unless what an index points to is whole and has its offsets within bounds."""
+    """Raise `CorruptIndex` unless the entry that an index points to is whole, with offsets within bounds."""
     low, high = bounds
     if not is_whole or not low <= base_offset <= last_offset <= high:
         raise CorruptIndex(f"the index puts offset {high} where no batch ends with it")
 
 
 def _whole_entries(run: bytes) -> int:
-    """Return how many bytes at the start of a run are whole entries that can be."""
+    """Return how many bytes at the start of a run are whole, possible entries."""
     at, end = 0, len(run)
     while at + _ENTRY_HEAD_SIZE <= end:
         _, length, _, magic = _ENTRY_HEAD.unpack_from(run, at)
@@ -366,10 +363,10 @@ def _whole_entries(run: bytes) -> int:
 
 
 def parse_entry(buffer: Buffer, at: int, position: int) -> EntryPosition:
-    """Return where the entry whose head is at `buffer[at]` lies, its first byte being `position`.
+    """Return position, size and offsets of the entry with its head at `buffer[at]` and first byte `position`.
 
-    The last offset of a batch takes 27 bytes of it, else it is that of the first. Raises `CorruptRecord` when
-    the size or the magic cannot be.
+    With fewer than 27 bytes of a batch, its last offset equals the first. Raises `CorruptRecord` for an
+    impossible size or magic.
     """
     offset, size, _, magic = _ENTRY_HEAD.unpack_from(buffer, at)
     if not 0 <= magic < len(MIN_LENGTHS):

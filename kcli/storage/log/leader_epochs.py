@@ -1,12 +1,11 @@
-"""LeaderEpochs: at which offset each leader of a partition began to write.
+"""LeaderEpochs: the offset at which each leader of a partition began to write.
 
-Kept in memory and in `leader-epoch-checkpoint`. Epochs and start offsets both increase strictly; an entry
-that would break this removes those in its way, since the newest leader is right (KIP-101, Kafka class
-`LeaderEpochFileCache`). A follower asks its leader where an epoch ended to know what to cut off.
+They are kept in memory and in `leader-epoch-checkpoint`. Epochs and start offsets both increase strictly; an
+entry that would break this removes those in its way, since the newest leader is right (KIP-101, Kafka class
+`LeaderEpochFileCache`). A follower asks its leader where an epoch ended and truncates its log to there.
 
-The file is written at once but made durable only when the log is flushed, unlike Kafka's: what a power
-failure could lose are the epochs of batches above the recovery point, which recovery reads back from the
-batches.
+Unlike Kafka's, the file is written at once but synced only with the log: a power failure can lose only the
+epochs of batches above the recovery point, which recovery reads from the batches.
 """
 
 from __future__ import annotations
@@ -35,11 +34,12 @@ class LeaderEpochs:
         self._start_offsets: list[int] = []
         self.latest_epoch = UNDEFINED_EPOCH
         self.changes = 0
-        """How often the checkpoint has been written, and how often it had been when it was synced."""
+        """How often the checkpoint was written."""
         self.synced_changes = 0
+        """The value of `changes` at the last sync."""
 
     def load(self, report: Callable[[str], None]) -> None:
-        """Read the checkpoint; one that makes no sense is reported and counts as empty. Raises `OSError`."""
+        """Read the checkpoint; a malformed one is reported and counts as empty. Raises `OSError`."""
         try:
             entries = read_epochs(self.path)
         except CheckpointError as error:
@@ -53,7 +53,7 @@ class LeaderEpochs:
 
     @property
     def first_epoch(self) -> int:
-        """The lowest epoch, -1 if there is none."""
+        """The lowest epoch, -1 without one."""
         return self._epochs[0] if self._epochs else UNDEFINED_EPOCH
 
     def entries(self) -> list[tuple[int, int]]:
@@ -61,7 +61,7 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._start_offsets, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` began at `start_offset`, unless it is known. Raises `OSError`."""
+        """Record that `epoch` began at `start_offset`, unless it is known. Raises `OSError`."""
         if epoch == self.latest_epoch and start_offset >= self._start_offsets[-1]:
             return
         self._put(epoch, start_offset)
@@ -94,7 +94,7 @@ class LeaderEpochs:
             self._write()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop the epochs that end at or below the log's start; the one that spans it now begins there."""
+        """Drop the epochs that end at or below the log start; the one that spans it now begins there."""
         below = bisect_right(self._start_offsets, start_offset)
         if below and (below > 1 or self._start_offsets[0] != start_offset):
             self._keep(slice(below - 1, None))
@@ -102,7 +102,7 @@ class LeaderEpochs:
             self._write()
 
     def clear(self) -> None:
-        """Forget every epoch. Raises `OSError`."""
+        """Drop all epochs. Raises `OSError`."""
         self._keep(slice(0, 0))
         self._write()
 

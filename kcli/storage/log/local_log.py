@@ -43,7 +43,7 @@ class LogSegments:
     __slots__ = ("_base_offsets", "_segments", "active")
 
     active: LogSegment
-    """The last segment, the only one written. Not set while there is no segment."""
+    """The last segment, the only one written. Not set without a segment."""
 
     def __init__(self) -> None:
         self._base_offsets: list[int] = []
@@ -75,7 +75,7 @@ class LogSegments:
         return sum([segment.records.size for segment in self._segments])
 
     def add(self, segment: LogSegment) -> None:
-        """Add a segment, in the place of one with the same base offset if there is one."""
+        """Add a segment; it replaces one with the same base offset."""
         slot = bisect_left(self._base_offsets, segment.base_offset)
         if segment.base_offset in self:
             self._segments[slot] = segment
@@ -85,7 +85,7 @@ class LogSegments:
         self.active = self._segments[-1]
 
     def remove(self, segment: LogSegment) -> None:
-        """Take a segment out."""
+        """Remove a segment."""
         slot = self._segments.index(segment)
         del self._segments[slot], self._base_offsets[slot]
         if self._segments:
@@ -166,9 +166,9 @@ class FlushPlan:
         self.truncations = truncations
         self.paths = paths
         self.epoch_changes = 0
-        """Which state of the leader epochs is synced."""
+        """The value of `LeaderEpochs.changes` that the plan syncs."""
         self.snapshots: tuple[int, ...] = ()
-        """The producer snapshots that are synced."""
+        """The producer snapshots that the plan syncs."""
         self._files = files
         self._directory = directory
 
@@ -177,7 +177,7 @@ class FlushPlan:
         for file in self._files:
             os.fsync(file.descriptor)
         for path in self.paths:
-            # Never written, or deleted since: a segment's age or a truncation overtook the flush.
+            # Never written, or deleted since by retention or a truncation.
             with suppress(FileNotFoundError):
                 disk.sync_path(path)
         if self._directory is not None:
@@ -190,7 +190,7 @@ class FlushPlan:
 
 
 class PendingDeletions:
-    """Paths that were marked deleted, each with the time of that and the time from which it is unlinked."""
+    """Paths marked deleted, each with the time of marking and the time when it is due for unlinking."""
 
     __slots__ = ("_items",)
 
@@ -198,11 +198,11 @@ class PendingDeletions:
         self._items: list[tuple[int, int, str]] = []
 
     def add(self, path: str, *, now_ms: int, delay_ms: int) -> None:
-        """Let a path go when the delay has passed."""
+        """Make a path due when the delay has passed."""
         self._items.append((now_ms, now_ms + delay_ms, path))
 
     def take_due(self, now_ms: int) -> list[str]:
-        """Take out the paths that may go now; a clock that was set back since does not hold them up."""
+        """Remove and return the due paths; a clock set back since the marking does not delay them."""
         if not self._items:
             return []
         due = [path for marked_ms, due_ms, path in self._items if due_ms <= now_ms or now_ms < marked_ms]
@@ -211,7 +211,7 @@ class PendingDeletions:
         return due
 
     def moved_to(self, directory: str) -> None:
-        """Take note that the directory of all the paths has another name now."""
+        """Follow a rename of the directory of all paths."""
         self._items = [
             (marked_ms, due_ms, f"{directory}/{os.path.basename(path)}")
             for marked_ms, due_ms, path in self._items
@@ -219,7 +219,7 @@ class PendingDeletions:
 
 
 class DeletionPlan:
-    """Paths to unlink; `failures` are those that could not be, once `run` has returned."""
+    """Paths to unlink; `run` collects those that it could not unlink in `failures`."""
 
     __slots__ = ("failures", "paths")
 
@@ -228,8 +228,8 @@ class DeletionPlan:
         self.failures: list[tuple[str, OSError]] = []
 
     def run(self) -> None:
-        """Unlink files and whole directories, in any thread; what is gone already is passed over."""
-        # Its own imports are many, and a start deletes nothing.
+        """Unlink files and whole directories, in any thread; ignore what does not exist."""
+        # Imported here: it imports many modules, and a start deletes nothing.
         import shutil
 
         for path in self.paths:
@@ -239,7 +239,7 @@ class DeletionPlan:
                 else:
                     os.unlink(path)
             except FileNotFoundError:
-                # The file of an offset that was used again had taken the place of one marked before it.
+                # A file of the same offset, marked later, replaced this one.
                 continue
             except OSError as error:
                 self.failures.append((path, error))
@@ -296,19 +296,19 @@ class LocalLog:
     # --- the end
 
     def set_end(self, offset: int) -> None:
-        """Take note that the next record gets `offset`, behind what the active segment holds now."""
+        """Give the next record `offset`, behind the end of the active segment."""
         self.end_offset = offset
         if self.recovery_point > offset:
             self.recovery_point = offset
 
     def end(self) -> LogOffsetMetadata:
-        """Return the end and where it is."""
+        """Return the end offset and its position."""
         return LogOffsetMetadata(self.end_offset, self.segments.active.base_offset, self.segments.active.size)
 
     # --- find
 
     def locate(self, offset: int) -> LogOffsetMetadata:
-        """Return where an offset within the log is. Raises `CorruptRecord` and `OSError`."""
+        """Return the position of an offset within the log. Raises `CorruptRecord` and `OSError`."""
         segment = self.segments.floor(offset) if offset < self.end_offset else None
         while segment is not None:
             entry = segment.find(offset)
@@ -328,11 +328,11 @@ class LocalLog:
         while segment is not None and segment.base_offset <= limit.segment_base_offset:
             entry = segment.find(offset)
             if entry is not None:
-                # Never past the limit in its own segment: what lies behind may still be uncommitted.
+                # Never past the limit in its own segment: records behind it may be uncommitted.
                 is_last = segment.base_offset == limit.segment_base_offset
                 size = (limit.position if is_last else segment.size) - entry.position
                 return segment, entry, min(size, max(max_bytes, entry.size) if min_one else max_bytes)
-            # The records up to the next segment were compacted away.
+            # Compaction removed the records up to the next segment.
             segment = self.segments.higher(segment.base_offset)
         return self.segments.active, NO_ENTRY, 0
 
@@ -361,7 +361,7 @@ class LocalLog:
         """Finish the active segment and begin another. Raises `OSError`."""
         active = self.segments.active
         if active.base_offset == base_offset and not active.size:
-            # An empty segment with a full index, or rolled for its age: it is made anew.
+            # An empty segment with a full index, or rolled for its age: create it again.
             self.remove(active, now_ms)
         elif base_offset <= active.base_offset:
             raise ValueError(f"cannot roll `{self.directory}` at offset {base_offset}")
@@ -389,7 +389,7 @@ class LocalLog:
     def truncate_to(self, offset: int, now_ms: int) -> list[LogSegment]:
         """Drop the batches that end at or above `offset`, not below the first segment's base offset.
 
-        Return the segments that went. Raises `CorruptRecord` and `OSError`.
+        Returns the removed segments. Raises `CorruptRecord` and `OSError`.
         """
         self._truncations += 1
         removed = self.segments.above(offset)
@@ -408,17 +408,17 @@ class LocalLog:
         self.set_end(offset)
 
     def remove(self, segment: LogSegment, now_ms: int) -> None:
-        """Take a segment out; its files are marked now and deleted later. Raises `OSError`."""
+        """Remove a segment; mark its files now and delete them later. Raises `OSError`."""
         self.segments.remove(segment)
         for path in segment.mark_deleted():
             self.delete_later(path, now_ms)
 
     def delete_later(self, path: str, now_ms: int) -> None:
-        """Delete a file that was marked when the delay has passed."""
+        """Delete a marked file when the delay has passed."""
         self._deletions.add(path, now_ms=now_ms, delay_ms=self.config.file_delete_delay_ms)
 
     def take_due_deletions(self, now_ms: int) -> list[str]:
-        """Return the paths of the files that were marked long enough ago, for the caller to delete."""
+        """Remove and return the paths of marked files whose delay has passed, for the caller to delete."""
         return self._deletions.take_due(now_ms)
 
     # --- flush
@@ -427,21 +427,21 @@ class LocalLog:
         """Whether `flush.messages` or `flush.ms` asks for a flush up to the end."""
         unflushed = self.end_offset - self.recovery_point
         waited_ms = now_ms - self.last_flushed_ms
-        # Below 0 the clock was set back; how long it has been is unknown.
+        # Below 0 the clock was set back, and the waiting time is unknown.
         is_late = waited_ms >= self.config.flush_ms or waited_ms < 0
         return unflushed > 0 and (unflushed >= self.config.flush_messages or is_late)
 
     @property
     def has_rolled(self) -> bool:
-        """Whether a segment that is not on disk for good has another behind it."""
+        """Whether a segment that is not durable has another behind it."""
         return self.recovery_point < self.segments.active.base_offset
 
     def has_unflushed_files(self) -> bool:
-        """Whether there are segments whose very existence is not on disk for good."""
+        """Whether the directory entries of some segments are not durable."""
         return self.segments.active.base_offset >= self.recovery_point
 
     def plan_flush(self, offset: int, small_files: list[str]) -> FlushPlan:
-        """Bring the index files up to date, and return what to sync up to `offset`. Raises `OSError`."""
+        """Write the index files, and return what to sync up to `offset`. Raises `OSError`."""
         segments = self.segments.between(self.recovery_point, offset)
         for segment in segments:
             segment.indexes.write()
@@ -453,7 +453,7 @@ class LocalLog:
         )
 
     def commit_flush(self, plan: FlushPlan, now_ms: int) -> None:
-        """Raise the recovery point after a plan was run, unless the log was truncated meanwhile."""
+        """Raise the recovery point after a plan was run, unless the log was truncated since."""
         if plan.truncations == self._truncations and plan.offset > self.recovery_point:
             self.recovery_point = plan.offset
             self.last_flushed_ms = now_ms

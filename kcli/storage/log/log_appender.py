@@ -102,7 +102,7 @@ class LogAppendInfo:
 
 
 class LogAppender:
-    """Appends to one log; not the log start and high watermark, which the `UnifiedLog` has."""
+    """Appends to one log; its `UnifiedLog` owns the log start and the high watermark."""
 
     __slots__ = ("leader_epochs", "local", "producer_state", "snapshots", "validator")
 
@@ -135,7 +135,7 @@ class LogAppender:
     ) -> LogAppendInfo:
         """Give validated records offsets and the leader's epoch, and write them. Raises `KafkaError`.
 
-        What `write_ahead` returned and has been run is not written again.
+        A `write_ahead` that has been run is not written again.
         """
         self._stamp(validated, leader_epoch)
         info = self._append(validated.data, validated.batches, validated.origin, now_ms, written)
@@ -193,7 +193,7 @@ class LogAppender:
         if not batches:
             return LogAppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_TIMESTAMP)
         first = batches[0]
-        # An older entry's first offset is inside; its last one does for everything it is needed for.
+        # The first offset of an older entry is inside; its last one serves every use here.
         first_offset = first.base_offset if first.magic == 2 else first.last_offset
         last_offset = batches[-1].last_offset
         max_timestamp = max([batch.max_timestamp for batch in batches])
@@ -301,7 +301,7 @@ class LogAppender:
             return NOT_PLAIN
         if count != 1 or base_timestamp != max_timestamp or not is_one_record(records, HEADER_SIZE):
             try:
-                # Byte by byte a view is read a third more slowly than bytes.
+                # Reading a view byte by byte takes a third longer than reading bytes.
                 _, max_delta, is_dense, _ = walk_records(records.tobytes(), HEADER_SIZE, count)
             except CorruptRecord:
                 return NOT_PLAIN
@@ -323,7 +323,7 @@ class LogAppender:
         return first_offset
 
     def plain_info(self, records: Buffer, first_offset: int) -> LogAppendInfo:
-        """Return what the `append_plain` that was just made did."""
+        """Return the info of the `append_plain` made last."""
         (max_timestamp,) = _read_max_timestamp(records, _MAX_TIMESTAMP_POSITION)
         return LogAppendInfo(first_offset, self.local.end_offset - 1, max_timestamp, size=len(records))
 
@@ -435,7 +435,7 @@ def whole_batches(records: Buffer, next_offset: int) -> tuple[Buffer, list[Recor
             last_offset = batch.last_offset
             if not batch.is_valid_crc():
                 raise CorruptRecord(f"wrong checksum at offset {last_offset}")
-            # The first offset of an older entry is inside; to learn it takes decompressing.
+            # The first offset of an older entry is inside, behind a decompression.
             first_offset = batch.base_offset if isinstance(batch, RecordBatch) else last_offset
             if first_offset < next_offset:
                 raise KafkaError(

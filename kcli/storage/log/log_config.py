@@ -1,4 +1,4 @@
-"""LogConfig: the topic configuration of a log, under the names of the topic configurations; LogSettings."""
+"""LogConfig: the topic configuration of a log; LogSettings: what the node gives a log besides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG_APPEND_TIME = "LogAppendTime"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """One topic's configuration, with Kafka's defaults; -1 is no limit where Kafka says so."""
+    """One topic's configuration under its Kafka names, with Kafka's defaults and meaning of -1."""
 
     cleanup_policy: frozenset[str] = frozenset({DELETE})
     compression_gzip_level: int = -1
@@ -53,12 +53,12 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether every record needs a key, because the latest of each is kept."""
+        """Whether compaction keeps the latest record of each key, so that every record needs one."""
         return COMPACT in self.cleanup_policy
 
     @property
     def is_deleted(self) -> bool:
-        """Whether old segments go by age and size."""
+        """Whether retention deletes segments by age and size."""
         return DELETE in self.cleanup_policy
 
     @property
@@ -80,7 +80,7 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """What a log gets from the node: its configuration, and whom it tells what happens.
+    """The configuration of one log and the callbacks to its node.
 
     `report` takes one line for each event worth a log line. `on_failure(log directory, message)` takes the
     log directory offline. `random_below(n)` returns an int in [0, n), for `segment.jitter.ms`.

@@ -1,14 +1,14 @@
-"""Loading one replica directory: finish what a crash interrupted, recover, and find where the log ends.
+"""LogLoader: loads one replica directory: finishes what a crash interrupted, recovers, finds the log end.
 
-1. Delete files marked `.deleted` or `.cleaned`. Finished compactions (`.swap`) take the place of what they
-   replace, except those at or above the lowest `.cleaned`: such a swap was not complete.
-2. Open the segments; delete index files without a log.
-3. After an unclean stop, check every segment from the recovery point on. The first that loses bytes is kept
-   as far as it is good and all later ones are deleted.
-4. A log that ends below its checkpointed start begins anew there.
+1. Delete files marked `.deleted` or `.cleaned`. Finished compactions (`.swap`) replace the segments that they
+   cover, except those at or above the lowest `.cleaned`: such a swap was not complete.
+2. Open the segments; delete index files without a log. 3. After an unclean stop, check every segment from the
+recovery point on. Cut the first damaged one at the damage
+   and delete all later ones.
+4. Restart a log that ends below its checkpointed start as empty at that start.
 
-After a clean stop only the end of the last segment is looked at; one that does not end with a whole batch is
-recovered. The recovery point never moves beyond what was flushed (Kafka class `LogLoader`).
+After a clean stop only the end of the last segment is checked; one that does not end with a whole batch is
+recovered. The recovery point never moves beyond the last flush (Kafka class `LogLoader`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _OFFSET_END = 2**63 - 1
 
 
 class Checkpointed(NamedTuple):
-    """What the checkpoints and the clean-stop marker of a log directory say of a log."""
+    """The state of a log according to the checkpoints and the clean-stop marker of its log directory."""
 
     is_clean: bool = True
     recovery_point: int = 0
@@ -73,7 +73,7 @@ def load_log(
     try:
         end_offset = loader.load(checkpointed)
     except CorruptRecord as error:
-        # Below the recovery point nothing is checked at load, so damage there shows where it is met.
+        # Loading checks nothing below the recovery point; something read this damage anyway.
         raise OSError(f"damaged records below the recovery point: {error}: `{directory}`") from error
     local = LocalLog(
         directory,
@@ -96,7 +96,7 @@ def load_log(
 
 
 class LogLoader:
-    """The segments, epochs and producers of one replica directory, while they are loaded."""
+    """The segments, epochs and producers of one replica directory during its load."""
 
     def __init__(
         self, directory: str, topic_partition: TopicPartition, *, settings: LogSettings, now_ms: int
@@ -111,7 +111,7 @@ class LogLoader:
         self.producer_state = ProducerStateManager(
             topic_partition, producer_id_expiration_ms=settings.producer_id_expiration_ms
         )
-        # Whether records were lost, so that the checkpoints no longer describe this log.
+        # Whether records were lost, so that the checkpoints do not describe this log any more.
         self.was_changed = False
 
     def load(self, checkpointed: Checkpointed) -> int:
@@ -129,7 +129,7 @@ class LogLoader:
         if len(self.segments):
             end = self._find_end() if is_clean else None
             if end is None:
-                # After a clean stop only the last segment was looked at, and it is not as it was left.
+                # After a clean stop only the last segment was checked, and it is not as the stop left it.
                 base_offset = self.segments.active.base_offset
                 self._recover(log_start_offset, base_offset if is_clean else recovery_point)
                 has_producers = True
@@ -167,7 +167,7 @@ class LogLoader:
         self.snapshots.remove_if(above=-1)
 
     def _settle(self, log_start_offset: int, *, end_offset: int, has_producers: bool) -> None:
-        """Make epochs and producers end where the log does."""
+        """Make epochs and producers end at the log end."""
         self.leader_epochs.truncate_from_end(end_offset)
         self.leader_epochs.truncate_from_start(log_start_offset)
         self.snapshots.remove_strays(self.segments.base_offsets)
@@ -188,7 +188,7 @@ class LogLoader:
         )
 
     def _finish_interrupted(self, names: list[str]) -> None:
-        """Delete what was on its way out, and put finished compactions in place."""
+        """Delete marked files, and put finished compactions in place."""
         lowest_cleaned = _OFFSET_END
         for name in names:
             if name.endswith(CLEANED_SUFFIX):
@@ -210,7 +210,7 @@ class LogLoader:
             os.replace(path, path[: -len(SWAP_SUFFIX)])
 
     def _delete_replaced(self, swaps: list[str], names: list[str]) -> None:
-        """Delete the files of the segments whose offsets finished compactions cover."""
+        """Delete the files of the segments that finished compactions replace."""
         low, high = _OFFSET_END, -1
         for name in swaps:
             base_offset = base_offset_of(name, LOG_SUFFIX + SWAP_SUFFIX)
@@ -265,7 +265,7 @@ class LogLoader:
         return None
 
     def _check_transaction_indexes(self, log_start_offset: int) -> None:
-        """Recover the segments whose transaction index is damaged: only a replay of the log gives it back."""
+        """Recover the segments whose transaction index is damaged: only a replay of the log restores it."""
         for segment in self.segments:
             try:
                 segment.indexes.transactions.load_once()
@@ -276,7 +276,7 @@ class LogLoader:
                 self.producer_state.clear(log_start_offset)
 
     def _recover(self, log_start_offset: int, recovery_point: int) -> None:
-        """Check the segments from the recovery point on, and build the producer state on the way."""
+        """Check the segments from the recovery point on, and build the producer state from them."""
         unflushed = self.segments.between(recovery_point, _OFFSET_END)
         first = unflushed[0]
         self._rebuild_producers(max(log_start_offset, self.segments.first.base_offset), first.base_offset)

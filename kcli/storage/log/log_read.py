@@ -1,4 +1,4 @@
-"""LogRead: the result of a read of a log, and Isolation: up to which offset a read may go."""
+"""LogRead: the result of a read of a log; Isolation: the offset that bounds it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Isolation(Enum):
-    """Up to where a fetch may read (Kafka class `FetchIsolation`)."""
+    """The offset that bounds a fetch (Kafka class `FetchIsolation`)."""
 
     LOG_END = "log end"
     HIGH_WATERMARK = "high watermark"
@@ -19,10 +19,7 @@ class Isolation(Enum):
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset and where it is: the base offset of its segment and the position of its batch there.
-
-    Both are -1 as long as they have not been looked up.
-    """
+    """An offset, the base offset of its segment and the position of its batch; -1 until looked up."""
 
     offset: int
     segment_base_offset: int = -1
@@ -30,12 +27,12 @@ class LogOffsetMetadata(NamedTuple):
 
 
 class LogRead:
-    """What a read found, and the log's offsets at that moment.
+    """The result of a read, and the log's offsets at that time.
 
-    `file_slice` is None when there is nothing to read. It begins with the batch that holds the offset asked
-    for, so possibly with earlier records, and may end within a batch; `first_batch_size` is the size of that
-    first batch. `aborted` lists the aborted transactions that touch the slice, None unless only committed
-    records were asked for.
+    `file_slice` is None if there is nothing to read. It begins with the batch that holds the requested
+    offset, so possibly with earlier records, and may end within a batch; `first_batch_size` is the size of
+    the first batch. `aborted` lists the aborted transactions that touch the slice, None unless the read was
+    limited to committed records.
     """
 
     __slots__ = (

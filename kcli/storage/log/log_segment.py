@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_LIMIT = -(2**63)
 MAX_SEARCHED_BYTES = 16 * 1024 * 1024
-"""What a search by time reads of a segment's records, as it holds everybody up."""
+"""The limit of what a search by time reads of a segment, because it blocks all other work."""
 
 
 class LogSegment:
@@ -65,11 +65,11 @@ class LogSegment:
         self.roll_jitter_ms = 0
         self._report = report
         self.tail: tuple[int, int, int, int] | None = None
-        """The entry written last, as an `EntryPosition`: what a consumer at the end asks for next."""
+        """The entry written last, as an `EntryPosition`: a consumer at the end asks for it next."""
         self.offset_limit = base_offset + MAX_RELATIVE_OFFSET
         """The highest offset that fits."""
         self.timestamp_limit = UNKNOWN_LIMIT
-        """The latest timestamp that goes in here; `should_roll` finds it, once there is a record."""
+        """The latest timestamp that fits; `should_roll` sets it once a record exists."""
 
     @classmethod
     def create(
@@ -81,7 +81,7 @@ class LogSegment:
         now_ms: int,
         report: Callable[[str], None],
     ) -> LogSegment:
-        """Make the files of a new, empty segment. Raises `OSError`."""
+        """Create the files of a new, empty segment. Raises `OSError`."""
         records = FileRecords.create(
             segment_path(directory, base_offset, LOG_SUFFIX),
             preallocate_bytes=config.segment_bytes if config.preallocate else 0,
@@ -100,7 +100,7 @@ class LogSegment:
         now_ms: int,
         report: Callable[[str], None],
     ) -> LogSegment:
-        """Return a segment that is on disk; nothing of it is read yet. Raises `OSError`."""
+        """Return a segment on disk, without reading it. Raises `OSError`."""
         records = FileRecords.open(segment_path(directory, base_offset, LOG_SUFFIX))
         return cls(directory, base_offset, records=records, config=config, now_ms=now_ms, report=report)
 
@@ -116,18 +116,18 @@ class LogSegment:
 
     @property
     def modified_ms(self) -> int:
-        """When the log file was written last, by the file system's clock. Raises `OSError`."""
+        """When the log file was last written, ms by the file system's clock. Raises `OSError`."""
         return os.stat(self.records.path).st_mtime_ns // 1_000_000
 
     @property
     def largest_timestamp(self) -> int:
-        """The largest timestamp, or when the file was written if no record has one. Raises `OSError`."""
+        """The largest timestamp, or the time of the last write if no record has one. Raises `OSError`."""
         timestamp = self.indexes.max_timestamp
         return timestamp if timestamp >= 0 else self.modified_ms
 
     @staticmethod
     def paths(directory: str, base_offset: int) -> list[str]:
-        """Return the paths that the files of a segment have."""
+        """Return the paths of the files of a segment."""
         return [segment_path(directory, base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
 
     # --- append
@@ -138,9 +138,9 @@ class LogSegment:
         batches: Sequence[RecordBatch | LegacyEntry],
         written: WriteAhead | None = None,
     ) -> None:
-        """Write whole entries, given as bytes and taken apart, at the end.
+        """Write whole entries, given as bytes and parsed, at the end.
 
-        After an `OSError` nothing of them is left, in the log file or the indexes.
+        After an `OSError` none of them is left in the log file or the indexes.
         """
         self.indexes.load_once()
         position = self.records.size
@@ -150,25 +150,25 @@ class LogSegment:
             self.indexes.add(position, size, last_offset, batch.max_timestamp)
             position += size
         base_offset = batch.base_offset if batch.magic == 2 else last_offset
-        # Not the batch itself: it holds on to the caller's buffer.
+        # Not the batch itself, which keeps the caller's buffer alive.
         self.tail = position - size, size, base_offset, last_offset
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """List aborted transactions, whose markers are in this segment, in its index. Raises `OSError`."""
+        """Add aborted transactions, whose markers are in this segment, to its index. Raises `OSError`."""
         for transaction in transactions:
             self.indexes.transactions.append(transaction)
 
     def should_roll(
         self, size: int, last_offset: int, max_timestamp: int, config: LogConfig, now_ms: int
     ) -> bool:
-        """Whether `size` more bytes up to `last_offset` belong into a new segment. Raises `OSError`."""
+        """Whether `size` more bytes up to `last_offset` need a new segment. Raises `OSError`."""
         own_size = self.records.size
         self.indexes.load_once()
         if own_size > config.segment_bytes - size or last_offset > self.offset_limit or self.indexes.is_full:
             return True
         if not own_size:
             return False
-        # The age is that of the records; where they have no timestamps, that of the segment.
+        # The age of the records counts; without timestamps, that of the segment.
         first = self.indexes.first_timestamp
         roll_ms = config.segment_ms - self.roll_jitter_ms
         if first < 0:
@@ -177,7 +177,7 @@ class LogSegment:
         return max_timestamp > self.timestamp_limit
 
     def forget_timestamp_limit(self) -> None:
-        """Have the limit found anew: the records are others, or the configuration is."""
+        """Drop `timestamp_limit`, because the records or the configuration changed."""
         self.timestamp_limit = UNKNOWN_LIMIT
 
     # --- find and read
@@ -191,7 +191,7 @@ class LogSegment:
         if tail is not None and offset >= tail[2]:
             return EntryPosition(*tail) if offset <= tail[3] else None
         offsets = self.indexes.offsets
-        # To walk over a gap from the entry before it would take another read.
+        # Walking over a gap from the entry before it would take another read.
         behind_gap = offsets.lookup_behind_gap(offset, SEARCH_BYTES)
         if behind_gap is not None:
             last_offset, position = behind_gap
@@ -199,7 +199,7 @@ class LogSegment:
             if entry is not None:
                 return entry
         key, position = offsets.lookup(offset)
-        # Something lies before what an entry points to: at least the batch of the entry before it.
+        # At least the batch of the previous index entry lies before this one.
         bounds = (offsets.lookup(key - 1)[0] + 1, key) if position else None
         try:
             return self.records.search(offset, position, bounds)
@@ -210,9 +210,9 @@ class LogSegment:
         return self.records.search(offset, position)
 
     def find_end(self) -> tuple[int, int]:
-        """Return the offset and the position behind the last whole entry, looked for from the index's end on.
+        """Return the offset and the position behind the last whole entry, searching from the index's end on.
 
-        A position below the size means that the file does not end with an entry. Raises `CorruptRecord` and
+        At a position below the size the file does not end with a whole entry. Raises `CorruptRecord` and
         `OSError`.
         """
         last = None
@@ -235,8 +235,8 @@ class LogSegment:
     def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the first record at or after both, None without one.
 
-        Where that takes reading more than `MAX_SEARCHED_BYTES`, it is where the batch begins, which is not
-        after it. Raises `CorruptRecord` and `OSError`.
+        If the search takes more than `MAX_SEARCHED_BYTES`, returns the start of the batch instead. Raises
+        `CorruptRecord` and `OSError`.
         """
         _, from_offset = self.indexes.times.lookup(timestamp)
         entry = self.find(max(from_offset, start_offset))
@@ -259,8 +259,8 @@ class LogSegment:
     def first_with_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the first record that has exactly this timestamp.
 
-        `from_offset` is that of a batch known to hold one. Where that takes reading more than
-        `MAX_SEARCHED_BYTES`, it is where the batch begins. Raises `CorruptRecord` and `OSError`.
+        A batch at `from_offset` must hold one. If the search takes more than `MAX_SEARCHED_BYTES`, returns
+        the start of the batch instead. Raises `CorruptRecord` and `OSError`.
         """
         entry = self.find(from_offset)
         if entry is None:
@@ -281,7 +281,7 @@ class LogSegment:
     # --- truncate, recover
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drop the entries that end at or above `offset`; return how many bytes went. Raises `OSError`."""
+        """Drop the entries that end at or above `offset`; return the bytes cut. Raises `OSError`."""
         entry = self.find(offset)
         cut = self.records.truncate_to(entry.position) if entry is not None else 0
         self.tail = None
@@ -292,9 +292,9 @@ class LogSegment:
         return cut
 
     def recover(self, on_batch: Callable[[RecordBatch | LegacyEntry], None]) -> int:
-        """Check every batch, rebuild the indexes, cut at the first bad one; return how many bytes were cut.
+        """Check every batch, rebuild the indexes, cut at the first bad batch; return the bytes cut.
 
-        `on_batch` sees each good batch in order. Raises `OSError`.
+        Calls `on_batch` for each good batch in order. Raises `OSError`.
         """
         self.tail = None
         self.forget_timestamp_limit()
@@ -318,16 +318,16 @@ class LogSegment:
     # --- files
 
     def index_paths(self) -> list[str]:
-        """Return the paths of the index files, whether they exist or not."""
+        """Return the paths of the index files, which need not exist."""
         return self.paths(self.directory, self.base_offset)[1:]
 
     def finish(self) -> None:
-        """Bring the files to the state of a closed segment. Raises `OSError`."""
+        """Complete the files, as for a closed segment. Raises `OSError`."""
         self.indexes.finish()
         self.records.trim()
 
     def close_handlers(self) -> None:
-        """Let go of the file without writing anything: the directory has failed."""
+        """Close the file, writing nothing."""
         self.records.close()
 
     def moved_to(self, directory: str) -> None:
@@ -349,7 +349,7 @@ class LogSegment:
 
 
 def _read(batch: RecordBatch | LegacyEntry, room: int) -> tuple[Iterable[Record], int]:
-    """Return the records of a batch, and what reading them counts for. Raises `TooMuchData` beyond `room`."""
+    """Return the records of a batch, and their size for the limit. Raises `TooMuchData` beyond `room`."""
     if not isinstance(batch, RecordBatch):
         return batch.records(max(room, 0)), batch.size_in_bytes
     if batch.count * BYTES_PER_RECORD > room:

@@ -1,15 +1,15 @@
-"""LogValidator: what a leader demands of records before they go into its log, and what it makes of them.
+"""LogValidator: checks records before a leader appends them, and converts them to what the topic stores.
 
-Always checked: the structure of the entries, size against `max.message.bytes`, checksum, and for clients one
-batch from offset 0, with as many offsets as records, no control batch, a sequence with a producer id. The
-records inside are read where a rule needs it: a compacted topic wants keys, a time limit wants the single
-timestamps, another codec or an older format wants the batch rebuilt. A batch of at most `CHECKED_BYTES` is
-read to its last record in any case, so that a client under development learns what is wrong with its batches;
-above that the header and its checksum are trusted, since reading the records would cost several times what
-storing them does.
+It always checks the structure of the entries, size against `max.message.bytes` and checksum; for clients also
+that there is one batch, from offset 0, with as many offsets as records, no control batch, and a sequence with
+a producer id. It reads the records inside if a rule needs them: a compacted topic needs keys, a time limit
+needs each timestamp, another codec or an older format needs the batch rebuilt. It reads a batch of at most
+`CHECKED_BYTES` to its last record in any case, so that a client under development learns what is wrong with
+its batches. For larger ones it trusts the header and its checksum, since reading the records would cost
+several times as much as storing them.
 
-The producer's bytes are stored as they are wherever possible. They are patched in place for append time and
-a wrong max timestamp; they are rebuilt for a conversion and for offsets that are not 0, 1, 2 … (Kafka classes
+The producer's bytes are stored unchanged if possible. They are patched in place for append time and a wrong
+max timestamp, and rebuilt for a conversion and for offsets that are not 0, 1, 2 … (Kafka classes
 `LogValidator` and `UnifiedLog.analyzeAndValidateRecords`).
 """
 
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from kcli.storage.log.log_config import LogConfig
 
 CHECKED_BYTES = 16 * 1024
-"""Batches up to this size are always read to their last record."""
+"""The validator reads batches up to this size to their last record."""
 
 MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
-"""What the records of one batch may grow to while they are checked, unless the caller says otherwise."""
+"""The default limit of the decompressed size of one batch during the check."""
 
 MAX_RECORD_ERRORS = 1000
-"""How many records are named to a producer that sent bad ones."""
+"""How many bad records an error names at most."""
 
 _CODECS = {
     "uncompressed": Codec.NONE,
@@ -65,7 +65,7 @@ _NO_CLIENT_BITS = CONTROL_BIT | TIMESTAMP_TYPE_BIT
 class InvalidRecords(KafkaError):
     """A batch refused for some of its records: INVALID_RECORD or INVALID_TIMESTAMP.
 
-    `record_errors` says which, as (index in the batch, why); a Produce response has them from version 8 on.
+    `record_errors` lists them as (index in the batch, reason); a Produce response has them from version 8 on.
     """
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
@@ -74,9 +74,9 @@ class InvalidRecords(KafkaError):
 
 
 class TooMuchToRead(KafkaError):
-    """Records that a rule wants read hold more than the caller's limit: MESSAGE_TOO_LARGE.
+    """Records that a rule needs exceed the caller's limit: MESSAGE_TOO_LARGE.
 
-    Nothing was changed: the caller may try again with a higher limit.
+    Nothing was changed, so the caller may try again with a higher limit.
     """
 
     def __init__(self, reason: str) -> None:
@@ -84,7 +84,7 @@ class TooMuchToRead(KafkaError):
 
 
 class ValidatedRecords:
-    """Records fit to be appended: `data` holds the whole `batches` and nothing else.
+    """Records ready to be appended: `data` holds the whole `batches` and nothing else.
 
     `log_append_time` is -1 unless the topic uses append time.
     """
@@ -101,7 +101,7 @@ class ValidatedRecords:
 
 
 class LogValidator:
-    """The demands of one topic configuration. Needs nothing of a log, so it may work in any thread."""
+    """The rules of one topic configuration. It uses no log, so any thread may call it."""
 
     __slots__ = (
         "_before_max_ms",
@@ -121,13 +121,13 @@ class LogValidator:
         self._is_compacted = config.is_compacted
         self._before_max_ms = config.message_timestamp_before_max_ms
         self.after_max_ms = config.message_timestamp_after_max_ms
-        # None: what the producer used.
+        # None: keep the codec of the producer.
         self._codec: Codec | None = None
         if config.compression_type != PRODUCER_COMPRESSION:
             self._codec = _CODECS[config.compression_type]
         stores_as_is = self._codec is None and not self._is_compacted and not self._uses_append_time
         self.plain_bytes = 0
-        """Up to which size the only demands are those of `append_plain`."""
+        """Up to this size `LogAppender.append_plain` checks all that this configuration demands."""
         if stores_as_is and self._before_max_ms == NO_LIMIT_MS:
             self.plain_bytes = min(CHECKED_BYTES, self._max_message_bytes)
 
@@ -139,11 +139,11 @@ class LogValidator:
         origin: Origin = Origin.CLIENT,
         max_decompressed: int = MAX_DECOMPRESSED_BYTES,
     ) -> ValidatedRecords:
-        """Check records that a leader is to append, and convert them to what the topic stores.
+        """Check records for a leader, and convert them to what the topic stores.
 
-        A writable buffer is patched in place. An incomplete entry at the end is dropped; what is left may be
-        nothing. `max_decompressed` limits what is read, in bytes, a record counting for `BYTES_PER_RECORD`
-        at least: a batch of eleven kilobytes can hold eighteen million.
+        A writable buffer is patched in place. An incomplete entry at the end is dropped, even if nothing is
+        left. `max_decompressed` limits the bytes read; a record counts as at least `BYTES_PER_RECORD`, since
+        a batch of eleven kilobytes can hold eighteen million.
 
         Raises `KafkaError` CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_RECORD, `InvalidRecords`, and
         `TooMuchToRead` beyond the limit.
@@ -194,7 +194,7 @@ class LogValidator:
     def _convert_up(
         self, data: bytearray | memoryview, max_decompressed: int
     ) -> tuple[bytearray, list[RecordBatch]]:
-        # Imported here: only producers before 0.11 send the older formats.
+        # Imported here: only producers older than 0.11 send the older formats.
         from kcli.protocol.records.conversion import up_convert
 
         for number, entry in enumerate(iter_batches(data)):
@@ -206,7 +206,7 @@ class LogValidator:
         return converted, [RecordBatch(converted)] if converted else []
 
     def _check(self, batch: RecordBatch, now_ms: int, origin: Origin, max_decompressed: int) -> bool:
-        """Check one batch and settle its max timestamp; return whether it must be built anew."""
+        """Check one batch and correct its max timestamp; return whether it must be rebuilt."""
         size = batch.size_in_bytes
         if size > self._max_message_bytes:
             raise self._too_large(size)
@@ -237,18 +237,18 @@ class LogValidator:
             return True
         if self._uses_append_time:
             return False
-        # The largest timestamp is in the header, the smallest one is not.
+        # The header has the largest timestamp, but not the smallest.
         return batch.max_timestamp - now_ms > self.after_max_ms or self._before_max_ms < now_ms
 
     def _check_records(self, batch: RecordBatch, now_ms: int, max_decompressed: int) -> bool:
-        """Read a batch to its last record; return whether its offsets have to be counted anew."""
+        """Read a batch to its last record; return whether its offsets must be renumbered."""
         position = batch.position
         try:
             if batch.attributes & CODEC_MASK:
                 data: Buffer = batch.record_data(max_decompressed)
                 start = 0
             else:
-                # What stands in the batch's own buffer need not be copied out of it.
+                # Uncompressed records are read in the batch's own buffer, without a copy.
                 data, start = batch.buffer, position + HEADER_SIZE
                 if len(data) != position + batch.size_in_bytes:
                     data = memoryview(data)[: position + batch.size_in_bytes]
@@ -264,7 +264,7 @@ class LogValidator:
         if self._is_compacted and not is_keyed:
             self._check_each(batch, now_ms, max_decompressed)
         if not self._uses_append_time:
-            # A missing timestamp, -1, looks like a very old one: the records tell.
+            # A missing timestamp, -1, looks like a very old one: the records tell them apart.
             age_ms = now_ms - batch.base_timestamp
             if age_ms - min_delta > self._before_max_ms or max_delta - age_ms > self.after_max_ms:
                 self._check_each(batch, now_ms, max_decompressed)
@@ -274,7 +274,7 @@ class LogValidator:
         return not is_dense
 
     def _check_each(self, batch: RecordBatch, now_ms: int, max_decompressed: int) -> None:
-        """Find the records that break a rule. Raises `InvalidRecords` naming the first of them."""
+        """Raise `InvalidRecords`, naming the first records that break a rule, if any do."""
         errors: list[tuple[int, str]] = []
         code = ErrorCode.INVALID_RECORD
         try:
@@ -301,7 +301,7 @@ class LogValidator:
     def _rebuild(
         self, batches: list[RecordBatch], max_decompressed: int
     ) -> tuple[bytearray, list[RecordBatch]]:
-        """Build all batches anew, offsets counted from 0, with the topic's codec."""
+        """Rebuild all batches with the topic's codec, their offsets counted from 0."""
         rebuilt = bytearray()
         for batch in batches:
             codec = batch.codec if self._codec is None or batch.is_control else self._codec
@@ -336,7 +336,7 @@ class LogValidator:
 
 
 def _client_error(batch: RecordBatch) -> KafkaError:
-    """Return what is wrong with the header of a client's batch."""
+    """Return the error for the header of a client's batch."""
     if batch.base_offset:
         reason = f"a base offset of {batch.base_offset}, not 0"
     elif batch.count <= 0 or batch.last_offset_delta + 1 != batch.count:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Retention(NamedTuple):
-    """A log as the rules see it; ask the next rule only after the deletions of the one before."""
+    """What the rules know of a log. Delete what a rule returns before asking the next one."""
 
     segments: LogSegments
     config: LogConfig

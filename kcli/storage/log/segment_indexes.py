@@ -1,10 +1,10 @@
 """SegmentIndexes: the three indexes of a segment, kept in step with its log file.
 
-They are loaded on first use; one that is missing, damaged or at odds with the log is rebuilt from the log,
-never repaired. They reach the disk when the segment is flushed, rolled or closed, which is enough: after an
-unclean stop every segment that was not flushed is recovered.
+They are loaded on first use. A missing or damaged index, or one that contradicts the log, is rebuilt from the
+log, never repaired. A flush, a roll or a close writes them to disk, which is enough: after an unclean stop
+every segment that was not flushed is recovered.
 
-With them goes the largest timestamp of the segment, which ends in the time index when the segment closes.
+The largest timestamp of the segment is kept here too; closing the segment writes it to the time index.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class SegmentIndexes:
         self._max_timestamp: int | None = None
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp: int | None = None
-        # Whether an index has no room for another entry; known when they are loaded.
+        # Whether an index has no room for another entry; known once they are loaded.
         self.is_full = False
 
     def create(self) -> None:
-        """Start with empty indexes and files. Raises `OSError`."""
+        """Start with empty indexes and empty files. Raises `OSError`."""
         self._offset_index.create()
         self._time_index.create()
         self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
@@ -140,12 +140,12 @@ class SegmentIndexes:
     # --- changes
 
     def load_once(self) -> None:
-        """Make sure that the offset and the time index are loaded. Raises `OSError`."""
+        """Load the offset and the time index, the first time. Raises `OSError`."""
         if self._max_timestamp is None:
             self._load()
 
     def add(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Take note of the batch at a position, which must be the next. The indexes must be loaded."""
+        """Index the next batch of the log file. The indexes must be loaded."""
         assert self._max_timestamp is not None
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
@@ -158,9 +158,9 @@ class SegmentIndexes:
         self._bytes_since_entry += size
 
     def truncate_to(self, offset: int, find_position: Callable[[int], int]) -> None:
-        """Drop what is at and above an offset, of a log file that was cut already. Raises `OSError`.
+        """Drop the entries at and above an offset, after the log file was cut. Raises `OSError`.
 
-        `find_position` gives the position of a batch at or before the one that holds an offset.
+        `find_position` returns the position of a batch at or before the one that holds an offset.
         """
         self.offsets.truncate_to(offset)
         self._time_index.truncate_to(offset)
@@ -170,7 +170,7 @@ class SegmentIndexes:
         if not self._records.size:
             self._first_timestamp = None
         self._max_timestamp, self._offset_of_max_timestamp = self._time_index.last_entry
-        # Behind the last entry of the time index there may be larger ones.
+        # Batches behind the last entry of the time index may have larger timestamps.
         for _, run in self._records.scan(find_position(self._offset_of_max_timestamp)):
             for batch in iter_batches(run):
                 if batch.max_timestamp > self._max_timestamp:
@@ -178,12 +178,12 @@ class SegmentIndexes:
                     self._offset_of_max_timestamp = batch.last_offset
 
     def reset(self) -> None:
-        """Start all three anew, as recovery does. Raises `OSError`."""
+        """Empty all three, as recovery does. Raises `OSError`."""
         self.create()
         self._transaction_index.reset()
 
     def rebuild(self) -> None:
-        """Make the offset and time index anew from the batches, up to damage. Raises `OSError`."""
+        """Rebuild the offset and time index from the batches, up to damage. Raises `OSError`."""
         self.create()
         try:
             for position, run in self._records.scan():
@@ -198,13 +198,13 @@ class SegmentIndexes:
     # --- files
 
     def write(self) -> None:
-        """Bring the files up to date. Raises `OSError`."""
+        """Write the entries that the files lack. Raises `OSError`."""
         if self._max_timestamp is not None:
             self._offset_index.write()
             self._time_index.write()
 
     def finish(self) -> None:
-        """Bring the files of indexes in use to the state of a closed segment. Raises `OSError`."""
+        """Complete the files of loaded indexes, as for a closed segment. Raises `OSError`."""
         if self._max_timestamp is not None:
             self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
             self._offset_index.finish()
@@ -242,7 +242,7 @@ class SegmentIndexes:
     def _lacks_offsets(self) -> bool:
         """Whether the log is so long that an index without entries must have lost them.
 
-        A batch has an entry if more than the interval lies before it, however long it is itself.
+        A batch has an entry if more than the interval lies before it.
         """
         if self._records.size <= self._interval_bytes:
             return False
@@ -251,15 +251,15 @@ class SegmentIndexes:
                 if number > 2 and entry.position > self._interval_bytes:
                     return True
         except CorruptRecord:
-            # What can be indexed ends here; whoever reads on meets the damage.
+            # The index ends here; a read of the records behind it reports the damage.
             return False
         return False
 
 
 def _max_timestamp_in(head: bytes) -> int:
-    """Return the largest timestamp of the entry that begins like this. Raises `CorruptRecord`."""
+    """Return the largest timestamp of the entry with this head. Raises `CorruptRecord`."""
     if len(head) > MAGIC_POSITION and head[MAGIC_POSITION] < 2:
-        # Imported here: few logs still hold the older formats.
+        # Imported here: few logs hold the older formats.
         from kcli.protocol.records.message_set import LegacyEntry
 
         return LegacyEntry(head).max_timestamp

@@ -103,7 +103,7 @@ class UnifiedLog:
 
     @property
     def config(self) -> LogConfig:
-        """The topic's configuration as far as it concerns the log."""
+        """The topic's configuration."""
         return self.local.config
 
     @property
@@ -113,17 +113,17 @@ class UnifiedLog:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self.local.end_offset
 
     @property
     def recovery_point(self) -> int:
-        """The offset below which everything is on disk for good."""
+        """The offset below which everything is durable."""
         return self.local.recovery_point
 
     @property
     def parent_directory(self) -> str:
-        """The log directory that this replica is in."""
+        """The log directory that holds the replica's directory."""
         return self.local.parent_directory
 
     @property
@@ -140,7 +140,7 @@ class UnifiedLog:
         return min(max(unstable, self.log_start_offset), self.high_watermark)
 
     def advance_high_watermark_to_end(self) -> None:
-        """Move the high watermark up to the log end: there is no other replica to wait for."""
+        """Move the high watermark up to the log end, as the only replica does."""
         self.high_watermark = end_offset = self.local.end_offset
         self.producer_state.high_watermark_moved(end_offset)
 
@@ -155,13 +155,13 @@ class UnifiedLog:
         return True
 
     def set_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, within the log, as a restart or a follower does; return it."""
+        """Set the high watermark, limited to the log, as a restart or a follower does; return it."""
         self._set_high_watermark(max(min(offset, self.log_end_offset), self.log_start_offset))
         return self.high_watermark
 
     def _set_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset
-        # Another position may belong to the same offset after a truncation.
+        # After a truncation the same offset may have another position.
         self.high_watermark_metadata = None
         self.producer_state.high_watermark_moved(offset)
 
@@ -179,11 +179,11 @@ class UnifiedLog:
     ) -> LogAppendInfo:
         """Check records, give them offsets and the leader's epoch, and write them.
 
-        A writable buffer is patched in place and written as it is; the log keeps no reference to it. Pass
-        `try_plain=False` for records that `append_plain` has declined. Raises
-        `KafkaError` CORRUPT_MESSAGE (2), MESSAGE_TOO_LARGE (10), RECORD_LIST_TOO_LARGE (18),
-        OUT_OF_ORDER_SEQUENCE_NUMBER (45), INVALID_PRODUCER_EPOCH (47), INVALID_TXN_STATE (48),
-        KAFKA_STORAGE_ERROR (56) and `InvalidRecords` (32, 87); nothing was written then.
+        A writable buffer is patched in place and written; the log keeps no reference to it. Pass
+        `try_plain=False` for records that `append_plain` has declined. Raises `KafkaError` CORRUPT_MESSAGE
+        (2), MESSAGE_TOO_LARGE (10), RECORD_LIST_TOO_LARGE (18), OUT_OF_ORDER_SEQUENCE_NUMBER (45),
+        INVALID_PRODUCER_EPOCH (47), INVALID_TXN_STATE (48), KAFKA_STORAGE_ERROR (56) and `InvalidRecords`
+        (32, 87); nothing was written then.
         """
         if try_plain and type(records) is memoryview and origin is Origin.CLIENT and not records.readonly:
             first_offset = self.append_plain(records, leader_epoch, now_ms)
@@ -206,7 +206,7 @@ class UnifiedLog:
     ) -> LogAppendInfo:
         """Give validated records offsets and the leader's epoch, and write them. Raises `KafkaError`.
 
-        What `write_ahead` returned and has been run is not written again.
+        A `write_ahead` that has been run is not written again.
         """
         info = self.appender.append(validated, leader_epoch=leader_epoch, now_ms=now_ms, written=written)
         info.log_start_offset = self.log_start_offset
@@ -215,15 +215,15 @@ class UnifiedLog:
     def write_ahead(
         self, validated: ValidatedRecords, *, leader_epoch: int, now_ms: int
     ) -> WriteAhead | None:
-        """Return what writes validated records where `append` will want them, None if that is not known yet.
+        """Return what writes validated records where `append` will want them, None if the place is unknown.
 
-        It may run in another thread. Until `append` has been called, or it was undone, nothing else may be
-        appended. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        Run it in any thread. Append nothing else until `append` was called or it was undone. Raises
+        `KafkaError` KAFKA_STORAGE_ERROR.
         """
         return self.appender.write_ahead(validated, leader_epoch=leader_epoch, now_ms=now_ms)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> LogAppendInfo:
-        """Write records as the leader has them; offsets may have holes but never go back.
+        """Write records as the leader has them; offsets may have holes but never decrease.
 
         Raises `KafkaError` CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE when they begin below the log end,
         RECORD_LIST_TOO_LARGE and KAFKA_STORAGE_ERROR.
@@ -234,7 +234,7 @@ class UnifiedLog:
 
     @property
     def validator(self) -> LogValidator:
-        """What checks a producer's records for this log."""
+        """Checks a producer's records for this log."""
         return self.appender.validator
 
     def assign_epoch_at_end(self, epoch: int) -> None:
@@ -265,9 +265,9 @@ class UnifiedLog:
     # --- read
 
     def read(self, offset: int, max_bytes: int, *, isolation: Isolation, min_one: bool = True) -> LogRead:
-        """Find the records from `offset` on, up to what `isolation` allows and about `max_bytes`.
+        """Find the records from `offset` on, up to the bound of `isolation` and about `max_bytes`.
 
-        With `min_one` the first batch is in the slice however large it is. Raises `KafkaError`
+        With `min_one` the slice holds the first batch, however large it is. Raises `KafkaError`
         OFFSET_OUT_OF_RANGE (also below the log start), CORRUPT_MESSAGE and KAFKA_STORAGE_ERROR.
         """
         local = self.local
@@ -300,14 +300,14 @@ class UnifiedLog:
             return local.end()
         if isolation is Isolation.TXN_COMMITTED and stable < high_watermark:
             return local.locate(stable)
-        # Looked up when a read needs it, and remembered until it moves.
+        # Looked up when a read needs it, and kept until the high watermark moves.
         known = self.high_watermark_metadata
         if known is None or known.offset != high_watermark:
             known = self.high_watermark_metadata = local.locate(high_watermark)
         return known
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) of the largest known epoch up to the one given, (-1, -1) if none."""
+        """Return (epoch, end offset) of the largest known epoch up to `epoch`, (-1, -1) without one."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     def active_producers(self) -> list[ProducerStateEntry]:
@@ -333,10 +333,10 @@ class UnifiedLog:
             return self.segments.newest_timestamp()
 
     def offsets_before(self, timestamp: int, *, max_offsets: int, now_ms: int) -> list[int]:
-        """Return up to `max_offsets` base offsets, newest first, of segments from before `timestamp`.
+        """Return up to `max_offsets` base offsets, newest first, of segments last written before `timestamp`.
 
-        The time of a segment is when its file was last written. -1 stands for the log end, -2 for the log
-        start. ListOffsets version 0 knows nothing finer (Kafka's `legacyFetchOffsetsBefore`).
+        Timestamp -1 means the log end, -2 the log start. For ListOffsets version 0 (Kafka's
+        `legacyFetchOffsetsBefore`).
         """
         with self._searching():
             starts = [
@@ -357,7 +357,7 @@ class UnifiedLog:
 
     @contextmanager
     def _searching(self) -> Iterator[None]:
-        """Turn what reading the files raises into `KafkaError` CORRUPT_MESSAGE and KAFKA_STORAGE_ERROR."""
+        """Turn the errors of reading files into `KafkaError` CORRUPT_MESSAGE and KAFKA_STORAGE_ERROR."""
         try:
             yield
         except CorruptRecord as error:
@@ -450,7 +450,7 @@ class UnifiedLog:
         return len(deletable)
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start up to `offset`, and return it; segments below go with the next retention run.
+        """Move the log start up to `offset` and return it; the next retention run deletes the segments below.
 
         Raises `KafkaError` OFFSET_OUT_OF_RANGE above the high watermark or below 0, and KAFKA_STORAGE_ERROR.
         """
@@ -463,7 +463,7 @@ class UnifiedLog:
         return self.log_start_offset
 
     def raise_log_start(self, offset: int) -> None:
-        """Move the log start up to `offset`, if it is below. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        """Move the log start up to `offset` if it is lower. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         if offset <= self.log_start_offset:
             return
         self.log_start_offset = offset
@@ -480,7 +480,7 @@ class UnifiedLog:
             self.local.delete_later(snapshot, now_ms)
 
     def take_due_deletions(self, now_ms: int) -> list[str]:
-        """Return the files that were marked deleted long enough ago, for the caller to unlink."""
+        """Remove and return the files marked deleted whose delay has passed, for the caller to unlink."""
         return self.local.take_due_deletions(now_ms)
 
     # --- flush
@@ -502,7 +502,7 @@ class UnifiedLog:
         Run the plan in any thread, then call `commit_flush`, or `failed` with the `OSError` that it raised.
         The offset defaults to the log end. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
-        # After an fsync that failed the next one may succeed without having written anything.
+        # After a failed fsync the next one may succeed without having written anything.
         self.local.check_in_service()
         offset = self.log_end_offset if up_to is None else up_to
         if offset <= self.recovery_point:
@@ -521,7 +521,7 @@ class UnifiedLog:
         return plan
 
     def commit_flush(self, plan: FlushPlan, *, now_ms: int) -> None:
-        """Raise the recovery point after a plan was run, unless the log was truncated or failed meanwhile."""
+        """Raise the recovery point after a plan was run, unless the log was truncated or failed since."""
         if self.failure is not None:
             return
         self.leader_epochs.synced_changes = max(self.leader_epochs.synced_changes, plan.epoch_changes)
@@ -529,7 +529,7 @@ class UnifiedLog:
         self.local.commit_flush(plan, now_ms)
 
     def flush(self, *, now_ms: int) -> None:
-        """Make everything durable, at once. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        """Make everything durable now. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         plan = self.plan_flush()
         if plan is None:
             return
@@ -556,7 +556,7 @@ class UnifiedLog:
         self.snapshots.directory = self.leader_epochs.directory = path
 
     def close(self, *, now_ms: int) -> None:
-        """Make everything durable, with finished indexes and a producer snapshot, and let go of the files.
+        """Finish the indexes, write a producer snapshot, make everything durable and close the files.
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """

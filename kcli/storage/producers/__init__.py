@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.storage.producers"""
+"""The producers of a partition: state and snapshots; never reads a segment itself."""

@@ -1,7 +1,7 @@
-"""Producer snapshots: `<offset>.snapshot`, the producer state made by everything below that offset.
+"""Producer snapshots: `<offset>.snapshot` holds the producer state of everything below that offset.
 
-Written when a segment rolls (the name is the new segment's base offset) and when the log closes, so that a
-start replays only what came after the newest one. Big-endian:
+A log writes one when a segment rolls (the name is the new segment's base offset) and when it closes, so that
+a start replays only the batches behind the newest one. Big-endian:
 
 | at | size | field |
 |---|---|---|
@@ -21,11 +21,11 @@ start replays only what came after the newest one. Big-endian:
 | 34 | 4 | coordinator epoch (-1 none) |
 | 38 | 8 | first offset of the open transaction (-1 none) |
 
-Rows are in ascending order of producer ids. Kafka writes one per producer, for its last batch, and so forgets
-at a restart what it needs to recognise the other four that may be in flight: their repetition is refused as
-out of order, or written twice by a producer that then takes a new epoch. Here each of the batches retained
-has its row, newest last. Kafka reads that as its own, because a later row of a producer replaces the one
-before (Kafka class `ProducerStateManager`).
+Rows are in ascending order of producer ids. Kafka writes one row per producer, for its last batch. So it
+forgets at a restart the other four batches that may be in flight: a repetition of them is refused as out of
+order, or written twice by a producer that then takes a new epoch. kcli writes a row for each retained batch,
+newest last. Kafka reads such a file as its own, because a later row of a producer replaces the earlier one
+(Kafka class `ProducerStateManager`).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
 
 
 def decode_rows(data: bytes) -> list[ProducerStateEntry]:
-    """Return what each row of a snapshot file says by itself. Raises `CorruptSnapshot`."""
+    """Return the rows of a snapshot file, one entry for each. Raises `CorruptSnapshot`."""
     if len(data) < _HEADER.size:
         raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes")
     version, crc, count = _HEADER.unpack_from(data)
@@ -120,7 +120,7 @@ def decode_rows(data: bytes) -> list[ProducerStateEntry]:
 
 
 MAX_BYTES = 48 * 1024 * 1024
-"""What the rows of a million batches take."""
+"""The size of a million rows."""
 
 
 class ProducerSnapshots:
@@ -135,7 +135,7 @@ class ProducerSnapshots:
         """The snapshots that the next flush syncs."""
 
     def find(self) -> None:
-        """Take note of the files there are. Raises `OSError`."""
+        """List the snapshot files. Raises `OSError`."""
         offsets = [base_offset_of(name, SNAPSHOT_SUFFIX) for name in os.listdir(self.directory)]
         self.offsets = {offset for offset in offsets if offset is not None}
 
@@ -149,7 +149,7 @@ class ProducerSnapshots:
         return segment_path(self.directory, offset, SNAPSHOT_SUFFIX)
 
     def write(self, offset: int, entries: Iterable[ProducerStateEntry], *, sync: bool = False) -> None:
-        """Write the snapshot at an offset unless there is one. Raises `OSError`."""
+        """Write the snapshot at an offset unless it exists. Raises `OSError`."""
         if offset in self.offsets:
             return
         descriptor = os.open(self.path(offset), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -167,7 +167,7 @@ class ProducerSnapshots:
             return decode_snapshot(file.read())
 
     def remove(self, offset: int) -> None:
-        """Delete the snapshot at an offset if there is one. Raises `OSError`."""
+        """Delete the snapshot at an offset if it exists. Raises `OSError`."""
         if offset in self.offsets:
             self.offsets.discard(offset)
             with suppress(FileNotFoundError):
@@ -180,7 +180,7 @@ class ProducerSnapshots:
                 self.remove(offset)
 
     def remove_strays(self, base_offsets: Iterable[int]) -> None:
-        """Delete the snapshots that belong to no segment, but not one beyond all: that of a clean stop."""
+        """Delete the snapshots without a segment, except that of a clean stop beyond all segments."""
         bases = set(base_offsets)
         newest = max(bases, default=None)
         strays = sorted(self.offsets - bases)
@@ -189,7 +189,7 @@ class ProducerSnapshots:
                 self.remove(offset)
 
     def mark_deleted(self, offset: int) -> str | None:
-        """Rename the snapshot at an offset to `.deleted`; return its new path, None if there was none."""
+        """Rename the snapshot at an offset to `.deleted`; return its new path, None without one."""
         if offset not in self.offsets:
             return None
         self.offsets.discard(offset)
@@ -201,7 +201,7 @@ class ProducerSnapshots:
         return path + DELETED_SUFFIX
 
     def take(self, state: ProducerStateManager, *, sync_later: bool = False) -> None:
-        """Write the snapshot at the state's end unless there is one as new. Raises `OSError`.
+        """Write the snapshot at the end of the state, unless one as new exists. Raises `OSError`.
 
         With `sync_later` the next flush of the log syncs it.
         """

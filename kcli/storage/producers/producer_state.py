@@ -54,7 +54,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """The sequence of the first record; after the highest one comes 0."""
+        """The sequence of the first record; 0 follows the highest sequence."""
         sequence = self.last_sequence - self.offset_delta
         return sequence if sequence >= 0 else sequence + MAX_SEQUENCE + 1
 
@@ -99,7 +99,7 @@ class ProducerStateEntry:
     def find_duplicate(
         self, producer_epoch: int, base_sequence: int, last_sequence: int
     ) -> BatchMetadata | None:
-        """Return the retained batch with exactly these sequences, None if there is none."""
+        """Return the retained batch with exactly these sequences, None without one."""
         if producer_epoch == self.producer_epoch:
             for batch in self.batches:
                 if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
@@ -107,7 +107,7 @@ class ProducerStateEntry:
         return None
 
     def is_continued_by(self, producer_epoch: int, base_sequence: int) -> bool:
-        """Whether a batch that belongs to no transaction simply continues the sequence, outside of any."""
+        """Whether a non-transactional batch continues the sequence, with no transaction open."""
         return (
             producer_epoch == self.producer_epoch
             and self.current_txn_first_offset < 0
@@ -124,12 +124,12 @@ class ProducerStateEntry:
         )
 
     def add(self, last_sequence: int, first_offset: int, last_offset: int, timestamp: int) -> None:
-        """Take note of a batch that was written."""
+        """Remember a batch that was written."""
         self.batches.append(BatchMetadata(last_sequence, last_offset, last_offset - first_offset, timestamp))
         self.last_timestamp = timestamp
 
     def set_epoch(self, producer_epoch: int) -> None:
-        """Take over an epoch; batches of another one no longer count."""
+        """Set the epoch; a new one drops the batches of the old one."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
@@ -213,12 +213,12 @@ class ProducerStateManager:
             self._ongoing[first_offset] = new.producer_id
 
     def complete(self, transaction: CompletedTransaction) -> None:
-        """Note that a transaction ended; it stays unstable until the high watermark passes its marker."""
+        """End a transaction; it stays unstable until the high watermark passes its marker."""
         del self._ongoing[transaction.first_offset]
         self._unreplicated[transaction.first_offset] = transaction.last_offset
 
     def last_stable_offset(self, transaction: CompletedTransaction) -> int:
-        """Return the last stable offset that holds once `transaction` has ended."""
+        """Return the last stable offset after the end of `transaction`."""
         others = [
             first_offset
             for first_offset, producer_id in self._ongoing.items()
@@ -228,30 +228,30 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset not yet decided, or decided by a marker above the high watermark."""
+        """The start of the oldest transaction open or ended above the high watermark, None without one."""
         if not self._ongoing and not self._unreplicated:
             return None
         return min([*self._ongoing, *self._unreplicated])
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Forget the transactions whose markers are below the high watermark now."""
+        """Drop the ended transactions whose markers are below the high watermark."""
         if self._unreplicated:
             self._unreplicated = {
                 first: last for first, last in self._unreplicated.items() if last >= high_watermark
             }
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Follow the log's start: what lies below it is of no interest any more."""
+        """Drop the transactions that ended below the log start."""
         self.high_watermark_moved(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
     def is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
-        """Whether a producer has been silent too long, and leaves no transaction open."""
+        """Whether a producer without an open transaction has been silent too long."""
         idle_ms = now_ms - entry.last_timestamp
         return entry.current_txn_first_offset < 0 and idle_ms >= self.producer_id_expiration_ms
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget the producers that have been silent too long; return how many."""
+        """Remove the producers that have been silent too long; return how many."""
         expired = [
             producer_id for producer_id, entry in self.producers.items() if self.is_expired(entry, now_ms)
         ]
@@ -260,7 +260,7 @@ class ProducerStateManager:
         return len(expired)
 
     def load(self, entries: list[ProducerStateEntry], *, end_offset: int, now_ms: int) -> None:
-        """Start over from the entries of a snapshot, without those that have expired since."""
+        """Replace the state by the entries of a snapshot, without those expired since."""
         self.clear(end_offset)
         for entry in entries:
             if not self.is_expired(entry, now_ms):
@@ -269,7 +269,7 @@ class ProducerStateManager:
                     self._ongoing[entry.current_txn_first_offset] = entry.producer_id
 
     def clear(self, end_offset: int) -> None:
-        """Forget everything; the state is that of an empty log ending at `end_offset`."""
+        """Make the state that of an empty log ending at `end_offset`."""
         self.producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
@@ -277,7 +277,7 @@ class ProducerStateManager:
 
 
 class Origin(Enum):
-    """Where an append comes from, which decides what is checked (Kafka class `AppendOrigin`)."""
+    """The source of an append, which decides the checks (Kafka class `AppendOrigin`)."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -285,7 +285,7 @@ class Origin(Enum):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction that a marker has just ended."""
+    """A transaction that a marker ended."""
 
     producer_id: int
     first_offset: int
@@ -294,7 +294,12 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerAppendInfo:
-    """The batches of one producer in one append: checked in order, kept until they are written."""
+    """The batches of one producer in one append: checked in order, kept until they are written.
+
+    A client must continue the sequence of its epoch, or start at 0 with a new epoch; a producer unknown to
+    the partition may start anywhere. An older epoch is refused. Replicated batches are not checked: their
+    leader has checked them.
+    """
 
     __slots__ = ("_current", "_origin", "_topic_partition", "entry", "started_transactions")
 
@@ -330,7 +335,7 @@ class ProducerAppendInfo:
         timestamp: int,
         is_transactional: bool,
     ) -> None:
-        """Check a data batch and take note of it.
+        """Check a data batch and remember it.
 
         Raises `KafkaError` INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
         """
@@ -352,7 +357,7 @@ class ProducerAppendInfo:
     def add_marker(
         self, *, producer_epoch: int, coordinator_epoch: int, is_abort: bool, offset: int, timestamp: int
     ) -> CompletedTransaction | None:
-        """Check a transaction marker and take note of it; return the transaction it ended, if one was open.
+        """Check a transaction marker and remember it; return the transaction it ends, if one is open.
 
         Raises `KafkaError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
@@ -396,7 +401,7 @@ class ProducerAppendInfo:
             else:
                 last_sequence = NO_SEQUENCE
             expected = 0 if last_sequence == MAX_SEQUENCE else last_sequence + 1
-            # Without a known epoch, as after retention took all the producer's records, any start will do.
+            # Any start is valid without a known epoch, as after retention deleted all its records.
             unknown = not entry.batches and (current is None or current.producer_epoch == NO_PRODUCER_EPOCH)
             in_order = unknown or base_sequence == expected
         if not in_order:
@@ -408,7 +413,7 @@ class ProducerAppendInfo:
 
 
 class Continuation:
-    """A batch that simply continues its producer's sequence, as nearly every one does."""
+    """A batch that continues its producer's sequence, as nearly every one does."""
 
     __slots__ = ("_batch", "_entry")
 
@@ -424,7 +429,7 @@ class Continuation:
 
 
 class ProducerAppends:
-    """What the batches of one append do to the producers that wrote them: checked first, published last."""
+    """The batches of one append, checked against their producers and published after the write."""
 
     __slots__ = ("_appends", "_completed", "_state")
 
@@ -434,10 +439,9 @@ class ProducerAppends:
         self._completed: list[CompletedTransaction] = []
 
     def check(self, batches: Iterable[RecordBatch | LegacyEntry], origin: Origin) -> BatchMetadata | None:
-        """Check the batches that have a producer; return the one that was written before, if one was.
+        """Check the batches with a producer id; return the earlier batch that one of them repeats, if any.
 
-        Raises `KafkaError` as `ProducerAppendInfo` does, and `CorruptRecord` for a control batch that makes
-        no sense.
+        Raises `KafkaError` as `ProducerAppendInfo` does, and `CorruptRecord` for a malformed control batch.
         """
         for batch in batches:
             producer_id = batch.producer_id
@@ -469,7 +473,7 @@ class ProducerAppends:
         return None
 
     def _add_marker(self, append: ProducerAppendInfo, batch: RecordBatch) -> None:
-        # Compaction may leave a control batch without its record: the transaction is gone altogether.
+        # Compaction may leave a control batch without its record: the whole transaction is gone.
         record = next(iter(batch.records()), None)
         if record is None:
             return
