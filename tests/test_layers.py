@@ -61,7 +61,7 @@ SUBROOMS: dict[str, str] = {
     "kcli.assignors": "strategies sticky range server_assignors replica_placer members",
     "kcli.protocol": (
         "internal records compression messages frames consumer_protocol schema configs re2 topics"
-        " apis error_codes uuids corruption"
+        " apis error_codes java uuids corruption"
     ),
     "kcli.storage": "dirs log producers index checkpoints log_paths disk",
     "kcli.forensics": "repair verification contents ranges entries",

@@ -1,7 +1,4 @@
-"""What an assignor of the consumer protocol is given and what it gives: plain values, no wire formats.
-
-Partitions are (topic, index) tuples, so that every room's own named tuples will do.
-"""
+"""What an assignor of the consumer protocol is given and what it returns: plain values, no wire formats."""
 
 from __future__ import annotations
 
@@ -9,57 +6,55 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kcli.protocol.java import java_order
+from kcli.protocol.topics import TopicPartition
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Partition = tuple[str, int]
-Assignment = dict[str, list[Partition]]
-Racks = Mapping[Partition, frozenset[str]]
+Assignment = dict[str, list[TopicPartition]]
+"""The partitions of each member, by member id."""
+Racks = Mapping[TopicPartition, frozenset[str]]
 """The racks in which each partition has replicas."""
 
 NO_RACKS: Racks = {}
 
 NO_GENERATION = -1
-"""The generation of a member that has not joined, or that did not say."""
+"""The generation of a member that has not joined yet or did not send one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
-    """What one member tells the leader.
+class MemberSubscription:
+    """What the leader knows of one member.
 
-    `owned` and `generation` are those of the consumer protocol's subscription; `user_data` is the chosen
-    assignor's own.
+    `owned` and `generation` are those of the consumer protocol's subscription; `user_data` is data of the
+    chosen assignor.
     """
 
     topics: frozenset[str]
-    owned: tuple[Partition, ...] = ()
+    owned: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
     instance_id: str | None = None
     user_data: bytes | None = None
     rack_id: str | None = None
 
 
-def java_order(text: str) -> bytes:
-    """Return the sort key under which texts stand as Java compares them: by UTF-16 code units."""
-    return text.encode("utf-16-be", "surrogatepass")
-
-
-def in_order(members: Mapping[str, Subscription]) -> list[str]:
+def in_order(instance_ids: Mapping[str, str | None]) -> list[str]:
     """Return member ids in Kafka's order: static members by instance id, then the others by member id."""
 
     def key(member_id: str) -> tuple[bool, bytes]:
-        instance_id = members[member_id].instance_id
+        instance_id = instance_ids[member_id]
         return (instance_id is None, java_order(member_id if instance_id is None else instance_id))
 
-    return sorted(members, key=key)
+    return sorted(instance_ids, key=key)
 
 
-def subscribed_topics(counts: Mapping[str, int], members: Mapping[str, Subscription]) -> list[str]:
-    """Return, sorted, the topics that some member wants and that have partitions."""
+def subscribed_topics(counts: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> list[str]:
+    """Return, sorted, the topics with partitions that at least one member subscribes to."""
     wanted = {topic for member in members.values() for topic in member.topics}
     return sorted((topic for topic in wanted if counts.get(topic, 0) > 0), key=java_order)
 
 
-def partitions_of(topics: Iterable[str], counts: Mapping[str, int]) -> list[Partition]:
+def partitions_of(topics: Iterable[str], counts: Mapping[str, int]) -> list[TopicPartition]:
     """Return every partition of topics, in their order."""
-    return [(topic, index) for topic in topics for index in range(counts[topic])]
+    return [TopicPartition(topic, index) for topic in topics for index in range(counts[topic])]

@@ -1,29 +1,31 @@
-"""range: each topic on its own is cut into contiguous pieces, the larger ones for the first members.
+"""range: each topic is cut into contiguous pieces, the larger ones for the first members.
 
-Topics with the same number of partitions and the same members are cut alike, so that equal indexes meet in
-one member. Where members say in which rack they are, and partitions have replicas in some racks only, members
-first get what is in their own rack, as far as the shares stay equal and equal indexes together; the rest is
-cut as ever (KIP-881; Kafka class `RangeAssignor`).
+Topics with the same number of partitions and the same members are cut alike, so that partitions with equal
+indexes go to the same member. If members have racks, and partitions have replicas in some racks only, members
+first get partitions of their own rack, as long as the shares stay equal and equal indexes together; the rest
+is cut as usual (KIP-881; Kafka class `RangeAssignor`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.assignors.members import NO_RACKS, in_order, java_order, subscribed_topics
+from kcli.assignors.members import NO_RACKS, in_order, subscribed_topics
+from kcli.protocol.java import java_order
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kcli.assignors.members import Assignment, Racks, Subscription
+    from kcli.assignors.members import Assignment, MemberSubscription, Racks
 
 
 def assign(
-    counts: Mapping[str, int], members: Mapping[str, Subscription], racks: Racks = NO_RACKS
+    counts: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
 ) -> Assignment:
     """Return every member's partitions; `counts` holds the number of partitions of each topic."""
     assignment: Assignment = {member_id: [] for member_id in members}
-    ordered = in_order(members)
+    ordered = in_order({member_id: member.instance_id for member_id, member in members.items()})
     topics = [
         _Topic(topic, counts[topic], [each for each in ordered if topic in members[each].topics])
         for topic in subscribed_topics(counts, members)
@@ -39,7 +41,7 @@ def assign(
 
 
 class _Topic:
-    """A topic, its readers in order, and what of it nobody has yet."""
+    """A topic, its readers in order, and its partitions that are not assigned yet (`left`)."""
 
     def __init__(self, name: str, count: int, readers: Sequence[str]) -> None:
         self.name = name
@@ -55,14 +57,14 @@ class _Topic:
 
     def give(self, assignment: Assignment, member_id: str, indexes: Sequence[int]) -> None:
         """Give partitions to a reader."""
-        assignment[member_id] += [(self.name, index) for index in indexes]
+        assignment[member_id] += [TopicPartition(self.name, index) for index in indexes]
         self._given[member_id] += len(indexes)
         self._extra -= self._given[member_id] > self._share
         for index in indexes:
             del self.left[index]
 
     def cut(self, assignment: Assignment, may_have: Callable[[str, int], bool]) -> None:
-        """Give each reader its share of what is left, in order, of what it may have."""
+        """Give each reader, in order, its share of the partitions left that it may have."""
         for member_id in self.readers:
             fitting = [index for index in self.left if may_have(member_id, index)]
             fitting = fitting[: self.room(member_id)]
@@ -71,21 +73,21 @@ class _Topic:
 
 
 class _RackMatching:
-    """Who is in the rack of what. A member without a rack is at home in every one."""
+    """Matches members with partitions in their rack. A member without a rack fits every partition."""
 
-    def __init__(self, members: Mapping[str, Subscription], racks: Racks) -> None:
+    def __init__(self, members: Mapping[str, MemberSubscription], racks: Racks) -> None:
         self._members = members
         self._racks = racks
 
     def matter(self, topic: _Topic) -> bool:
-        """Return whether it makes a difference for a topic who gets what."""
+        """Return whether racks make a difference for a topic."""
         theirs = {rack for each in topic.readers if (rack := self._members[each].rack_id)}
         ours = [self._of(topic, index) for index in range(topic.count)]
         every = frozenset().union(*ours)
         return not theirs.isdisjoint(every) and any(each != every for each in ours)
 
     def give(self, topics: Iterable[_Topic], assignment: Assignment) -> None:
-        """Give members what is in their racks: of topics that are cut alike, equal indexes together."""
+        """Give members partitions of their rack: of topics that are cut alike, equal indexes together."""
         alike: dict[tuple[tuple[str, ...], int], list[_Topic]] = {}
         for topic in topics:
             alike.setdefault((tuple(topic.readers), topic.count), []).append(topic)
@@ -111,4 +113,4 @@ class _RackMatching:
         return not rack or rack in self._of(topic, index)
 
     def _of(self, topic: _Topic, index: int) -> frozenset[str]:
-        return self._racks.get((topic.name, index), frozenset())
+        return self._racks.get(TopicPartition(topic.name, index), frozenset())

@@ -1,41 +1,19 @@
-"""What an assignor of KIP-848, which runs in the broker, is given and what it gives.
+"""The assignors of KIP-848, which run in the broker: range and uniform.
 
-Topics are the 16 bytes of their ids. A member's `assigned` is the target it had so far; an assignor keeps of
-it what it can, since every partition that moves stops being read for a while.
-
-range of KIP-848: each topic by itself is cut into contiguous pieces, the larger for the first members.
-
-Members stand in the order of their instance ids, then those without one in the order of their member ids.
-Nothing is kept for its own sake: the same members and topics always give the same pieces (Kafka class
-`org.apache.kafka.coordinator.group.assignor.RangeAssignor`).
-
-uniform for members that subscribe to different topics.
-
-First every member keeps what it had and still wants. Then the free partitions go, topic by topic, to the
-least loaded of the topic's readers; topics with the most partitions per reader come first, because they
-leave the least choice. Last, partitions move from the most to the least loaded reader of their topic until
-these differ by one at most. A move can unbalance another topic, so the last step is repeated until a
-whole round moves nothing, at most 16 times (Kafka class `UniformHeterogeneousAssignmentBuilder`).
-
-uniform of KIP-848: all members read about equally much, and partitions stay where they were if they can.
-
-Members with equal subscriptions end within one partition of each other. Balance comes before stickiness, and
-as few partitions move as balance allows: the larger shares go to members that had more already (Kafka class
-`UniformHomogeneousAssignmentBuilder`, which leaves open who gets them). Different subscriptions are the work
-of `server_uniform_mixed`.
+Topics are the 16 bytes of their ids. A member's `assigned` is the target it had so far; `uniform` keeps of it
+what it can, because nobody reads a partition while it moves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING
 
-from kcli.assignors.members import java_order
+from kcli.assignors.members import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from kcli.protocol.topics import TopicIdPartition
 
 
@@ -45,15 +23,19 @@ Partitions = dict[bytes, frozenset[int]]
 
 @dataclass(frozen=True, slots=True)
 class ServerMember:
-    """One member: the existing topics it subscribes to, and what it was to read so far."""
+    """One member: the existing topics it subscribes to, and its target so far."""
 
     topics: frozenset[bytes]
     assigned: Mapping[bytes, frozenset[int]] = field(default_factory=dict)
     instance_id: str | None = None
 
 
+ServerAssignor = Callable[[Mapping[bytes, int], Mapping[str, ServerMember]], dict[str, Partitions]]
+"""Takes the partition counts of topics and the members, and returns the partitions of each member."""
+
+
 def subscribe_alike(members: Mapping[str, ServerMember]) -> bool:
-    """True if all members subscribe to the same topics."""
+    """Return whether all members subscribe to the same topics."""
     return len({member.topics for member in members.values()}) <= 1
 
 
@@ -68,22 +50,22 @@ def kept(member: ServerMember, counts: Mapping[bytes, int]) -> list[TopicIdParti
 
 
 def partitions_by_topic(partitions: Iterable[TopicIdPartition]) -> Partitions:
-    """Return single partitions gathered by topic."""
+    """Group partitions by topic."""
     gathered: dict[bytes, set[int]] = {}
     for topic_id, partition in partitions:
         gathered.setdefault(topic_id, set()).add(partition)
     return {topic_id: frozenset(numbers) for topic_id, numbers in gathered.items()}
 
 
-if TYPE_CHECKING:
-    ServerAssignor = Callable[[Mapping[bytes, int], Mapping[str, ServerMember]], dict[str, Partitions]]
-
-
 def assign_range(counts: Mapping[bytes, int], members: Mapping[str, ServerMember]) -> dict[str, Partitions]:
-    """Return every member's partitions; `counts` holds the number of partitions of each topic."""
+    """Cut each topic into contiguous pieces, the larger ones for the first members.
+
+    Members stand in the order of `in_order`. Nothing is kept for its own sake: the same members and topics
+    always get the same pieces (Kafka class `org.apache.kafka.coordinator.group.assignor.RangeAssignor`).
+    """
     assignment: dict[str, Partitions] = {member_id: {} for member_id in members}
     readers: dict[bytes, list[str]] = {}
-    for member_id in _in_order(members):
+    for member_id in in_order({member_id: member.instance_id for member_id, member in members.items()}):
         for topic_id in members[member_id].topics:
             readers.setdefault(topic_id, []).append(member_id)
     for topic_id, member_ids in readers.items():
@@ -97,21 +79,20 @@ def assign_range(counts: Mapping[bytes, int], members: Mapping[str, ServerMember
     return assignment
 
 
-def _in_order(members: Mapping[str, ServerMember]) -> list[str]:
-    def key(member_id: str) -> tuple[bool, bytes]:
-        instance_id = members[member_id].instance_id
-        return (instance_id is None, java_order(member_id if instance_id is None else instance_id))
-
-    return sorted(members, key=key)
-
-
 MAX_ROUNDS = 16
 
 
 def assign_uniform_mixed(
     counts: Mapping[bytes, int], members: Mapping[str, ServerMember]
 ) -> dict[str, Partitions]:
-    """Return every member's partitions; `counts` holds the number of partitions of each topic."""
+    """Balance members that subscribe to different topics (`UniformHeterogeneousAssignmentBuilder`).
+
+    Every member keeps what it had and still wants. Then the free partitions go, topic by topic, to the least
+    loaded of the topic's readers; topics with the most partitions per reader come first, because they leave
+    the least choice. Last, partitions move from the most to the least loaded reader of their topic until
+    these differ by one at most. A move can unbalance another topic, so the last step is repeated until a
+    whole round moves nothing, at most 16 times.
+    """
     plan = _Plan(counts, members)
     plan.place_free()
     for _ in range(MAX_ROUNDS):
@@ -122,7 +103,7 @@ def assign_uniform_mixed(
 
 
 class _Plan:
-    """Who has what while it is being decided. Readers of a topic stand in the order of their member ids."""
+    """The assignment while it is being decided. Readers of a topic stand in the order of their member ids."""
 
     def __init__(self, counts: Mapping[bytes, int], members: Mapping[str, ServerMember]) -> None:
         self._counts = counts
@@ -139,7 +120,7 @@ class _Plan:
         self.topics = sorted(self._readers, key=self._least_choice_first)
 
     def place_free(self) -> None:
-        """Give every partition that nobody keeps to the least loaded reader of its topic."""
+        """Give every free partition to the least loaded reader of its topic."""
         for topic_id in self.topics:
             least = self._least_loaded(topic_id)
             for partition in range(self._counts.get(topic_id, 0)):
@@ -148,7 +129,7 @@ class _Plan:
                     heapreplace(least, (least[0][0] + 1, least[0][1]))
 
     def balance(self, topic_id: bytes) -> bool:
-        """Move partitions of a topic from its most to its least loaded readers; True if any moved."""
+        """Move partitions of a topic from its most to its least loaded readers; return whether any moved."""
         least = self._least_loaded(topic_id)
         most = [
             (-self._load[member_id], member_id)
@@ -157,7 +138,7 @@ class _Plan:
         ]
         heapify(most)
         moved = False
-        # A receiver never becomes a giver, nor the other way round: both ranges close in on one level.
+        # A receiver never becomes a giver or the reverse: both heaps close in on one level.
         while most and -most[0][0] - least[0][0] > 1:
             load, giver = -most[0][0], most[0][1]
             self._give(topic_id, self._take(topic_id, giver), least[0][1])
@@ -170,7 +151,7 @@ class _Plan:
         return moved
 
     def assignment(self) -> dict[str, Partitions]:
-        """Return what was decided."""
+        """Return the partitions of each member."""
         return {
             member_id: partitions_by_topic(
                 (topic_id, partition) for topic_id in owned for partition in owned[topic_id]
@@ -201,7 +182,12 @@ class _Plan:
 
 
 def assign_uniform(counts: Mapping[bytes, int], members: Mapping[str, ServerMember]) -> dict[str, Partitions]:
-    """Return every member's partitions; `counts` holds the number of partitions of each topic."""
+    """Let all members read about equally much, and leave partitions where they were if possible.
+
+    Members with equal subscriptions end within one partition of each other. Balance comes before stickiness;
+    as few partitions move as balance allows, and the larger shares go to members that had more already (Kafka
+    class `UniformHomogeneousAssignmentBuilder`, which leaves open who gets them).
+    """
     if not members:
         return {}
     if not subscribe_alike(members):

@@ -1,28 +1,21 @@
-"""sticky: balanced, and every member keeps as much of what it had as it can (KIP-54).
+"""sticky and cooperative-sticky: balanced, and every member keeps as much of what it had as it can.
 
-The protocol is the eager one: members give everything up before they join, and tell what they had in the user
-data of their subscription, all integers big-endian:
+sticky (KIP-54) is eager: members give everything up before they join, and tell what they had in the user data
+of their subscription, all integers big-endian:
 
     array of {topic string, array of int32}   what the last assignment gave
     int32                                     its generation; older members leave this out (KIP-341)
 
 Arrays begin with an int32 count, a string with an int16 length in bytes.
 
-Who owns what before a sticky assignment, judged from what members say of themselves.
+cooperative-sticky (KIP-429) moves a partition in two rebalances: members keep what they own while they join,
+and say so in their subscription. A partition that its owner has to give up is withheld from its new member;
+the owner's revocation starts the second rebalance. User data is the int32 generation, needed only from
+members whose subscription has no field for it yet.
 
-Of a partition that several members claim, the one with the newest generation keeps it: the others missed a
-rebalance. Claimed twice in one generation it belongs to nobody (Kafka class `AbstractStickyAssignor`).
-
-The balance of the sticky assignors: members keep what they own as far as nobody has too much.
-
-If all want the same topics, every member gets P // M of the P partitions and P % M of the M members one more.
-Otherwise no member has two partitions more than another one that could read any of them.
-
-cooperative-sticky: as sticky, but a partition changes hands in two rebalances (KIP-429).
-
-Members keep what they own while they join, and say so in their subscription. A partition that somebody else
-still owns is withheld from its new member: the owner gives it up, which starts the second rebalance. User
-data is the int32 generation, of use only from members whose subscription has no field for it yet.
+The balance is that of Kafka's `AbstractStickyAssignor`. If all members subscribe to the same topics, each
+gets P // M of the P partitions, and P % M of the M members get one more. Otherwise no member has two
+partitions more than another one that could read any of them.
 """
 
 from __future__ import annotations
@@ -31,29 +24,35 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.assignors.members import NO_GENERATION, java_order, partitions_of, subscribed_topics
+from kcli.assignors.members import NO_GENERATION, NO_RACKS, partitions_of, subscribed_topics
+from kcli.protocol.java import java_order
+from kcli.protocol.topics import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kcli.assignors.members import Assignment, Partition, Subscription
+    from kcli.assignors.members import Assignment, MemberSubscription, Racks
 
 
-class Claim(NamedTuple):
-    """What one member says it owns, and the generation in which it got that."""
+class PreviousAssignment(NamedTuple):
+    """The partitions that one member claims to own, and the generation in which it got them."""
 
-    partitions: Sequence[Partition]
+    partitions: Sequence[TopicPartition]
     generation: int
 
 
-def settle(
-    counts: Mapping[str, int], members: Mapping[str, Subscription], claims: Mapping[str, Claim]
+def current_owners(
+    counts: Mapping[str, int],
+    members: Mapping[str, MemberSubscription],
+    claims: Mapping[str, PreviousAssignment],
 ) -> Assignment:
-    """Return the claims that count, by member in order of their ids.
+    """Return the valid claims, by member in order of their ids.
 
-    None does of a partition that is gone, no longer wanted, or claimed twice for the same generation.
+    Of several members that claim a partition, the one with the newest generation owns it: the others missed a
+    rebalance. A claim is void if the partition is gone, if its member no longer subscribes to the topic, or
+    if another member claims the partition for the same generation.
     """
-    best: dict[Partition, list[str]] = {}
+    best: dict[TopicPartition, list[str]] = {}
     for member_id in sorted(members, key=java_order):
         topics = members[member_id].topics
         partitions, generation = claims[member_id]
@@ -74,10 +73,12 @@ def settle(
     return owned
 
 
-def balanced(counts: Mapping[str, int], members: Mapping[str, Subscription], owned: Assignment) -> Assignment:
-    """Return every member's partitions, near to what each owns.
+def balanced(
+    counts: Mapping[str, int], members: Mapping[str, MemberSubscription], owned: Assignment
+) -> Assignment:
+    """Return every member's partitions, close to what each owns.
 
-    `owned` names all members, in the order in which they take turns, and no partition twice.
+    `owned` has all members, in the order in which they take turns, and no partition twice.
     """
     topics = subscribed_topics(counts, members)
     if len({member.topics for member in members.values()}) <= 1:
@@ -85,8 +86,8 @@ def balanced(counts: Mapping[str, int], members: Mapping[str, Subscription], own
     return _uneven(topics, counts, members, owned)
 
 
-def _even(partitions: Sequence[Partition], owned: Assignment) -> Assignment:
-    """Give all members the same share: first of their own, then of the rest, dealt out in turns."""
+def _even(partitions: Sequence[TopicPartition], owned: Assignment) -> Assignment:
+    """Give all members the same share: first of what they own, then of the rest in turns."""
     share, larger = divmod(len(partitions), max(1, len(owned)))
     assignment: Assignment = {}
     for member_id, mine in owned.items():
@@ -107,12 +108,15 @@ def _even(partitions: Sequence[Partition], owned: Assignment) -> Assignment:
 
 
 def _uneven(
-    topics: Sequence[str], counts: Mapping[str, int], members: Mapping[str, Subscription], owned: Assignment
+    topics: Sequence[str],
+    counts: Mapping[str, int],
+    members: Mapping[str, MemberSubscription],
+    owned: Assignment,
 ) -> Assignment:
     readers = {topic: [one for one in owned if topic in members[one].topics] for topic in topics}
     assignment = {member_id: list(mine) for member_id, mine in owned.items()}
     holders = {partition: member_id for member_id, mine in owned.items() for partition in mine}
-    # What few can read is given away first: the others even it out.
+    # Topics with few readers go first: the other topics even out the loads.
     by_choice = sorted(topics, key=lambda topic: (len(readers[topic]), java_order(topic)))
     new = [partition for partition in partitions_of(by_choice, counts) if partition not in holders]
     for partition in new:
@@ -120,10 +124,10 @@ def _uneven(
         assignment[holders[partition]].append(partition)
     old = [partition for mine in owned.values() for partition in mine]
 
-    def moves(partitions: Sequence[Partition]) -> bool:
+    def moves(partitions: Sequence[TopicPartition]) -> bool:
         return [_move(partition, readers, assignment, holders) for partition in partitions].count(True) > 0
 
-    # What nobody owned moves before anything is taken away. Each move lessens the sum of squares.
+    # Partitions without an owner move before owned ones. Every move lowers the sum of squares, so this ends.
     while moves(new) or moves(old):
         pass
     return assignment
@@ -134,12 +138,12 @@ def _least(readers: Sequence[str], assignment: Assignment) -> str:
 
 
 def _move(
-    partition: Partition,
+    partition: TopicPartition,
     readers: Mapping[str, Sequence[str]],
     assignment: Assignment,
-    holders: dict[Partition, str],
+    holders: dict[TopicPartition, str],
 ) -> bool:
-    """Move a partition to who has least, if its holder has two more; return whether it moved."""
+    """Move a partition to its least loaded reader, if its holder has two more; return whether it moved."""
     holder, target = holders[partition], _least(readers[partition[0]], assignment)
     if len(assignment[holder]) < len(assignment[target]) + 2:
         return False
@@ -149,19 +153,19 @@ def _move(
     return True
 
 
-def assign(counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
-    """Return every member's partitions; `counts` holds the number of partitions of each topic."""
+def assign(
+    counts: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
+) -> Assignment:
+    """Return every member's partitions, wherever they are; `counts` has the partition counts of topics."""
     claims = {member_id: decode_user_data(member.user_data) for member_id, member in members.items()}
-    return balanced(counts, members, settle(counts, members, claims))
+    return balanced(counts, members, current_owners(counts, members, claims))
 
 
-def user_data(assigned: Iterable[Partition] | None, generation: int) -> bytes | None:
-    """Return what a member tells of its last assignment; None before the first."""
+def user_data(assigned: Iterable[TopicPartition] | None, generation: int) -> bytes | None:
+    """Return the user data for a member's last assignment, None before the first."""
     if assigned is None:
         return None
-    topics: dict[str, list[int]] = {}
-    for topic, index in assigned:
-        topics.setdefault(topic, []).append(index)
+    topics = by_topic(assigned)
     parts = [struct.pack(">i", len(topics))]
     for topic, indexes in topics.items():
         name = topic.encode()
@@ -169,21 +173,21 @@ def user_data(assigned: Iterable[Partition] | None, generation: int) -> bytes | 
     return b"".join((*parts, struct.pack(">i", generation)))
 
 
-def decode_user_data(data: bytes | None) -> Claim:
-    """Return what a member had; nothing if it tells nothing that can be read."""
+def decode_user_data(data: bytes | None) -> PreviousAssignment:
+    """Return what a member had: nothing if the data is missing or malformed."""
     if not data:
-        return Claim((), NO_GENERATION)
+        return PreviousAssignment((), NO_GENERATION)
     try:
         partitions, end = _decode_partitions(data)
     except (struct.error, UnicodeDecodeError, ValueError):
-        return Claim((), NO_GENERATION)
+        return PreviousAssignment((), NO_GENERATION)
     has_generation = len(data) >= end + 4
     generation = struct.unpack_from(">i", data, end)[0] if has_generation else NO_GENERATION
-    return Claim(partitions, generation)
+    return PreviousAssignment(partitions, generation)
 
 
-def _decode_partitions(data: bytes) -> tuple[list[Partition], int]:
-    partitions: list[Partition] = []
+def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
+    partitions: list[TopicPartition] = []
     (count,) = struct.unpack_from(">i", data, 0)
     position = 4
     for _ in range(count):
@@ -196,17 +200,23 @@ def _decode_partitions(data: bytes) -> tuple[list[Partition], int]:
         position += 6 + size
         if not 0 <= indexes <= (len(data) - position) // 4:
             raise ValueError("cut short")
-        partitions += ((topic, index) for index in struct.unpack_from(f">{indexes}i", data, position))
+        numbers = struct.unpack_from(f">{indexes}i", data, position)
+        partitions += (TopicPartition(topic, index) for index in numbers)
         position += 4 * indexes
     return partitions, position
 
 
-def assign_cooperatively(counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
-    """Return every member's partitions of this step; `counts` holds the partitions of each topic."""
-    claims = {member_id: Claim(member.owned, _generation(member)) for member_id, member in members.items()}
-    owned = settle(counts, members, claims)
+def assign_cooperatively(
+    counts: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
+) -> Assignment:
+    """Return every member's partitions of this rebalance; `counts` has the partition counts of topics."""
+    claims = {
+        member_id: PreviousAssignment(member.owned, _generation(member))
+        for member_id, member in members.items()
+    }
+    owned = current_owners(counts, members, claims)
     target = balanced(counts, members, owned)
-    # What is owned at all may only stay where it is.
+    # An owned partition stays where it is or is withheld.
     owner = {partition: member_id for member_id, mine in owned.items() for partition in mine}
     claimed = {partition for claim in claims.values() for partition in claim.partitions}
     return {
@@ -215,12 +225,12 @@ def assign_cooperatively(counts: Mapping[str, int], members: Mapping[str, Subscr
     }
 
 
-def cooperative_user_data(assigned: Iterable[Partition] | None, generation: int) -> bytes:
-    """Return the generation of a member's last assignment."""
+def cooperative_user_data(assigned: Iterable[TopicPartition] | None, generation: int) -> bytes:
+    """Return the user data for the generation of a member's last assignment."""
     return struct.pack(">i", generation)
 
 
-def _generation(member: Subscription) -> int:
+def _generation(member: MemberSubscription) -> int:
     if member.generation != NO_GENERATION or member.user_data is None or len(member.user_data) < 4:
         return member.generation
     generation: int = struct.unpack_from(">i", member.user_data)[0]

@@ -1,29 +1,40 @@
-"""The assignors that a member can offer, under the names of `partition.assignment.strategy`.
-
-roundrobin: all partitions of all topics are dealt out one by one, past members that do not want them.
-
-Whose turn it is carries over from one topic to the next (Kafka class `RoundRobinAssignor`).
-"""
+"""The assignors that a member can offer, under the names of `partition.assignment.strategy`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.assignors import range, sticky
-from kcli.assignors import sticky as cooperative_sticky
-from kcli.assignors.members import NO_RACKS, in_order, partitions_of, subscribed_topics
+from kcli.assignors.members import (
+    NO_RACKS,
+    Assignment,
+    MemberSubscription,
+    Racks,
+    in_order,
+    partitions_of,
+    subscribed_topics,
+)
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from kcli.protocol.topics import TopicPartition
 
-    from kcli.assignors.members import Assignment, Partition, Racks, Subscription
+Assign = Callable[[Mapping[str, int], Mapping[str, MemberSubscription], Racks], Assignment]
+"""Takes the partition counts of topics, the members, and the racks of partitions."""
+
+JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
 
 
-def assign_round_robin(counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
-    """Return every member's partitions; `counts` holds the number of partitions of each topic."""
+def assign_round_robin(
+    counts: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: Racks = NO_RACKS
+) -> Assignment:
+    """Deal all partitions of all topics out one by one, skipping members that do not subscribe to the topic.
+
+    The turn carries over from one topic to the next (Kafka class `RoundRobinAssignor`).
+    """
     assignment: Assignment = {member_id: [] for member_id in members}
-    ordered = in_order(members)
+    ordered = in_order({member_id: member.instance_id for member_id, member in members.items()})
     turn = 0
     for partition in partitions_of(subscribed_topics(counts, members), counts):
         while partition[0] not in members[ordered[turn]].topics:
@@ -33,31 +44,9 @@ def assign_round_robin(counts: Mapping[str, int], members: Mapping[str, Subscrip
     return assignment
 
 
-JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
-
-
-def no_user_data(assigned: Iterable[Partition] | None, generation: int) -> bytes | None:
-    """Say nothing of a member's last assignment."""
+def no_user_data(assigned: Iterable[TopicPartition] | None, generation: int) -> bytes | None:
+    """Return no user data for any assignment."""
     return None
-
-
-class Assign(Protocol):
-    """Says who gets what of topics with so many partitions, as far as the assignor minds it by rack."""
-
-    def __call__(
-        self, counts: Mapping[str, int], members: Mapping[str, Subscription], racks: Racks = NO_RACKS
-    ) -> Assignment: ...
-
-
-def wherever(assign: Callable[[Mapping[str, int], Mapping[str, Subscription]], Assignment]) -> Assign:
-    """Return an assignor that does not mind racks."""
-
-    def assign_wherever(
-        counts: Mapping[str, int], members: Mapping[str, Subscription], racks: Racks = NO_RACKS
-    ) -> Assignment:
-        return assign(counts, members)
-
-    return assign_wherever
 
 
 class Strategy(NamedTuple):
@@ -69,19 +58,19 @@ class Strategy(NamedTuple):
     name: str
     java_name: str
     assign: Assign
-    user_data: Callable[[Iterable[Partition] | None, int], bytes | None] = no_user_data
+    user_data: Callable[[Iterable[TopicPartition] | None, int], bytes | None] = no_user_data
     is_cooperative: bool = False
 
 
 STRATEGIES = (
     Strategy("range", "RangeAssignor", range.assign),
-    Strategy("roundrobin", "RoundRobinAssignor", wherever(assign_round_robin)),
-    Strategy("sticky", "StickyAssignor", wherever(sticky.assign), sticky.user_data),
+    Strategy("roundrobin", "RoundRobinAssignor", assign_round_robin),
+    Strategy("sticky", "StickyAssignor", sticky.assign, sticky.user_data),
     Strategy(
         "cooperative-sticky",
         "CooperativeStickyAssignor",
-        wherever(cooperative_sticky.assign_cooperatively),
-        cooperative_sticky.cooperative_user_data,
+        sticky.assign_cooperatively,
+        sticky.cooperative_user_data,
         is_cooperative=True,
     ),
 )

@@ -1,19 +1,24 @@
-"""TopicPartition: the name of a partition.
-
-The topics that belong to the cluster itself (class `Topic`).
-
-The coordinators keep their state in `INTERNAL_TOPICS`, which are ordinary topics with ordinary logs. The
-metadata log has the name and the shape of a topic's partition, and is none: the controller alone writes it.
-
-The partition of the coordinators' topic that keeps a group or a transaction, by the hash of its name.
-"""
+"""Names of topics and partitions, and the topics that belong to the cluster itself (class `Topic`)."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.java import string_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, "__transaction_state", "__share_group_state"})
+"""Where the coordinators keep their state: ordinary topics with ordinary logs."""
+
+METADATA_TOPIC = "__cluster_metadata"
+"""The metadata log has the name and the shape of a partition of this topic, which does not exist."""
+
+MAX_NAME_LENGTH = 249
 
 
 class TopicPartition(NamedTuple):
@@ -38,22 +43,8 @@ def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     return topics
 
 
-GROUP_METADATA_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, "__transaction_state", "__share_group_state"})
-METADATA_TOPIC = "__cluster_metadata"
-
-
-def string_hash(text: str) -> int:
-    """Return Java's `String.hashCode()` as an unsigned 32-bit number: it runs over UTF-16 units."""
-    result = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(units), 2):
-        result = (31 * result + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
-    return result
-
-
 def partition_for(name: str, count: int) -> int:
-    """Return the partition, of `count`, that holds a group or a transactional id.
+    """Return the partition, of `count`, of the coordinators' topic that holds a group or a transactional id.
 
     Java takes the absolute value of a signed hash, and 0 for the one that has none (`Utils.abs`).
     """
@@ -61,3 +52,23 @@ def partition_for(name: str, count: int) -> int:
     if value > 0x8000_0000:
         return (0x1_0000_0000 - value) % count
     return 0 if value == 0x8000_0000 else value % count
+
+
+def check_topic_name(name: str) -> None:
+    """Raise `KafkaError` INVALID_TOPIC_EXCEPTION unless a topic may have this name."""
+    wrong = None
+    if not name:
+        wrong = "it is empty"
+    elif name in {".", ".."}:
+        wrong = "`.` and `..` are not allowed"
+    elif len(name) > MAX_NAME_LENGTH:
+        wrong = f"it is longer than {MAX_NAME_LENGTH} characters"
+    elif not re.fullmatch(r"[a-zA-Z0-9._-]+", name):
+        wrong = "only ASCII letters, digits, `.`, `_` and `-` are allowed"
+    if wrong is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"invalid topic name `{name}`: {wrong}")
+
+
+def collision_key(name: str) -> str:
+    """Return the key of a name that metrics cannot tell from names differing only in `.` and `_`."""
+    return name.replace(".", "_")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import pytest
 
 from kcli.assignors import range
-from kcli.assignors.members import Partition, Subscription
+from kcli.assignors.members import MemberSubscription
 from kcli.client.groups.classic_join import racks_of
 from kcli.client.network.metadata import ClusterMetadata, Node, PartitionMetadata, TopicMetadata
+from kcli.protocol.topics import TopicPartition
 from tests.conftest import GOLDEN
 
 ROWS = (GOLDEN / "range_racks.txt").read_text(encoding="utf-8").splitlines()
@@ -21,16 +22,16 @@ ROWS = (GOLDEN / "range_racks.txt").read_text(encoding="utf-8").splitlines()
 def test_members_get_what_is_in_their_racks(row: str) -> None:
     topics, members, expected = row.split(" ")
     counts: dict[str, int] = {}
-    racks: dict[Partition, frozenset[str]] = {}
+    racks: dict[TopicPartition, frozenset[str]] = {}
     for topic in topics.split(";"):
         name, _, partitions = topic.partition("=")
         replicas = partitions.split(",")
         counts[name] = len(replicas)
         racks |= {(name, index): frozenset(each) - {"-"} for index, each in enumerate(replicas)}
-    group: dict[str, Subscription] = {}
+    group: dict[str, MemberSubscription] = {}
     for member in members.split(";"):
         name, rack, wanted = member.split(":")
-        group[name] = Subscription(frozenset(wanted.split("+")), rack_id=rack or None)
+        group[name] = MemberSubscription(frozenset(wanted.split("+")), rack_id=rack or None)
     found = range.assign(counts, group, racks)
     given = {name: [f"{topic}-{index}" for topic, index in found[name]] for name in sorted(found)}
     assert ";".join(f"{name}:{','.join(each)}" for name, each in given.items()) == expected

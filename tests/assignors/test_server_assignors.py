@@ -6,15 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from kcli.assignors import (
-    server_assignors as server_range,
-)
-from kcli.assignors import (
-    server_assignors as server_uniform,
-)
-from kcli.assignors import (
-    server_assignors as server_uniform_mixed,
-)
+from kcli.assignors import server_assignors
 from kcli.assignors.server_assignors import Partitions, ServerMember
 
 A, B, C = (letter * 16 for letter in (b"a", b"b", b"c"))
@@ -117,12 +109,12 @@ UNIFORM = {
 
 @pytest.mark.parametrize(("members", "expected"), RANGE.values(), ids=RANGE)
 def test_range(members: dict[str, ServerMember], expected: dict[str, str]) -> None:
-    assert pieces(server_range.assign_range(COUNTS, members)) == expected
+    assert pieces(server_assignors.assign_range(COUNTS, members)) == expected
 
 
 @pytest.mark.parametrize(("members", "expected"), UNIFORM.values(), ids=UNIFORM)
 def test_uniform(members: dict[str, ServerMember], expected: dict[str, str]) -> None:
-    assert pieces(server_uniform.assign_uniform(COUNTS, members)) == expected
+    assert pieces(server_assignors.assign_uniform(COUNTS, members)) == expected
 
 
 topic_ids = st.sampled_from([bytes([number]) * 16 for number in range(1, 7)])
@@ -161,7 +153,7 @@ def assert_every_partition_has_one_reader(
 
 @pytest.mark.parametrize(
     "assign",
-    [server_range.assign_range, server_uniform.assign_uniform, server_uniform_mixed.assign_uniform_mixed],
+    [server_assignors.assign_range, server_assignors.assign_uniform, server_assignors.assign_uniform_mixed],
 )
 @given(group=ANY_GROUP)
 def test_every_subscribed_partition_has_one_reader(assign, group) -> None:
@@ -197,7 +189,7 @@ def test_uniform_with_equal_subscriptions_balances_within_one_and_moves_no_more_
         elif len(members) > 1:
             members = {other: entry for other, entry in members.items() if other != name}
         members = after(assignment, members)
-        new = server_uniform.assign_uniform(topics, members)
+        new = server_assignors.assign_uniform(topics, members)
         assert_every_partition_has_one_reader(topics, members, new)
         assert max(loads(new).values()) - min(loads(new).values()) <= 1
         for member_id, partitions in new.items():
@@ -207,7 +199,7 @@ def test_uniform_with_equal_subscriptions_balances_within_one_and_moves_no_more_
             }
             gained = sum(len(indexes - old.get(topic, frozenset())) for topic, indexes in partitions.items())
             assert not (lost and gained), "a member swaps partitions"
-        assert server_uniform.assign_uniform(topics, after(new, members)) == new
+        assert server_assignors.assign_uniform(topics, after(new, members)) == new
         assignment = new
 
 
@@ -216,7 +208,7 @@ def test_uniform_with_different_subscriptions_leaves_no_move_that_would_balance(
     group: tuple[dict[bytes, int], dict[str, ServerMember]],
 ) -> None:
     topics, members = group
-    assignment = server_uniform_mixed.assign_uniform_mixed(topics, members)
+    assignment = server_assignors.assign_uniform_mixed(topics, members)
     load = loads(assignment)
     for topic_id in topics:
         readers = [member_id for member_id, entry in members.items() if topic_id in entry.topics]
@@ -228,5 +220,5 @@ def test_uniform_with_different_subscriptions_leaves_no_move_that_would_balance(
 @given(group=ANY_GROUP)
 def test_uniform_changes_nothing_when_nothing_changed(group) -> None:
     topics, members = group
-    assignment = server_uniform.assign_uniform(topics, members)
-    assert server_uniform.assign_uniform(topics, after(assignment, members)) == assignment
+    assignment = server_assignors.assign_uniform(topics, members)
+    assert server_assignors.assign_uniform(topics, after(assignment, members)) == assignment

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.assignors import sticky
-from kcli.assignors import sticky as cooperative_sticky
-from kcli.assignors.members import Assignment, Partition, Subscription
-from kcli.assignors.sticky import Claim
+from kcli.assignors.members import Assignment, MemberSubscription
+from kcli.assignors.sticky import PreviousAssignment
 from kcli.assignors.strategies import STRATEGIES, Strategy, find_strategies
 from kcli.errors import UsageError
+from kcli.protocol.topics import TopicPartition
 
 RANGE, ROUNDROBIN, STICKY, COOPERATIVE = STRATEGIES
 
@@ -30,19 +30,19 @@ def shown(assignment: Assignment) -> dict[str, str]:
     return lines
 
 
-def members(**topics: str) -> dict[str, Subscription]:
+def members(**topics: str) -> dict[str, MemberSubscription]:
     """Return members by name, each with its topics separated by blanks."""
-    return {name: Subscription(frozenset(each.split())) for name, each in topics.items()}
+    return {name: MemberSubscription(frozenset(each.split())) for name, each in topics.items()}
 
 
 TWO = members(C0="t0 t1", C1="t0 t1")
 THREE = members(C0="t0 t1", C1="t0 t1", C2="t0 t1")
 UNEQUAL = members(C0="t0", C1="t0 t1", C2="t0 t1 t2")
-NUMBERED = {f"consumer-{number}": Subscription(frozenset({"t0"})) for number in (1, 2, 10)}
+NUMBERED = {f"consumer-{number}": MemberSubscription(frozenset({"t0"})) for number in (1, 2, 10)}
 STATIC = {
-    "a": Subscription(frozenset({"t0"})),
-    "b": Subscription(frozenset({"t0"}), instance_id="second"),
-    "c": Subscription(frozenset({"t0"}), instance_id="first"),
+    "a": MemberSubscription(frozenset({"t0"})),
+    "b": MemberSubscription(frozenset({"t0"}), instance_id="second"),
+    "c": MemberSubscription(frozenset({"t0"}), instance_id="first"),
 }
 
 
@@ -94,21 +94,21 @@ STATIC = {
 def test_published_assignments(
     strategy: Strategy,
     counts: dict[str, int],
-    group: dict[str, Subscription],
+    group: dict[str, MemberSubscription],
     expected: dict[str, str],
 ) -> None:
     assert shown(strategy.assign(counts, group)) == expected
     assert shown(strategy.assign(counts, dict(reversed(group.items())))) == expected
 
 
-def owning(topics: str, owned: str, generation: int = 1) -> Subscription:
+def owning(topics: str, owned: str, generation: int = 1) -> MemberSubscription:
     """Return a member that says it owns `t0-0,1` in a generation, to either sticky assignor."""
     partitions = [
         (topic, int(index))
         for topic, _, indexes in (word.rpartition("-") for word in owned.split())
         for index in indexes.split(",")
     ]
-    return Subscription(
+    return MemberSubscription(
         frozenset(topics.split()),
         tuple(partitions),
         generation,
@@ -165,9 +165,9 @@ def test_what_two_members_claim_in_one_generation_is_given_to_neither_at_once() 
 
 
 def test_a_generation_in_user_data_counts_where_the_subscription_has_no_field_for_it() -> None:
-    older = Subscription(frozenset({"t0"}), (("t0", 0),), user_data=struct.pack(">i", 4))
-    newer = Subscription(frozenset({"t0"}), (("t0", 0),), user_data=struct.pack(">i", 5))
-    garbage = Subscription(frozenset({"t0"}), (("t0", 0),), user_data=b"\x01")
+    older = MemberSubscription(frozenset({"t0"}), (("t0", 0),), user_data=struct.pack(">i", 4))
+    newer = MemberSubscription(frozenset({"t0"}), (("t0", 0),), user_data=struct.pack(">i", 5))
+    garbage = MemberSubscription(frozenset({"t0"}), (("t0", 0),), user_data=b"\x01")
     assert shown(COOPERATIVE.assign({"t0": 1}, {"C0": older, "C1": newer, "C2": garbage})) == {
         "C0": "",
         "C1": "t0-0",
@@ -191,24 +191,29 @@ def test_user_data_is_that_of_the_java_classes() -> None:
 @pytest.mark.parametrize(
     ("data", "claim"),
     [
-        (None, Claim((), -1)),
-        (b"", Claim((), -1)),
-        (bytes.fromhex("00000001 0002 7430 00000001 00000003"), Claim([("t0", 3)], -1)),
-        (bytes.fromhex("00000001 0002 7430 00000001 00000003 00000009"), Claim([("t0", 3)], 9)),
-        (bytes.fromhex("00000001 0002 7430 7fffffff 00000003"), Claim((), -1)),
-        (bytes.fromhex("00000001 0009 7430"), Claim((), -1)),
-        (bytes.fromhex("00000001 0002 fffe 00000000"), Claim((), -1)),
-        (bytes.fromhex("00000001 ffff 00000000"), Claim((), -1)),
-        (bytes.fromhex("7fffffff"), Claim((), -1)),
+        (None, PreviousAssignment((), -1)),
+        (b"", PreviousAssignment((), -1)),
+        (bytes.fromhex("00000001 0002 7430 00000001 00000003"), PreviousAssignment([("t0", 3)], -1)),
+        (bytes.fromhex("00000001 0002 7430 00000001 00000003 00000009"), PreviousAssignment([("t0", 3)], 9)),
+        (bytes.fromhex("00000001 0002 7430 7fffffff 00000003"), PreviousAssignment((), -1)),
+        (bytes.fromhex("00000001 0009 7430"), PreviousAssignment((), -1)),
+        (bytes.fromhex("00000001 0002 fffe 00000000"), PreviousAssignment((), -1)),
+        (bytes.fromhex("00000001 ffff 00000000"), PreviousAssignment((), -1)),
+        (bytes.fromhex("7fffffff"), PreviousAssignment((), -1)),
     ],
 )
-def test_user_data_of_every_age_is_read_and_damage_is_nothing(data: bytes | None, claim: Claim) -> None:
+def test_user_data_of_every_age_is_read_and_damage_is_nothing(
+    data: bytes | None, claim: PreviousAssignment
+) -> None:
     assert sticky.decode_user_data(data) == claim
 
 
 @given(st.binary(max_size=60))
 def test_no_user_data_stops_an_assignment(data: bytes) -> None:
-    group = {"C0": Subscription(frozenset({"t0"}), user_data=data), "C1": Subscription(frozenset({"t0"}))}
+    group = {
+        "C0": MemberSubscription(frozenset({"t0"}), user_data=data),
+        "C1": MemberSubscription(frozenset({"t0"})),
+    }
     for strategy in STRATEGIES:
         assert sum(map(len, strategy.assign({"t0": 3}, group).values())) == 3
 
@@ -231,8 +236,8 @@ def groups(draw: st.DrawFn, *, equal: bool | None = None) -> Group:
     return draw(counts_of_topics), {one: wanted if alike else draw(some_topics) for one in ids}
 
 
-def plain(wanted: Mapping[str, frozenset[str]]) -> dict[str, Subscription]:
-    return {member_id: Subscription(topics) for member_id, topics in wanted.items()}
+def plain(wanted: Mapping[str, frozenset[str]]) -> dict[str, MemberSubscription]:
+    return {member_id: MemberSubscription(topics) for member_id, topics in wanted.items()}
 
 
 def assert_whole(group: Group, assignment: Assignment) -> None:
@@ -285,10 +290,10 @@ def test_range_is_even_in_every_topic(group: Group) -> None:
 
 
 def with_memory(
-    wanted: Mapping[str, frozenset[str]], owned: Mapping[str, list[Partition]], generation: int = 3
-) -> dict[str, Subscription]:
+    wanted: Mapping[str, frozenset[str]], owned: Mapping[str, list[TopicPartition]], generation: int = 3
+) -> dict[str, MemberSubscription]:
     return {
-        member_id: Subscription(
+        member_id: MemberSubscription(
             topics,
             tuple(owned.get(member_id, ())),
             generation,
@@ -335,14 +340,14 @@ claims = st.dictionaries(
 
 @given(groups(), claims)
 def test_cooperative_never_gives_away_what_somebody_owns(
-    group: Group, claimed: dict[str, tuple[list[Partition], int]]
+    group: Group, claimed: dict[str, tuple[list[TopicPartition], int]]
 ) -> None:
     counts, wanted = group
     described = {
-        one: Subscription(topics, tuple(claimed.get(one, ((), 0))[0]), claimed.get(one, ((), -1))[1])
+        one: MemberSubscription(topics, tuple(claimed.get(one, ((), 0))[0]), claimed.get(one, ((), -1))[1])
         for one, topics in wanted.items()
     }
-    assignment = cooperative_sticky.assign_cooperatively(counts, described)
+    assignment = sticky.assign_cooperatively(counts, described)
     for member_id, partitions in assignment.items():
         for partition in partitions:
             rivals = [one for one in described if one != member_id and partition in described[one].owned]

@@ -15,10 +15,10 @@ from kcli.broker.config.group_definitions import GROUP_CONFIGS, GroupConfig, che
 from kcli.broker.config.topic_definitions import TOPIC_CONFIGS, check_topic_configs
 from kcli.broker.controller.feature_control import ELIGIBLE_LEADER_REPLICAS_VERSION, check_min_isr, forgetting
 from kcli.broker.controller.result import ControllerResult
-from kcli.broker.controller.topic_names import check_topic_name
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import ConfigRecord
+from kcli.protocol.topics import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

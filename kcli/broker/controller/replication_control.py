@@ -15,12 +15,11 @@ from kcli.assignors.replica_placer import Candidate, growth_start, place_replica
 from kcli.broker.config.group_definitions import GroupConfig
 from kcli.broker.controller.configuration_control import topic_config_records
 from kcli.broker.controller.result import ControllerResult, check_batch_size
-from kcli.broker.controller.topic_names import check_topic_name, collision_key
 from kcli.broker.metadata.metadata_image import PartitionRegistration, TopicImage
 from kcli.broker.metadata.registrations import UNASSIGNED_DIRECTORY
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import RemoveTopicRecord, TopicRecord
-from kcli.protocol.topics import METADATA_TOPIC
+from kcli.protocol.topics import METADATA_TOPIC, check_topic_name, collision_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

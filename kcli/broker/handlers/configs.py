@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kcli.broker.config.config_entries import ConfigChange, DescribedConfigs, logger_entries
 from kcli.broker.config.loggers import alter_loggers, logger_levels
 from kcli.broker.controller.configuration_control import values_after
-from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.topics import topic_defaults
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -36,6 +35,7 @@ from kcli.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from kcli.protocol.messages.list_config_resources import ConfigResource, ListConfigResourcesResponse
+from kcli.protocol.topics import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING
 from trio.lowlevel import checkpoint
 
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.controller.topic_names import check_topic_name
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.metadata import (
     MetadataResponse,
@@ -44,7 +43,7 @@ from kcli.protocol.messages.metadata import (
 )
 from kcli.protocol.schema.declaration import codec
 from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
-from kcli.protocol.topics import INTERNAL_TOPICS, METADATA_TOPIC
+from kcli.protocol.topics import INTERNAL_TOPICS, METADATA_TOPIC, check_topic_name
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:

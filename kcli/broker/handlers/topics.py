@@ -23,7 +23,6 @@ from kcli.broker.config.config_definition import view
 from kcli.broker.config.config_entries import DescribedConfigs
 from kcli.broker.config.group_definitions import GroupConfig
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
-from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.metadata import TOPIC_OPERATIONS
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
@@ -39,7 +38,7 @@ from kcli.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from kcli.protocol.topics import INTERNAL_TOPICS, METADATA_TOPIC
+from kcli.protocol.topics import INTERNAL_TOPICS, METADATA_TOPIC, check_topic_name
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from kcli.broker.replication.fetch_data import FetchPartition
 from kcli.broker.replication.leader_endpoint import PeerUnreachable
 from kcli.broker.waiting.timer import TimerCallback, monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topics import string_hash
+from kcli.protocol.java import string_hash
 from kcli.storage.log.file_records import FileSlice
 
 if TYPE_CHECKING:

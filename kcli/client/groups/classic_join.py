@@ -99,18 +99,20 @@ def subscription_bytes(
     return encode_subscription(subscription, COOPERATIVE_VERSION if needs_newest else EAGER_VERSION)
 
 
-def read_members(members: Iterable[JoinGroupResponseMember]) -> dict[str, assignors.Subscription]:
+def read_members(members: Iterable[JoinGroupResponseMember]) -> dict[str, assignors.MemberSubscription]:
     """Return what each member wants. One that says nothing that can be read wants nothing."""
-    read: dict[str, assignors.Subscription] = {}
+    read: dict[str, assignors.MemberSubscription] = {}
     for member in members:
         try:
             told = decode_subscription(member.metadata)
         except DecodeError:
             told = Subscription(())
-        read[member.member_id] = assignors.Subscription(
+        read[member.member_id] = assignors.MemberSubscription(
             topics=frozenset(told.topics),
             owned=tuple(
-                (topic, index) for topic, indexes in told.owned_partitions.items() for index in indexes
+                TopicPartition(topic, index)
+                for topic, indexes in told.owned_partitions.items()
+                for index in indexes
             ),
             generation=told.generation_id,
             instance_id=member.group_instance_id,
@@ -123,7 +125,7 @@ def read_members(members: Iterable[JoinGroupResponseMember]) -> dict[str, assign
 def racks_of(cluster: ClusterMetadata, topics: Iterable[str]) -> assignors.Racks:
     """Return in which racks each partition of some topics has replicas, alive or not."""
     return {
-        (name, index): frozenset(
+        TopicPartition(name, index): frozenset(
             rack
             for node_id in partition.replicas
             if (node := cluster.nodes.get(node_id)) is not None and (rack := node.rack)
@@ -138,7 +140,7 @@ def assign(
     strategy: Strategy,
     counts: Mapping[str, int],
     *,
-    members: Mapping[str, assignors.Subscription],
+    members: Mapping[str, assignors.MemberSubscription],
     racks: assignors.Racks = assignors.NO_RACKS,
 ) -> list[SyncGroupRequestAssignment]:
     """Return the assignment of every member, of those too that get nothing: Java members insist on bytes."""
@@ -146,7 +148,7 @@ def assign(
         SyncGroupRequestAssignment(
             member_id=member_id,
             assignment=encode_assignment(
-                Assignment(_grouped(TopicPartition(*partition) for partition in partitions)),
+                Assignment(_grouped(partitions)),
                 ASSIGNMENT_VERSION,
             ),
         )

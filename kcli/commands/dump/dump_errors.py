@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from kcli.commands.shared.java import computed_map_order
-from kcli.protocol.topics import string_hash
+from kcli.protocol.java import string_hash
 
 if TYPE_CHECKING:
     from kcli.forensics.entries.damage import Damage, FieldBytes

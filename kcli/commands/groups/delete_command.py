@@ -25,7 +25,7 @@ from kcli.commands.shared.output import Table
 from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topics import string_hash
+from kcli.protocol.java import string_hash
 
 
 class DeletedGroups(NamedTuple):

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.assignors.members import java_order
 from kcli.commands.groups.findings import ExplainView, time_text
 from kcli.commands.groups.head import GroupHead, StatesView
 from kcli.commands.groups.history import CommitEvent, Event, GenerationEvent, GroupHistory
@@ -20,6 +19,7 @@ from kcli.commands.groups.options import View
 from kcli.commands.shared.java import columns, widest
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
+from kcli.protocol.java import java_order
 
 if TYPE_CHECKING:
     from kcli.client.client import Client

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kcli.commands.shared.java import columns, hash_map_order, widest
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError, UsageError
-from kcli.protocol.topics import string_hash
+from kcli.protocol.java import string_hash
 
 REBALANCING = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"))
 """The states in which a group is on its way to another assignment."""

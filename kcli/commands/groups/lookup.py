@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kcli.assignors.members import java_order
 from kcli.client import admin
 from kcli.client.admin import CommittedOffset, GroupDescription, GroupListing, GroupMember, TopicPartition
 from kcli.commands.groups.head import Coordinator, GroupHead
@@ -23,6 +22,7 @@ from kcli.commands.shared.completion import names_beginning_with
 from kcli.commands.shared.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.java import java_order
 from kcli.protocol.topics import by_topic
 
 if TYPE_CHECKING:

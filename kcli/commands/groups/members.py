@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kcli.assignors.members import java_order
 from kcli.commands.groups.head import GroupHead
 from kcli.commands.shared.java import columns, widest
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
+from kcli.protocol.java import java_order
 
 Assignment = Mapping[str, Sequence[int]]
 """Partitions by topic, ascending."""

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kcli.assignors.members import java_order
 from kcli.commands.groups.head import GroupHead
 from kcli.commands.shared.java import columns, widest
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
+from kcli.protocol.java import java_order
 
 TENTH_MS = 100
 SECOND_MS = 1000

@@ -25,7 +25,7 @@ from kcli.commands.shared.java import hash_map_order
 from kcli.commands.shared.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topics import string_hash
+from kcli.protocol.java import string_hash
 
 if TYPE_CHECKING:
     from kcli.client.client import Client

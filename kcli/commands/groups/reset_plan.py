@@ -27,7 +27,7 @@ from kcli.commands.shared.formatting import counted
 from kcli.commands.shared.java import columns, hash_map_order, partition_hash, widest
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError, UsageError
-from kcli.protocol.topics import string_hash
+from kcli.protocol.java import string_hash
 
 Partition = tuple[str, int]
 """A topic and one of its partitions; `TopicPartition` is such a pair as well."""

@@ -308,7 +308,7 @@ class Cancelled(NamedTuple):
 def cleared_lines(brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
     """Return Kafka's lines about removed throttles, the sets in Java's order."""
     from kcli.commands.shared.java import hash_map_order
-    from kcli.protocol.topics import string_hash
+    from kcli.protocol.java import string_hash
 
     broker_ids = hash_map_order(sorted(set(brokers)), lambda broker: broker)
     names = hash_map_order(sorted(set(topics)), lambda name: string_hash(name) & 0xFFFFFFFF)

@@ -20,7 +20,7 @@ from json.encoder import encode_basestring
 from math import isfinite
 from typing import TypeVar
 
-from kcli.protocol.topics import string_hash
+from kcli.protocol.java import string_hash
 
 Key = TypeVar("Key")
 

@@ -335,7 +335,7 @@ def topic_row(
     """Return a topic with all its partitions."""
     from kcli.client.admin import ConfigSource
     from kcli.commands.shared.java import hash_map_order
-    from kcli.protocol.topics import string_hash
+    from kcli.protocol.java import string_hash
     from kcli.protocol.uuids import ZERO_UUID, uuid_to_text
 
     by_name = {entry.name: entry for entry in entries}

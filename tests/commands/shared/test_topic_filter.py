@@ -7,7 +7,7 @@ import pytest
 from kcli.commands.shared.java import hash_map_order, partition_hash
 from kcli.commands.shared.topic_filter import named_topics, parse_ids, partition_filter, select_topics
 from kcli.errors import UsageError
-from kcli.protocol.topics import string_hash
+from kcli.protocol.java import string_hash
 
 TOPIC_CONFIGS = """
 cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level

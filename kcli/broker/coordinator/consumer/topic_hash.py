@@ -19,7 +19,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.assignors.members import java_order
+from kcli.protocol.java import java_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
