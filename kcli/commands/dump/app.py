@@ -13,7 +13,6 @@ from kcli.errors import MissingArgument, UsageError
 
 if TYPE_CHECKING:
     from kcli.commands.dump.decoders import Decoder
-    from kcli.commands.dump.options import Filter
     from kcli.forensics.contents.log_files import Selection
 
 app = typer.Typer(rich_markup_mode=None)
@@ -195,7 +194,7 @@ def dump_log(
       - An unknown file is an error. Checkpoints, partition.metadata,
         meta.properties and files on their way out (.deleted, .swap) are known.
     """
-    from kcli.commands.dump.options import MAX_MESSAGE_SIZE, DumpOptions
+    from kcli.commands.dump.options import MAX_MESSAGE_SIZE, DumpOptions, Filter, parse_key
 
     chosen = [*(paths or ()), *(path for path in (files or "").split(",") if path)]
     if not chosen:
@@ -214,15 +213,15 @@ def dump_log(
     prints = print_data_log or decodes
     options = DumpOptions(
         decoder,
-        make_filter(
-            from_offset=from_offset,
-            to_offset=to_offset,
-            from_time=from_time,
-            to_time=to_time,
-            key=key,
-            producer_id=producer_id,
-            control_only=control_only,
-            transactional_only=transactional_only,
+        Filter(
+            from_offset,
+            to_offset,
+            parse_time_option(from_time, "--from-time"),
+            parse_time_option(to_time, "--to-time"),
+            None if key is None else parse_key(key),
+            producer_id,
+            control_only,
+            transactional_only,
         ),
         prints_contents=prints,
         deep=prints or deep_iteration or summary,
@@ -270,29 +269,10 @@ def choose_decoder(key: str | None, value: str | None, coordinators: dict[str, b
     return decoder, key is not None or value is not None
 
 
-def make_filter(
-    *,
-    from_offset: int | None,
-    to_offset: int | None,
-    from_time: str | None,
-    to_time: str | None,
-    key: str | None,
-    producer_id: int | None,
-    control_only: bool,
-    transactional_only: bool,
-) -> Filter:
-    """Return what batches and records must be."""
-    from kcli.commands.dump.options import Filter, parse_key
+def parse_time_option(text: str | None, option: str) -> int | None:
+    """Return the milliseconds that an option names, None without it."""
+    if text is None:
+        return None
+    from kcli.commands.shared.times import parse_time
 
-    if from_time is not None or to_time is not None:
-        from kcli.commands.shared.times import parse_time
-    return Filter(
-        from_offset,
-        to_offset,
-        None if from_time is None else parse_time(from_time, "--from-time"),
-        None if to_time is None else parse_time(to_time, "--to-time"),
-        None if key is None else parse_key(key),
-        producer_id,
-        control_only,
-        transactional_only,
-    )
+    return parse_time(text, option)

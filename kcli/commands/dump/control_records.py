@@ -13,7 +13,7 @@ from kcli.protocol.schema.declaration import DecodeError
 from kcli.protocol.schema.json_document import document
 
 if TYPE_CHECKING:
-    from kcli.forensics.contents.records import DumpedRecord
+    from kcli.forensics.entries.scanned_entry import DumpedRecord
 
 QUORUM_NAMES = {
     ControlRecordType.LEADER_CHANGE: "LeaderChange:",

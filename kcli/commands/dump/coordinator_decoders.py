@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kcli.commands.dump.decoders import Decoder
-    from kcli.forensics.contents.records import DumpedRecord
+    from kcli.forensics.entries.scanned_entry import DumpedRecord
 
 _NUMBER = Struct(">h")
 MAX_SHORT = 32_767

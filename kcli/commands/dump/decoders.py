@@ -16,7 +16,7 @@ from kcli.commands.shared.java import java_utf8
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from kcli.forensics.contents.records import DumpedRecord
+    from kcli.forensics.entries.scanned_entry import DumpedRecord
 
 Decode = Callable[[bytes], object]
 

@@ -24,8 +24,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.dump.view import Row
-from kcli.forensics.contents.records import records_of
-from kcli.forensics.entries.scanned_entry import view_of
+from kcli.forensics.entries.scanned_entry import records_of, view_of
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch

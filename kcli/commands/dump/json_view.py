@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.dump.control_records import control_document
 from kcli.commands.dump.decoders import base64, text_or_base64
-from kcli.commands.dump.dump_errors import damage_fields
 from kcli.commands.dump.text_lines import CODEC_NAMES, TIMESTAMP_NAMES
 from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout, OptionalLong
 from kcli.commands.shared.output import OutputFormat
-from kcli.forensics.contents.records import records_of
+from kcli.forensics.entries.scanned_entry import records_of
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.record import NO_OFFSET
 
@@ -39,10 +38,9 @@ if TYPE_CHECKING:
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import DumpOutput, Row
     from kcli.forensics.contents.log_files import DumpFile
-    from kcli.forensics.contents.records import DumpedRecord
     from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.entries.damage import Damage
-    from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
+    from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord, ScannedEntry
     from kcli.forensics.ranges.worker_pool import Piece
     from kcli.protocol.records.record import Record
 
@@ -219,7 +217,7 @@ class JsonDump:
 
     def damage(self, damage: Damage) -> None:
         """Print a damage."""
-        self._print("damage", {"path": self._file.path, **damage_fields(damage)})
+        self._print("damage", {"path": self._file.path, **damage.document()})
         self._output.flush()
 
     def problem(self, type: str, fields: dict[str, object]) -> None:

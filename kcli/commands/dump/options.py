@@ -12,8 +12,7 @@ from kcli.errors import UsageError
 
 if TYPE_CHECKING:
     from kcli.commands.dump.decoders import Decoder
-    from kcli.forensics.contents.records import DumpedRecord
-    from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
+    from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord, ScannedEntry
 
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024

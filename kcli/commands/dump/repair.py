@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.dump.dump_errors import damage_fields, describe
 from kcli.commands.shared.formatting import counted
 from kcli.commands.shared.output import Table
 from kcli.errors import ChecksFailed, KcliError
@@ -116,7 +115,7 @@ def repair_lines(repair: PartitionRepair) -> Iterator[str]:
             kept = f"{counted(segment.kept_entries, 'batch')} of {counted(segment.kept_bytes, 'byte')} kept"
             yield f"  {name}: {kept}, {counted(segment.dropped_bytes, 'byte')} dropped"
         for damage in segment.damages[:MOST_SHOWN]:
-            for line in describe(segment.source, damage):
+            for line in damage.lines(segment.source):
                 yield f"    {line}"
     for note in notes_of(repair):
         yield f"  {note}"
@@ -182,7 +181,7 @@ def document_of(repair: PartitionRepair) -> dict[str, object]:
                 "last_offset": segment.last_offset,
                 "is_behind_cut": segment.is_behind_cut,
                 "damage_count": segment.damage_count,
-                "damages": [damage_fields(damage) for damage in segment.damages],
+                "damages": [damage.document() for damage in segment.damages],
             }
             for segment in repair.segments
         ],

@@ -7,10 +7,10 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.forensics.contents.log_files import FileKind
-from kcli.forensics.contents.records import records_of
 from kcli.forensics.entries.batch_run import BatchRun
 from kcli.forensics.entries.damage import TRUNCATIONS, Damage, DamageKind
 from kcli.forensics.entries.record_checks import check_records
+from kcli.forensics.entries.scanned_entry import records_of
 from kcli.forensics.entries.segment_scan import scan_runs
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION, MIN_LENGTHS, SIZE_POSITION
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from kcli.commands.dump.view import DumpView
     from kcli.commands.shared.progress import Advance
     from kcli.forensics.contents.log_files import DumpFile
-    from kcli.forensics.contents.records import DumpedRecord
-    from kcli.forensics.entries.scanned_entry import ScannedEntry
+    from kcli.forensics.entries.scanned_entry import DumpedRecord, ScannedEntry
 
 PROGRESS_BYTES = 1024 * 1024
 

@@ -18,9 +18,8 @@ from kcli.protocol.records.control_records import ControlRecordType, parse_contr
 from kcli.protocol.records.message_set import LegacyEntry
 
 if TYPE_CHECKING:
-    from kcli.forensics.contents.records import DumpedRecord
     from kcli.forensics.entries.damage import Damage
-    from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
+    from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord, ScannedEntry
     from kcli.protocol.records.record import Record
 
 

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.dump_errors import damage_fields, describe
 from kcli.commands.dump.summary import LogSummary
 from kcli.commands.dump.table_view import StreamedColumns, moment
 from kcli.commands.shared.formatting import counted
 from kcli.commands.shared.output import OutputFormat, note
-from kcli.forensics.contents.records import records_of
+from kcli.forensics.entries.scanned_entry import records_of
 from kcli.protocol.records.message_set import LegacyEntry
 
 if TYPE_CHECKING:
@@ -24,10 +23,9 @@ if TYPE_CHECKING:
 
     from kcli.commands.dump.view import DumpOutput, Row
     from kcli.forensics.contents.log_files import DumpFile
-    from kcli.forensics.contents.records import DumpedRecord
     from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.entries.damage import Damage
-    from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
+    from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord, ScannedEntry
     from kcli.protocol.records.record import Record
 
 
@@ -235,11 +233,11 @@ class SummaryDump:
         """Take note of what is wrong in a log, and explain it."""
         self._log.add_damage(damage)
         if self._form is OutputFormat.JSON:
-            fields = {"type": "damage", "path": self._path, **damage_fields(damage)}
+            fields = {"type": "damage", "path": self._path, **damage.document()}
             self._output.line(json.dumps(fields, ensure_ascii=False))
         else:
             self._output.flush()
-            for line in describe(self._path, damage):
+            for line in damage.lines(self._path):
                 note(line)
 
     def problem(self, type: str, fields: dict[str, object]) -> None:

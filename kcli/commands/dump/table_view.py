@@ -14,14 +14,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kcli.commands.dump.control_records import control_text
-from kcli.commands.dump.dump_errors import describe
 from kcli.commands.dump.segment import SegmentDump
 from kcli.commands.dump.text_lines import CODEC_NAMES
 from kcli.commands.dump.view import DumpOutput, Layout, OptionalLong
 from kcli.commands.shared.java import java_utf8
 from kcli.commands.shared.output import OutputFormat, note
-from kcli.forensics.contents.records import records_of
-from kcli.forensics.entries.scanned_entry import ScannedEntry
+from kcli.forensics.entries.scanned_entry import ScannedEntry, records_of
 from kcli.forensics.entries.segment_scan import scan
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
@@ -31,10 +29,9 @@ if TYPE_CHECKING:
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import Row
     from kcli.forensics.contents.log_files import DumpFile
-    from kcli.forensics.contents.records import DumpedRecord
     from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.entries.damage import Damage
-    from kcli.forensics.entries.scanned_entry import Batch
+    from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord
     from kcli.forensics.ranges.worker_pool import Piece
 
 
@@ -282,7 +279,7 @@ class TableDump:
         if self._columns is not None:
             self._columns.flush()
         self._output.flush()
-        for line in describe(self._file.path, damage):
+        for line in damage.lines(self._file.path):
             note(line)
 
     def problem(self, type: str, fields: dict[str, object]) -> None:

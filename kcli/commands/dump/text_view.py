@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.dump_errors import describe
 from kcli.commands.dump.text_lines import CODEC_NAMES, TIMESTAMP_NAMES, RecordLines, run_lines
 from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout
 from kcli.commands.shared.java import java_utf8
 from kcli.commands.shared.output import OutputFormat, note
 from kcli.forensics.contents.log_files import FileKind
-from kcli.forensics.contents.records import records_of
+from kcli.forensics.entries.scanned_entry import records_of
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_header import (
     CONTROL_BIT,
@@ -31,10 +30,9 @@ if TYPE_CHECKING:
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import DumpOutput, Row
     from kcli.forensics.contents.log_files import DumpFile
-    from kcli.forensics.contents.records import DumpedRecord
     from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.entries.damage import Damage
-    from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
+    from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord, ScannedEntry
     from kcli.forensics.ranges.worker_pool import Piece
     from kcli.protocol.records.record import TimestampType
 
@@ -168,7 +166,7 @@ class TextDump:
     def damage(self, damage: Damage) -> None:
         """Explain damage on standard error, after all that came before it."""
         self._output.flush()
-        for line in describe(self._file.path, damage):
+        for line in damage.lines(self._file.path):
             note(line)
 
     def problem(self, type: str, fields: dict[str, object]) -> None:

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
     from kcli.commands.shared.output import OutputFormat
     from kcli.forensics.contents.log_files import DumpFile
-    from kcli.forensics.contents.records import DumpedRecord
     from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.entries.damage import Damage
-    from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
+    from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord, ScannedEntry
     from kcli.forensics.ranges.worker_pool import Piece
     from kcli.protocol.corruption import Buffer
 

@@ -16,7 +16,6 @@ import re
 import struct
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from json.encoder import encode_basestring
 from math import isfinite
 from typing import TypeVar
 
@@ -170,6 +169,9 @@ def java_json(value: object) -> str:
 
 def quoted(text: str) -> str:
     """Return a string in quotes; escapes have upper-case hexadecimal digits."""
+    # A dump of batches needs the order of a map and no JSON.
+    from json.encoder import encode_basestring
+
     shown = encode_basestring(text)
     if "\\u" not in shown:
         return shown

@@ -129,16 +129,16 @@ def verify_index(
         raise MissingArgument("PATH...")
     wanted = VerifyOptions(
         paths,
-        frozenset(topics or ()),
-        frozenset(partitions or ()),
-        deep,
-        verify_index_only,
-        index_sanity_check,
-        None if rebuild is None else str(rebuild),
-        index_interval_bytes,
-        None if compare is None else str(compare),
-        jobs,
-        max_message_size,
+        topics=frozenset(topics or ()),
+        partitions=frozenset(partitions or ()),
+        deep=deep,
+        indexes_only=verify_index_only,
+        sanity_only=index_sanity_check,
+        rebuild=None if rebuild is None else str(rebuild),
+        interval_bytes=index_interval_bytes,
+        compare=None if compare is None else str(compare),
+        jobs=jobs,
+        max_message_size=max_message_size,
     )
     code = verify(wanted, output)
     if code:

@@ -7,7 +7,10 @@ the `skipped_bytes` of one damage. The checks of the records inside (`record_che
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class DamageKind(Enum):
@@ -64,12 +67,19 @@ class DamageKind(Enum):
 TRUNCATIONS = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
 
 
+_MOST_BYTES_SHOWN = 16
+
+
 class FieldBytes(NamedTuple):
     """The bytes in the file that a check looked at: the field's name, where it stands, what it holds."""
 
     name: str
     position: int
     raw: bytes
+
+    def __str__(self) -> str:
+        shown = self.raw[:_MOST_BYTES_SHOWN].hex(" ") + (" …" if len(self.raw) > _MOST_BYTES_SHOWN else "")
+        return f"the {self.name} at byte {self.position}: {shown}"
 
 
 class Damage(NamedTuple):
@@ -107,3 +117,38 @@ class Damage(NamedTuple):
             between = self.next_position - self.position
             return f"{between} bytes on, the next valid batch begins at position {self.next_position}"
         return f"the file goes on with the batch at position {self.next_position}"
+
+    def lines(self, path: str) -> Iterator[str]:
+        """Yield the lines that explain it."""
+        where = f"`{path}`, byte {self.position}"
+        if self.offset is not None:
+            where += f", offset {self.offset}"
+        yield f"{'note' if self.is_harmless else 'damage'}: {where}: {self.message}"
+        yield f"  {self.kind.value}: {self.kind.meaning}"
+        if self.expected is not None:
+            looked_at = "" if self.field is None else f" ({self.field})"
+            yield f"  expected {self.expected}, found {self.found}{looked_at}"
+        if self.skipped_bytes:
+            yield f"  {self.skipped_bytes} bytes belong to no batch; {self.what_follows}"
+        else:
+            yield f"  {self.size_bytes} bytes are affected; {self.what_follows}"
+
+    def document(self) -> dict[str, object]:
+        """Return the fields as JSON has them."""
+        field = self.field
+        return {
+            "kind": self.kind.value,
+            "position": self.position,
+            "offset": self.offset,
+            "size_bytes": self.size_bytes,
+            "skipped_bytes": self.skipped_bytes,
+            "is_harmless": self.is_harmless,
+            "message": self.message,
+            "meaning": self.kind.meaning,
+            "expected": self.expected,
+            "found": self.found,
+            "field": None
+            if field is None
+            else {"name": field.name, "position": field.position, "bytes": field.raw.hex()},
+            "next_position": self.next_position,
+        }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_header import MAGIC_POSITION
 from kcli.protocol.records.message_set import LegacyEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.segment_file import SegmentFile
 
@@ -84,3 +86,38 @@ class ScannedEntry:
 def view_of(buffer: bytes | bytearray) -> Batch:
     """Return the view of the entry of any format that a buffer begins with. Raises `CorruptRecord`."""
     return RecordBatch(buffer, 0) if buffer[MAGIC_POSITION] == 2 else LegacyEntry(buffer, 0)
+
+
+class DumpedRecord(NamedTuple):
+    """A record; `stored` is the entry that it is in the older formats, with a checksum of its own."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    sequence: int
+    stored: LegacyEntry | None = None
+
+    @property
+    def key_size(self) -> int:
+        return -1 if self.key is None else len(self.key)
+
+    @property
+    def value_size(self) -> int:
+        return -1 if self.value is None else len(self.value)
+
+
+def records_of(batch: Batch) -> Iterator[DumpedRecord]:
+    """Yield the records of an entry. Raises `CorruptRecord`, possibly after some of them."""
+    if not isinstance(batch, LegacyEntry):
+        for record in batch.records():
+            yield DumpedRecord(
+                record.offset, record.timestamp, record.key, record.value, record.headers, record.sequence
+            )
+        return
+    entries = batch.inner_entries() if batch.is_compressed else [batch]
+    for record, entry in zip(batch.records(), entries, strict=True):
+        yield DumpedRecord(
+            record.offset, record.timestamp, record.key, record.value, (), record.sequence, entry
+        )

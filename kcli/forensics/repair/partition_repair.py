@@ -111,7 +111,7 @@ def repair_partition(
     if not segments:
         raise UsageError(f"no segments in `{directory}`")
     with _new_directory(target, directory):
-        return _Repair(directory, target, mode=mode, is_deep=is_deep, config=config).run(
+        return PartitionRepairer(directory, target, mode=mode, is_deep=is_deep, config=config).run(
             segments, is_partition=True
         )
 
@@ -126,7 +126,7 @@ def repair_segment(
         raise UsageError(f"not the name of a segment: `{path}`")
     directory = os.path.dirname(path) or "."
     with _new_directory(target, directory):
-        return _Repair(directory, target, mode=mode, is_deep=is_deep, config=config).run(
+        return PartitionRepairer(directory, target, mode=mode, is_deep=is_deep, config=config).run(
             [(base_offset, path)], is_partition=False
         )
 
@@ -149,7 +149,7 @@ def find_segments(directory: str) -> list[tuple[int, str]]:
     return sorted(segments.items())
 
 
-class _Repair:
+class PartitionRepairer:
     """The repair of one partition, or of one segment."""
 
     def __init__(

@@ -18,7 +18,7 @@ from kcli.commands.dump.view import DumpOutput, OptionalLong
 from kcli.commands.shared.java import java_utf8
 from kcli.errors import UsageError
 from kcli.forensics.contents.log_files import DumpFile, FileKind, identify, java_path
-from kcli.forensics.contents.records import records_of
+from kcli.forensics.entries.scanned_entry import records_of
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
