@@ -26,7 +26,7 @@ from kcli.broker.controller import (
 )
 from kcli.broker.controller.election_control import PeriodicElections
 from kcli.broker.controller.feature_control import MIN_ISR
-from kcli.broker.controller.heartbeat_control import Heartbeat, HeartbeatAnswer, Sessions
+from kcli.broker.controller.heartbeat_control import BrokerHeartbeatReply, Heartbeat, Sessions
 from kcli.broker.controller.partition_change import PartitionDecisions
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
 from kcli.broker.metadata.metadata_publisher import MetadataPublisher
@@ -218,7 +218,7 @@ class Controller:
         want_shutdown: bool = False,
         offline_dirs: Collection[bytes] = (),
         now_ms: int,
-    ) -> HeartbeatAnswer:
+    ) -> BrokerHeartbeatReply:
         """Hear a node and tell it what it is now. `offline_dirs` are the ids of directories that failed.
 
         Raises `KafkaError` BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH: it has to register again.
@@ -237,7 +237,7 @@ class Controller:
                 self._decisions(), node_id=node_id, epoch=epoch, offline=offline_dirs
             )
         )
-        return HeartbeatAnswer.to(state, is_caught_up=applied_offset >= epoch)
+        return BrokerHeartbeatReply.to(state, is_caught_up=applied_offset >= epoch)
 
     def assign_directories(
         self, *, node_id: int, epoch: int, assignments: Sequence[DirectoryAssignment]

@@ -53,7 +53,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class BrokerHeartbeatReply:
     """What a broker is told: a fenced one serves nobody, one that should shut down may stop at once."""
 
     is_caught_up: bool
@@ -62,7 +62,7 @@ class HeartbeatAnswer:
     should_shut_down: bool = False
 
     @classmethod
-    def to(cls, state: BrokerState, *, is_caught_up: bool) -> HeartbeatAnswer:
+    def to(cls, state: BrokerState, *, is_caught_up: bool) -> BrokerHeartbeatReply:
         """Return what a broker in a state is told."""
         return cls(
             is_caught_up=is_caught_up,

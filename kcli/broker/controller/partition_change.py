@@ -1,18 +1,15 @@
-"""The one rule that picks a partition's next state.
+"""PartitionChangeBuilder: the one rule for the next state of a partition (class `PartitionChangeBuilder`).
 
-Whatever happens to a partition (a broker comes or goes, its leader changes the in-sync replicas, someone
-moves it or asks for an election) ends here: the wished-for state goes in, and out comes the change record
-that leads there, with the leader elected. A replica may lead if it is acceptable, which the caller knows
-(registered, not fenced, not shutting down, directory online), and in sync. The last in-sync replica is never
-taken away: it alone has every committed record, so the partition waits for it without a leader. Where the
-cluster keeps eligible leaders, everyone may fall out of sync, and who was in sync when there were too few may
-lead again without losing anything. A reassignment ends with the first change whose in-sync replicas have all
-that stay, in the same record (class `PartitionChangeBuilder`).
+Whatever happens to a partition ends here: a broker comes or goes, its leader changes the ISR, a user moves it
+or asks for an election.
 
-PartitionDecisions: the rule of `partition_change`, asked about the partitions of one image.
-
-It knows what the rule is told by the cluster: which brokers may lead, where a new replica's log lies, and
-which topics would rather lose records than wait.
+* A replica may lead if it is in sync and acceptable: registered, not fenced, not shutting down, its log
+  directory online.
+* The last in-sync replica stays in the ISR: only it has every committed record, so the partition waits for it
+  without a leader.
+* With eligible leader replicas (KIP-966) the ISR may become empty. Replicas that left an ISR which was too
+  small then may lead again without losing records.
+* A reassignment ends with the first change whose ISR holds all replicas that stay, in the same record.
 """
 
 from __future__ import annotations
@@ -81,51 +78,100 @@ class EligibleLeaders:
     unclean: frozenset[int] = frozenset()
 
 
-def next_state(
-    partition: PartitionRegistration,
-    *,
-    topic_id: bytes,
-    partition_id: int,
-    is_acceptable: Callable[[int], bool],
-    election: Election = Election.ONLINE,
-    isr: Sequence[int] | None = None,
-    assignment: Assignment | None = None,
-    recovery_state: LeaderRecoveryState | None = None,
-    directory_of: Callable[[int], bytes] = lambda _: UNASSIGNED_DIRECTORY,
-    eligible_leaders: EligibleLeaders | None = None,
-) -> PartitionChangeRecord | None:
-    """Return the change to a partition whose in-sync replicas should be `isr`; by default as they are.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChangeBuilder:
+    """A change to `partition`, which is number `partition_id` of a topic.
 
-    `assignment` and `recovery_state` are as they are by default, too; `directory_of` gives the log directory
-    of a replica that is new. Without `eligible_leaders` none are kept. None if nothing changes.
+    `is_acceptable` tells which replicas may lead. `isr`, `assignment` and `recovery_state` are what the
+    partition should have, by default what it has. `directory_of` returns the log directory of a new replica.
+    Without `eligible_leaders` none are kept.
     """
-    wished = tuple(partition.isr if isr is None else isr)
-    if eligible_leaders is None:
-        wished = wished or partition.isr
-    target, wished = _complete(assignment or Assignment.of(partition), wished)
-    elr = _eligible(partition, target, wished, eligible_leaders)
-    moved = replace(partition, replicas=target.replicas)
-    # Who led last is all that is left when nobody is known to have every record.
-    last_known = None if eligible_leaders is None or wished or elr else partition.last_known_elr
-    leader, is_unclean = elect(
-        moved, wished or elr, is_acceptable=is_acceptable, election=election, last_known=last_known
-    )
-    state = partition.recovery_state if recovery_state is None else recovery_state
-    if is_unclean:
-        wished, elr, state = (leader,), (), LeaderRecoveryState.RECOVERING
-    elif leader in elr:
-        wished = (leader,)
-        elr = _eligible(partition, target, wished, eligible_leaders)
-    change = PartitionChangeRecord(topic_id=topic_id, partition_id=partition_id)
-    # A replica that leaves must not go on fetching in the epoch it knows.
-    if leader != partition.leader or not set(partition.replicas) <= set(target.replicas):
-        change.leader = leader
-    if state is not partition.recovery_state:
-        change.leader_recovery_state = state
-    _note_in_sync(change, partition, leader, wished, elr)
-    _assign(change, partition, target, directory_of)
-    unchanged = PartitionChangeRecord(topic_id=topic_id, partition_id=partition_id)
-    return None if change == unchanged else change
+
+    partition: PartitionRegistration
+    topic_id: bytes
+    partition_id: int
+    is_acceptable: Callable[[int], bool]
+    election: Election = Election.ONLINE
+    isr: Sequence[int] | None = None
+    assignment: Assignment | None = None
+    recovery_state: LeaderRecoveryState | None = None
+    directory_of: Callable[[int], bytes] = lambda _: UNASSIGNED_DIRECTORY
+    eligible_leaders: EligibleLeaders | None = None
+
+    def build(self) -> PartitionChangeRecord | None:
+        """Return the record that makes the change, with the leader elected; None if nothing changes."""
+        partition, eligible_leaders = self.partition, self.eligible_leaders
+        isr = tuple(partition.isr if self.isr is None else self.isr)
+        if eligible_leaders is None:
+            isr = isr or partition.isr
+        target, isr = _complete(self.assignment or Assignment.of(partition), isr)
+        elr = self._eligible(target, isr)
+        # Without any known complete replica, the last leader is the only candidate.
+        last_known = None if eligible_leaders is None or isr or elr else partition.last_known_elr
+        leader, is_unclean = elect(
+            replace(partition, replicas=target.replicas),
+            isr or elr,
+            is_acceptable=self.is_acceptable,
+            election=self.election,
+            last_known=last_known,
+        )
+        state = partition.recovery_state if self.recovery_state is None else self.recovery_state
+        if is_unclean:
+            isr, elr, state = (leader,), (), LeaderRecoveryState.RECOVERING
+        elif leader in elr:
+            isr = (leader,)
+            elr = self._eligible(target, isr)
+        change = self._empty()
+        # A removed replica must not go on fetching in the epoch that it knows.
+        if leader != partition.leader or not set(partition.replicas) <= set(target.replicas):
+            change.leader = leader
+        if state is not partition.recovery_state:
+            change.leader_recovery_state = state
+        self._note_in_sync(change, leader, isr, elr)
+        self._assign(change, target)
+        return None if change == self._empty() else change
+
+    def _empty(self) -> PartitionChangeRecord:
+        return PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.partition_id)
+
+    def _eligible(self, target: Assignment, isr: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the replicas with every committed record that are not in sync: they left a small ISR."""
+        partition, eligible_leaders = self.partition, self.eligible_leaders
+        if eligible_leaders is None:
+            # Those kept while the feature was on are all there is to elect from.
+            return () if isr else partition.elr
+        if len(isr) >= eligible_leaders.min_isr:
+            return ()
+        known = {*partition.elr, *partition.isr} - {*isr} - eligible_leaders.unclean
+        return tuple(sorted(known & set(target.replicas)))
+
+    def _note_in_sync(
+        self, change: PartitionChangeRecord, leader: int, isr: tuple[int, ...], elr: tuple[int, ...]
+    ) -> None:
+        """Note the in-sync and the eligible replicas, and the last leader if there are neither."""
+        partition = self.partition
+        if isr != partition.isr:
+            change.isr = list(isr)
+        if elr != partition.elr:
+            change.eligible_leader_replicas = list(elr)
+        if leader != NO_LEADER:
+            if partition.last_known_elr:
+                change.last_known_elr = []
+        elif not isr and change.isr is not None and partition.leader != NO_LEADER:
+            change.last_known_elr = [partition.leader]
+
+    def _assign(self, change: PartitionChangeRecord, target: Assignment) -> None:
+        partition = self.partition
+        if target.replicas != partition.replicas:
+            known = dict(zip(partition.replicas, partition.directories, strict=False))
+            directories = [known.get(each) or self.directory_of(each) for each in target.replicas]
+            change.replicas = list(target.replicas)
+            if tuple(directories) != partition.directories:
+                change.directories = directories
+        if target.adding != partition.adding:
+            change.adding_replicas = list(target.adding)
+        if target.removing != partition.removing:
+            change.removing_replicas = list(target.removing)
 
 
 def elect(
@@ -138,7 +184,7 @@ def elect(
 ) -> tuple[int, bool]:
     """Return the leader of a partition, and whether the election is unclean.
 
-    `candidates` have every committed record; `last_known` has who led last, if it alone is to be tried.
+    `candidates` have every committed record. `last_known` holds the last leader if that may be elected, too.
     """
     order = list(partition.replicas)
     if partition.leader in order and election is not Election.PREFERRED:
@@ -157,43 +203,8 @@ def elect(
     return NO_LEADER, False
 
 
-def _eligible(
-    partition: PartitionRegistration,
-    target: Assignment,
-    isr: tuple[int, ...],
-    eligible_leaders: EligibleLeaders | None,
-) -> tuple[int, ...]:
-    """Return who has every committed record without being in sync: those that left after too few were."""
-    if eligible_leaders is None:
-        # Who was kept while the feature was on is all there is to elect from.
-        return () if isr else partition.elr
-    if len(isr) >= eligible_leaders.min_isr:
-        return ()
-    known = {*partition.elr, *partition.isr} - {*isr} - eligible_leaders.unclean
-    return tuple(sorted(known & set(target.replicas)))
-
-
-def _note_in_sync(
-    change: PartitionChangeRecord,
-    partition: PartitionRegistration,
-    leader: int,
-    isr: tuple[int, ...],
-    elr: tuple[int, ...],
-) -> None:
-    """Note who is in sync, who is eligible, and who led last if that is nobody."""
-    if isr != partition.isr:
-        change.isr = list(isr)
-    if elr != partition.elr:
-        change.eligible_leader_replicas = list(elr)
-    if leader != NO_LEADER:
-        if partition.last_known_elr:
-            change.last_known_elr = []
-    elif not isr and change.isr is not None and partition.leader != NO_LEADER:
-        change.last_known_elr = [partition.leader]
-
-
 def _complete(target: Assignment, isr: tuple[int, ...]) -> tuple[Assignment, tuple[int, ...]]:
-    """Return the assignment after a move, and its in-sync replicas, if these are enough to end it."""
+    """Return assignment and ISR after a reassignment, if the ISR is enough to end it, else both unchanged."""
     if not target.is_moving:
         return target, isr
     stay = tuple(replica for replica in target.replicas if replica not in target.removing)
@@ -201,24 +212,6 @@ def _complete(target: Assignment, isr: tuple[int, ...]) -> tuple[Assignment, tup
     if not stay or not in_sync or not set(stay) <= set(in_sync):
         return target, isr
     return Assignment(stay), in_sync
-
-
-def _assign(
-    change: PartitionChangeRecord,
-    partition: PartitionRegistration,
-    target: Assignment,
-    directory_of: Callable[[int], bytes],
-) -> None:
-    if target.replicas != partition.replicas:
-        known = dict(zip(partition.replicas, partition.directories, strict=False))
-        directories = [known.get(replica) or directory_of(replica) for replica in target.replicas]
-        change.replicas = list(target.replicas)
-        if tuple(directories) != partition.directories:
-            change.directories = directories
-    if target.adding != partition.adding:
-        change.adding_replicas = list(target.adding)
-    if target.removing != partition.removing:
-        change.removing_replicas = list(target.removing)
 
 
 _UNCLEAN = "unclean.leader.election.enable"
@@ -281,8 +274,8 @@ class PartitionDecisions:
         if election is None:
             election = Election.UNCLEAN if self.may_elect_unclean(topic.name) else Election.ONLINE
         partition = topic.partitions[index]
-        return next_state(
-            partition,
+        return PartitionChangeBuilder(
+            partition=partition,
             topic_id=topic.topic_id,
             partition_id=index,
             is_acceptable=partial(self.may_lead, partition),
@@ -292,7 +285,7 @@ class PartitionDecisions:
             recovery_state=recovery_state,
             directory_of=self._directory_of,
             eligible_leaders=self._eligible_leaders(topic, unclean),
-        )
+        ).build()
 
     @property
     def keeps_eligible_leaders(self) -> bool:

@@ -17,7 +17,7 @@ from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:
-    from kcli.broker.controller.heartbeat_control import HeartbeatAnswer
+    from kcli.broker.controller.heartbeat_control import BrokerHeartbeatReply
     from kcli.broker.node_context import NodeContext
 
 
@@ -31,7 +31,7 @@ class BrokerLifecycleManager:
     def __init__(self, node: NodeContext) -> None:
         self._node = node
 
-    def beat(self) -> HeartbeatAnswer | None:
+    def beat(self) -> BrokerHeartbeatReply | None:
         """Send one heartbeat; return what the controller answers, None if it does not."""
         node = self._node
         try:

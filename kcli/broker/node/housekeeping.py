@@ -79,7 +79,7 @@ class Housekeeping:
             Job("flush", interval_ms=0, due_ms=0, run=self._flush),
             Job("file deletion", interval_ms=0, due_ms=0, run=self._delete_files),
             Job(
-                "presence",
+                "log directory check",
                 interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
                 due_ms=config.replica_high_watermark_checkpoint_interval_ms,
                 run=self._look_for_directories,

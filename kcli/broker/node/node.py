@@ -94,6 +94,23 @@ class Node:
         """True unless the node is dead: paused ones are alive."""
         return self.broker.state is not NodeState.DEAD
 
+    def refuse(self, *states: NodeState) -> None:
+        """Raise `KcliError` if the node is in one of these states, which do not allow what was asked."""
+        if self.state not in states:
+            return
+        match self.state:
+            case NodeState.DEAD:
+                how = f"is not running: it was {self.ended_by}" if self.ended_by else "was not started"
+                raise KcliError(f"node {self.node_id} {how}", hint=f"`kcli broker node start {self.node_id}`")
+            case NodeState.RUNNING:
+                raise KcliError(f"node {self.node_id} is running")
+            case NodeState.PAUSED:
+                raise KcliError(
+                    f"node {self.node_id} is paused", hint=f"`kcli broker node resume {self.node_id}`"
+                )
+            case state:
+                raise KcliError(f"node {self.node_id} is {state.value} already", hint="wait until it is done")
+
     def open(self, directory_id: bytes | None = None) -> None:
         """Begin a life: lock the directories, bind the ports. Raises `KcliError`; the node is dead then.
 

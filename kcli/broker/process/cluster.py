@@ -233,6 +233,14 @@ class Cluster:
         if self._fatal is not None:
             raise self._fatal
 
+    def node(self, node_id: int) -> Node:
+        """Return a node, dead or alive. Raises `KcliError` if there is no such node."""
+        node = self.nodes.get(node_id)
+        if node is None:
+            known = ", ".join(map(str, self.nodes))
+            raise KcliError(f"there is no node {node_id}", hint=f"the nodes are {known}")
+        return node
+
     # --- what the nodes are to one another -------------------------------------------------------
 
     def present(self) -> list[int]:

@@ -38,12 +38,7 @@ def _node(cluster: Cluster, arguments: Mapping[str, Any]) -> int | None:
             raise KcliError("no node runs", hint="`kcli broker node start` starts one")
         return None
     node_id = whole(arguments, "node")
-    node = cluster.nodes.get(node_id)
-    if node is None:
-        raise KcliError(
-            f"there is no node {node_id}", hint=f"the nodes are {', '.join(map(str, cluster.nodes))}"
-        )
-    if not node.is_alive:
+    if not cluster.node(node_id).is_alive:
         raise KcliError(f"node {node_id} is not running", hint=f"`kcli broker node start {node_id}`")
     return node_id
 

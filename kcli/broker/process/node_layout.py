@@ -24,7 +24,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from kcli.broker.config.broker_config import BrokerConfig
-from kcli.errors import UsageError
+from kcli.errors import KcliError, UsageError
 from kcli.storage.dirs.log_directory import META_PROPERTIES, read_identity
 from kcli.storage.disk import make_directory
 from kcli.storage.log_paths import parse_replica_directory
@@ -215,6 +215,29 @@ class NodeLayout:
     def log_dirs(self, config: BrokerConfig) -> tuple[str, ...]:
         """Return the log directories of a node."""
         return config.log_directories or self.directories(config.node_id)
+
+    def rename_removed(self, node_id: int) -> str | None:
+        """Rename the directories of a removed node, so that the next start does not bring it back.
+
+        Returns the new paths, None if there were no directories. Raises `KcliError`.
+        """
+        kept = []
+        for directory in self.directories(node_id):
+            path, number = f"{directory}-removed", 1
+            while os.path.exists(path):
+                number += 1
+                path = f"{directory}-removed-{number}"
+            try:
+                os.rename(directory, path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise KcliError(
+                    f"node {node_id} is removed, but `{directory}` cannot be renamed: {error.strerror}",
+                    hint="rename it, or the next start brings the node back",
+                ) from error
+            kept.append(path)
+        return ", ".join(kept) or None
 
 
 def make_directories(log_dirs: Iterable[str]) -> list[str]:

@@ -9,7 +9,6 @@ What a running process tells of its nodes.
 from __future__ import annotations
 
 import logging
-import os
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.node.node import failure_reason
@@ -67,7 +66,7 @@ async def list_nodes(cluster: Cluster, arguments: Mapping[str, Any]) -> list[dic
 async def stop_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Stop a node in order: it hands over what it leads, flushes its logs, and leaves nothing to recover."""
     node = _node(cluster, arguments)
-    _refuse(node, NodeState.STOPPING, NodeState.DEAD, NodeState.STARTING)
+    node.refuse(NodeState.STOPPING, NodeState.DEAD, NodeState.STARTING)
     if node.state is NodeState.PAUSED:
         raise KcliError(
             f"node {node.node_id} is paused, and cannot hand over what it leads",
@@ -80,7 +79,7 @@ async def stop_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str,
 async def kill_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """End a node as SIGKILL would: its connections are reset, nothing is flushed, nobody is told."""
     node = _node(cluster, arguments)
-    _refuse(node, NodeState.STARTING, NodeState.DEAD)
+    node.refuse(NodeState.STARTING, NodeState.DEAD)
     node.ended_by = "killed"
     node.scope.cancel()
     await node.ended.wait()
@@ -91,10 +90,10 @@ async def start_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str
     """Start a node that is dead; return when its listeners accept."""
     node = _node(cluster, arguments)
     alive = (NodeState.STARTING, NodeState.RUNNING, NodeState.PAUSED, NodeState.STOPPING)
-    _refuse(node, *alive)
+    node.refuse(*alive)
     # A node is dead before its directories are free. Another start may have waited for that, too.
     await node.ended.wait()
-    _refuse(node, *alive)
+    node.refuse(*alive)
     await cluster.start_node(node)
     return {"node": node.node_id}
 
@@ -102,7 +101,7 @@ async def start_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str
 async def pause_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Have a node do nothing, as SIGSTOP would: its connections stay open and nobody is answered."""
     node = _node(cluster, arguments)
-    _refuse(node, NodeState.STARTING, NodeState.PAUSED, NodeState.STOPPING, NodeState.DEAD)
+    node.refuse(NodeState.STARTING, NodeState.PAUSED, NodeState.STOPPING, NodeState.DEAD)
     node.broker.pause()
     return {"node": node.node_id}
 
@@ -110,7 +109,7 @@ async def pause_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str
 async def resume_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Have a paused node go on; it catches up with the metadata first."""
     node = _node(cluster, arguments)
-    _refuse(node, NodeState.STARTING, NodeState.RUNNING, NodeState.STOPPING, NodeState.DEAD)
+    node.refuse(NodeState.STARTING, NodeState.RUNNING, NodeState.STOPPING, NodeState.DEAD)
     node.broker.resume()
     cluster.publisher.catch_up()
     node.broker.lifecycle.beat()
@@ -165,34 +164,13 @@ async def remove_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[st
     node.give_up_ports()
     del cluster.nodes[node_id]
     cluster.failed.pop(node_id, None)
-    return {"node": node_id, "kept": _set_aside(cluster, node_id), "replicas": replicas}
-
-
-def _set_aside(cluster: Cluster, node_id: int) -> str | None:
-    """Rename the directories of a node that is no more, so that the next start does not bring it back."""
-    kept = []
-    for directory in cluster.layout.directories(node_id):
-        path, number = f"{directory}-removed", 1
-        while os.path.exists(path):
-            number += 1
-            path = f"{directory}-removed-{number}"
-        try:
-            os.rename(directory, path)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise KcliError(
-                f"node {node_id} is removed, but `{directory}` cannot be renamed: {error.strerror}",
-                hint="rename it, or the next start brings the node back",
-            ) from error
-        kept.append(path)
-    return ", ".join(kept) or None
+    return {"node": node_id, "kept": cluster.layout.rename_removed(node_id), "replicas": replicas}
 
 
 async def move_controller(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Have a node take the office of controller, in a new term."""
     node = _node(cluster, arguments)
-    _refuse(node, NodeState.STARTING, NodeState.PAUSED, NodeState.STOPPING, NodeState.DEAD)
+    node.refuse(NodeState.STARTING, NodeState.PAUSED, NodeState.STOPPING, NodeState.DEAD)
     if cluster.election.controller_id == node.node_id:
         raise KcliError(f"node {node.node_id} is the controller already")
     cluster.election.move_to(node.node_id)
@@ -203,29 +181,7 @@ def _node(cluster: Cluster, arguments: Mapping[str, Any]) -> Node:
     node_id = arguments.get("node")
     if not isinstance(node_id, int) or isinstance(node_id, bool):
         raise UsageError("which node? `node` has to be its number")
-    node = cluster.nodes.get(node_id)
-    if node is None:
-        known = ", ".join(map(str, cluster.nodes))
-        raise KcliError(f"there is no node {node_id}", hint=f"the nodes are {known}")
-    return node
-
-
-def _refuse(node: Node, *states: NodeState) -> None:
-    """Raise `KcliError` if the node is in one of these states: what is asked cannot be done then."""
-    if node.state not in states:
-        return
-    match node.state:
-        case NodeState.DEAD:
-            how = f"is not running: it was {node.ended_by}" if node.ended_by else "was not started"
-            raise KcliError(f"node {node.node_id} {how}", hint=f"`kcli broker node start {node.node_id}`")
-        case NodeState.RUNNING:
-            raise KcliError(f"node {node.node_id} is running")
-        case NodeState.PAUSED:
-            raise KcliError(
-                f"node {node.node_id} is paused", hint=f"`kcli broker node resume {node.node_id}`"
-            )
-        case state:
-            raise KcliError(f"node {node.node_id} is {state.value} already", hint="wait until it is done")
+    return cluster.node(node_id)
 
 
 NODE_OPERATIONS: Mapping[str, Operation] = {

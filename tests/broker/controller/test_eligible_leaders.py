@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
-from kcli.broker.controller.partition_change import Election, EligibleLeaders, next_state
+from kcli.broker.controller.partition_change import Election, EligibleLeaders, PartitionChangeBuilder
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.metadata.metadata_image import LeaderRecoveryState, PartitionRegistration
 from kcli.protocol.error_codes import ErrorCode
@@ -38,15 +38,15 @@ def change(
     min_isr: int = 2,
     unclean: str = "",
 ) -> PartitionChangeRecord | None:
-    return next_state(
-        before,
+    return PartitionChangeBuilder(
+        partition=before,
         topic_id=TOPIC,
         partition_id=0,
         is_acceptable=lambda replica: str(replica) in alive,
         election=election,
         isr=None if isr is None else tuple(map(int, isr)),
         eligible_leaders=EligibleLeaders(min_isr, frozenset(map(int, unclean))),
-    )
+    ).build()
 
 
 def record(**fields: object) -> PartitionChangeRecord:
@@ -104,7 +104,9 @@ def test_an_unclean_election_forgets_the_eligible() -> None:
 
 def test_without_the_feature_what_is_left_of_it_goes() -> None:
     before = partition("1", 1, "2")
-    assert next_state(before, topic_id=TOPIC, partition_id=0, is_acceptable=lambda _: True) == record(elr=[])
+    assert PartitionChangeBuilder(
+        partition=before, topic_id=TOPIC, partition_id=0, is_acceptable=lambda _: True
+    ).build() == record(elr=[])
 
 
 REPLICAS = st.lists(st.sampled_from([1, 2, 3]), unique=True)

@@ -11,9 +11,9 @@ from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.directory_control import DirectoryAssignment
 from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
 from kcli.broker.controller.heartbeat_control import (
+    BrokerHeartbeatReply,
     BrokerState,
     Heartbeat,
-    HeartbeatAnswer,
     next_broker_state,
 )
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
@@ -66,7 +66,7 @@ def test_the_state_after_a_heartbeat(state: BrokerState) -> None:
         assert following is expected, vars(situation)
 
 
-def beat(controller: Controller, node_id: int, now_ms: int = 0, **wishes: object) -> HeartbeatAnswer:
+def beat(controller: Controller, node_id: int, now_ms: int = 0, **wishes: object) -> BrokerHeartbeatReply:
     """Have a node say that it lives and has applied everything."""
     return controller.heartbeat(
         node_id=node_id,
@@ -124,9 +124,11 @@ def test_a_broker_is_unfenced_when_it_has_applied_its_own_registration() -> None
     controller = running_controller(0)
     epoch = register(controller, 1, "first")
     behind = beat(controller, 1, applied_offset=epoch - 1)
-    assert behind == HeartbeatAnswer(is_caught_up=False, is_fenced=True)
+    assert behind == BrokerHeartbeatReply(is_caught_up=False, is_fenced=True)
     assert beat(controller, 1, applied_offset=epoch, want_fence=True).is_fenced
-    assert beat(controller, 1, applied_offset=epoch) == HeartbeatAnswer(is_caught_up=True, is_fenced=False)
+    assert beat(controller, 1, applied_offset=epoch) == BrokerHeartbeatReply(
+        is_caught_up=True, is_fenced=False
+    )
     assert controller.image.broker_is_active(1)
 
 
@@ -204,7 +206,7 @@ def test_a_broker_that_was_fenced_comes_back_with_its_next_heartbeat() -> None:
     controller = cluster([1, 2])
     controller.tick(20_000)
     assert partitions(controller) == [(-1, ())]
-    assert beat(controller, 1, now_ms=20_001) == HeartbeatAnswer(is_caught_up=True, is_fenced=False)
+    assert beat(controller, 1, now_ms=20_001) == BrokerHeartbeatReply(is_caught_up=True, is_fenced=False)
     assert partitions(controller) == [(-1, ())]
     beat(controller, 2, now_ms=20_002)
     assert partitions(controller) == [(2, (2,))]
@@ -212,7 +214,7 @@ def test_a_broker_that_was_fenced_comes_back_with_its_next_heartbeat() -> None:
 
 def test_a_controlled_shutdown_ends_when_all_others_know_the_new_leaders() -> None:
     controller = cluster([1, 2, 3], [2, 1, 3])
-    leaving = HeartbeatAnswer(is_caught_up=True, is_fenced=False, in_controlled_shutdown=True)
+    leaving = BrokerHeartbeatReply(is_caught_up=True, is_fenced=False, in_controlled_shutdown=True)
     assert beat(controller, 1, want_shutdown=True) == leaving
     assert partitions(controller) == [(2, (2, 3)), (2, (2, 3))]
     assert not controller.image.brokers[1].is_active
@@ -220,7 +222,7 @@ def test_a_controlled_shutdown_ends_when_all_others_know_the_new_leaders() -> No
     beat(controller, 2)
     assert beat(controller, 1, want_shutdown=True) == leaving
     beat(controller, 3)
-    gone = HeartbeatAnswer(is_caught_up=True, is_fenced=True, should_shut_down=True)
+    gone = BrokerHeartbeatReply(is_caught_up=True, is_fenced=True, should_shut_down=True)
     assert beat(controller, 1, want_shutdown=True) == gone
     assert controller.image.brokers[1].fenced
     assert beat(controller, 1, want_shutdown=True) == gone

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.broker.controller.partition_change import Election, next_state
+from kcli.broker.controller.partition_change import Election, PartitionChangeBuilder
 from kcli.broker.metadata.metadata_image import LeaderRecoveryState, PartitionRegistration
 from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 
@@ -20,14 +20,14 @@ def change(
     election: Election = Election.ONLINE,
     isr: list[int] | None = None,
 ) -> PartitionChangeRecord | None:
-    return next_state(
-        partition,
+    return PartitionChangeBuilder(
+        partition=partition,
         topic_id=TOPIC,
         partition_id=4,
         is_acceptable=lambda replica: str(replica) in alive,
         election=election,
         isr=isr,
-    )
+    ).build()
 
 
 def partition(isr: str, leader: int, *, replicas: str = "123") -> PartitionRegistration:

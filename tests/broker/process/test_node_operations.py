@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from kcli.broker.controller.heartbeat_control import HeartbeatAnswer
+from kcli.broker.controller.heartbeat_control import BrokerHeartbeatReply
 from kcli.broker.node_context import NodeState
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.errors import KcliError
@@ -160,7 +160,7 @@ async def test_the_only_node_can_be_stopped_and_started(tmp_path: Path) -> None:
 
 async def test_a_node_that_is_killed_while_it_stops_was_killed(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
-        cluster.nodes[2].broker.lifecycle.beat = lambda **_: HeartbeatAnswer(True, False)  # type: ignore[method-assign]
+        cluster.nodes[2].broker.lifecycle.beat = lambda **_: BrokerHeartbeatReply(True, False)  # type: ignore[method-assign]
         refusals = []
 
         async def stop() -> None:
