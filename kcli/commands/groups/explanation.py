@@ -27,6 +27,7 @@ from kcli.commands.groups.findings import (
 from kcli.commands.groups.history import GenerationEvent
 from kcli.commands.groups.offsets import MINUTE_MS, duration_text
 from kcli.commands.shared.formatting import counted, listed
+from kcli.protocol.topics import TopicPartition
 
 QUIET_MS = 10_000
 SILENT_MS = MINUTE_MS
@@ -393,7 +394,9 @@ def unowned_partitions(facts: GroupFacts) -> Iterator[Finding]:
     if facts.head.state != "Stable" or not facts.members:
         return
     owned = {partition for member in facts.members for partition in member.assignment}
-    every = {(topic, index) for topic, count in facts.topics.items() for index in range(count or 0)}
+    every = {
+        TopicPartition(topic, index) for topic, count in facts.topics.items() for index in range(count or 0)
+    }
     if every - owned:
         yield Finding(
             Level.PROBLEM,

@@ -24,7 +24,7 @@ from kcli.commands.groups.history import (
     named_assignment,
 )
 from kcli.commands.groups.members import GroupMembers, MemberRow
-from kcli.commands.groups.offsets import Committed, GroupOffsets, Owner, Partition, partition_rows
+from kcli.commands.groups.offsets import Committed, GroupOffsets, Owner, partition_rows
 from kcli.errors import KcliError
 from kcli.forensics.contents.log_directory_reader import (
     Batch,
@@ -44,6 +44,7 @@ from kcli.protocol.internal.coordinator_records import (
 )
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
 from kcli.protocol.schema.declaration import DecodeError
+from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import uuid_to_text
 
 if TYPE_CHECKING:
@@ -98,10 +99,10 @@ class GroupFiles:
                 group.apply(record, timestamp_ms)
         return groups
 
-    def ranges(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
+    def ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the first and the end offset of those partitions that are in the directories."""
         starts = start_offsets(self._directories)
-        found: dict[Partition, tuple[int, int]] = {}
+        found: dict[TopicPartition, tuple[int, int]] = {}
         for partition in partitions:
             replica = self._replicas.get(partition)
             segments = segment_files(replica.path) if replica is not None else []
@@ -247,9 +248,9 @@ def consumer_member_row(member_id: str, state: ConsumerState, names: TopicNames)
     )
 
 
-def partitions_of(groups: Iterable[GroupHistory], names: TopicNames) -> set[Partition]:
+def partitions_of(groups: Iterable[GroupHistory], names: TopicNames) -> set[TopicPartition]:
     """Return the partitions that groups own or committed offsets of."""
-    found: set[Partition] = set()
+    found: set[TopicPartition] = set()
     for group in groups:
         found.update(group.offsets)
         for owner in owners_of(members_of(group, names)):
@@ -258,7 +259,7 @@ def partitions_of(groups: Iterable[GroupHistory], names: TopicNames) -> set[Part
 
 
 def offsets_of(
-    group: GroupHistory, names: TopicNames, ranges: Mapping[Partition, tuple[int, int]]
+    group: GroupHistory, names: TopicNames, ranges: Mapping[TopicPartition, tuple[int, int]]
 ) -> GroupOffsets:
     """Return a group with its partitions; `ranges` has their first and end offsets."""
     committed = {
@@ -277,7 +278,11 @@ def owners_of(group: GroupMembers) -> list[Owner]:
             member.consumer_id,
             member.host,
             member.client_id,
-            [(topic, index) for topic, indexes in member.assignment.items() for index in indexes],
+            [
+                TopicPartition(topic, index)
+                for topic, indexes in member.assignment.items()
+                for index in indexes
+            ],
         )
         for member in group.members
         if member.partition_count

@@ -22,8 +22,7 @@ from kcli.commands.groups.offsets import duration_text, in_order
 from kcli.commands.shared.formatting import counted, listed
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
-
-Partition = tuple[str, int]
+from kcli.protocol.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +32,10 @@ class MemberFacts:
     member_id: str
     client_id: str
     host: str
-    assignment: frozenset[Partition]
+    assignment: frozenset[TopicPartition]
     instance_id: str | None = None
     topics: tuple[str, ...] = ()
-    target: frozenset[Partition] | None = None
+    target: frozenset[TopicPartition] | None = None
     epoch: int | None = None
     upgraded: bool | None = None
 
@@ -64,7 +63,7 @@ class PartitionFacts:
     recorded it.
     """
 
-    partition: Partition
+    partition: TopicPartition
     owner: str | None
     now: Look
     before: Look | None = None
@@ -125,7 +124,7 @@ class Finding(NamedTuple):
     hint: str | None = None
 
 
-def named(partitions: Iterable[Partition]) -> str:
+def named(partitions: Iterable[TopicPartition]) -> str:
     """Return the names of partitions, not too many."""
     ordered = in_order(partitions)
     return listed([f"{topic}-{index}" for topic, index in ordered], most=MOST_NAMED)

@@ -28,10 +28,10 @@ from kcli.protocol.internal.coordinator_records import (
     TargetPartitions,
 )
 from kcli.protocol.schema.declaration import DecodeError
+from kcli.protocol.topics import TopicPartition
 
 Value = TypeVar("Value")
 
-Partition = tuple[str, int]
 TopicNames = Callable[[bytes], str]
 """Gives the name of a topic by its id, or the id as text."""
 
@@ -89,7 +89,7 @@ class GroupHistory:
     group: str
     keeps_generations: bool = True
     keeps_commits: bool = True
-    offsets: dict[Partition, CommitEvent] = field(default_factory=dict)
+    offsets: dict[TopicPartition, CommitEvent] = field(default_factory=dict)
     classic: GroupMetadataValue | None = None
     consumer: ConsumerState | None = None
     events: list[Event] = field(default_factory=list)
@@ -120,7 +120,7 @@ class GroupHistory:
                 self._apply_consumer(record, timestamp_ms)
 
     def _apply_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None, now_ms: int) -> None:
-        partition = (key.topic, key.partition)
+        partition = TopicPartition(key.topic, key.partition)
         if value is None:
             self.offsets.pop(partition, None)
             self._add(CommitEvent(now_ms, *partition, None))

@@ -21,13 +21,13 @@ from kcli.commands.groups.findings import (
 )
 from kcli.commands.groups.history import GroupHistory
 from kcli.commands.groups.lookup import Found, Offsets, committed_offsets, describe, head_of, known_offsets
-from kcli.commands.groups.offsets import Partition
 from kcli.commands.groups.records import read_histories
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
+    from kcli.protocol.topics import TopicPartition
 
 
 class Sight(NamedTuple):
@@ -36,15 +36,15 @@ class Sight(NamedTuple):
     at_ms: int
     found: Found
     committed: dict[str, Offsets]
-    starts: dict[Partition, int]
-    ends: dict[Partition, int]
+    starts: dict[TopicPartition, int]
+    ends: dict[TopicPartition, int]
     failures: Sequence[KcliError]
 
     def state_of(self, name: str) -> str | None:
         """Return the state of a group."""
         return next((group.state for group in self.found.groups if group.group_id == name), None)
 
-    def look(self, name: str, partition: Partition) -> Look | None:
+    def look(self, name: str, partition: TopicPartition) -> Look | None:
         """Return a group's offsets in a partition, None if the group was not there."""
         offsets = self.committed.get(name)
         if offsets is None:
@@ -133,7 +133,7 @@ def facts_of(
 ) -> GroupFacts:
     """Return what is known of one group."""
     name = group.group_id
-    owners: dict[Partition, str] = {
+    owners: dict[TopicPartition, str] = {
         partition: member.member_id for member in group.members for partition in member.assignment
     }
     partitions = []

@@ -13,7 +13,6 @@ from kcli.commands.groups.offsets import (
     Committed,
     GroupOffsets,
     Owner,
-    Partition,
     partition_rows,
     unread_positions,
     with_time_lag,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 CONSUMER_PROTOCOL_TYPES = ("", "consumer")
 """The protocol types of groups that consumers are in; "" is that of a group without members ever."""
 
-Offsets = dict[Partition, Committed]
+Offsets = dict[TopicPartition, Committed]
 
 
 class Found(NamedTuple):
@@ -162,8 +161,8 @@ async def committed_offsets(
 
 
 async def known_offsets(
-    client: Client, partitions: Iterable[Partition], timestamp: int, *, timeout_ms: int | None = None
-) -> dict[Partition, int]:
+    client: Client, partitions: Iterable[TopicPartition], timestamp: int, *, timeout_ms: int | None = None
+) -> dict[TopicPartition, int]:
     """Return an offset of each partition, `admin.EARLIEST` or `admin.LATEST`; unknown ones are left out.
 
     A partition without a leader has none, and is not waited for.
@@ -211,11 +210,13 @@ async def add_time_lag(
     """Return the groups with how far their partitions are behind in time, and which records were refused."""
     from kcli.commands.groups.record_times import first_timestamps
 
-    behind = {(row.topic, row.partition) for group in groups for row in group.partitions if row.lag}
+    behind = {
+        TopicPartition(row.topic, row.partition) for group in groups for row in group.partitions if row.lag
+    }
     starts = await known_offsets(client, behind, admin.EARLIEST, timeout_ms=timeout_ms)
     positions = [unread_positions(group.partitions, starts) for group in groups]
-    ends: Mapping[Partition, int] = {
-        (row.topic, row.partition): row.log_end_offset
+    ends: Mapping[TopicPartition, int] = {
+        TopicPartition(row.topic, row.partition): row.log_end_offset
         for group in groups
         for row in group.partitions
         if row.log_end_offset is not None
@@ -223,7 +224,7 @@ async def add_time_lag(
     found: list[GroupOffsets] = []
     failures: list[KcliError] = []
     for group, wanted in zip(groups, positions, strict=True):
-        timestamps: Mapping[Partition, int | None] = {}
+        timestamps: Mapping[TopicPartition, int | None] = {}
         try:
             timestamps = await first_timestamps(client, wanted, ends, timeout_ms=timeout_ms)
         except KcliError as error:

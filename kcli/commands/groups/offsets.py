@@ -20,15 +20,13 @@ from kcli.commands.shared.java import columns, widest
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
 from kcli.protocol.java import java_order
+from kcli.protocol.topics import TopicPartition
 
 TENTH_MS = 100
 SECOND_MS = 1000
 MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
-
-Partition = tuple[str, int]
-"""A topic and one of its partitions; `TopicPartition` is such a pair as well."""
 
 
 class Committed(NamedTuple):
@@ -45,7 +43,7 @@ class Owner(NamedTuple):
     consumer_id: str
     host: str
     client_id: str
-    partitions: Collection[Partition]
+    partitions: Collection[TopicPartition]
 
 
 class PartitionRow(NamedTuple):
@@ -70,15 +68,15 @@ class PartitionRow(NamedTuple):
 
 def partition_rows(
     owners: Sequence[Owner],
-    committed: Mapping[Partition, Committed],
-    end_offsets: Mapping[Partition, int | None],
+    committed: Mapping[TopicPartition, Committed],
+    end_offsets: Mapping[TopicPartition, int | None],
 ) -> list[PartitionRow]:
     """Return the rows of a group in the order of Kafka's tool.
 
     First those of members, most partitions first, then those that nobody owns; each by topic and partition.
     """
     rows: list[PartitionRow] = []
-    owned: set[Partition] = set()
+    owned: set[TopicPartition] = set()
     for owner in sorted(owners, key=lambda owner: -len(owner.partitions)):
         owned.update(owner.partitions)
         rows += [
@@ -92,13 +90,13 @@ def partition_rows(
     return rows
 
 
-def in_order(partitions: Iterable[Partition]) -> list[Partition]:
+def in_order(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Return partitions by topic, as Java compares strings, and number."""
     return sorted(partitions, key=lambda partition: (java_order(partition[0]), partition[1]))
 
 
 def _row(
-    partition: Partition, owner: Owner | None, committed: Committed | None, end_offset: int | None
+    partition: TopicPartition, owner: Owner | None, committed: Committed | None, end_offset: int | None
 ) -> PartitionRow:
     offset = None if committed is None else committed.offset
     return PartitionRow(
@@ -114,19 +112,19 @@ def _row(
 
 
 def unread_positions(
-    rows: Iterable[PartitionRow], start_offsets: Mapping[Partition, int]
-) -> dict[Partition, int]:
+    rows: Iterable[PartitionRow], start_offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     """Return, for each partition with lag, where its first unread record is or would be."""
     return {
         partition: max(row.current_offset, start_offsets.get(partition, 0))
         for row in rows
         if row.current_offset is not None and row.lag is not None and row.lag > 0
-        for partition in [(row.topic, row.partition)]
+        for partition in [TopicPartition(row.topic, row.partition)]
     }
 
 
 def with_time_lag(
-    rows: Iterable[PartitionRow], timestamps: Mapping[Partition, int | None], *, now_ms: int
+    rows: Iterable[PartitionRow], timestamps: Mapping[TopicPartition, int | None], *, now_ms: int
 ) -> list[PartitionRow]:
     """Return the rows with the time lag that follows from the timestamps of first unread records.
 
@@ -135,7 +133,7 @@ def with_time_lag(
     """
     found = []
     for row in rows:
-        partition = (row.topic, row.partition)
+        partition = TopicPartition(row.topic, row.partition)
         timestamp = timestamps.get(partition)
         time_lag = None
         if timestamp is not None:

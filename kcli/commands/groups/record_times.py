@@ -24,16 +24,16 @@ POLL_MS = 200
 
 async def first_timestamps(
     client: Client,
-    positions: Mapping[tuple[str, int], int],
-    ends: Mapping[tuple[str, int], int],
+    positions: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
     *,
     timeout_ms: int | None = None,
-) -> dict[tuple[str, int], int | None]:
+) -> dict[TopicPartition, int | None]:
     """Return the timestamp of the first record at or behind each position.
 
     None where there is no record up to the end; a partition that does not answer in time is left out.
     """
-    found: dict[tuple[str, int], int | None] = {}
+    found: dict[TopicPartition, int | None] = {}
     wanted = [TopicPartition(*partition) for partition in positions]
     if not wanted:
         return found

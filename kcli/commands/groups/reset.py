@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kcli.client import admin
 from kcli.client.admin import CommittedOffset, GroupDescription, TopicPartition
 from kcli.commands.groups.lookup import Offsets, committed_offsets, known_offsets, refusal, unknown_group
-from kcli.commands.groups.offsets import Committed, Partition
+from kcli.commands.groups.offsets import Committed
 from kcli.commands.groups.reset_plan import (
     OffsetsFile,
     ResetFacts,
@@ -75,7 +75,9 @@ async def reset_groups(
     failures = list(reset.failures)
     for plan in reset.plans:
         if execute and plan.rows:
-            offsets = {(row.topic, row.partition): CommittedOffset(row.new_offset) for row in plan.rows}
+            offsets = {
+                TopicPartition(row.topic, row.partition): CommittedOffset(row.new_offset) for row in plan.rows
+            }
             failures += await commit(client, plan.group, offsets, timeout_ms=timeout_ms)
     return reset._replace(failures=failures)
 
@@ -134,7 +136,7 @@ async def check_file(
     topics = dict.fromkeys(topic for _, (topic, _) in wanted)
     described = await admin.describe_topics(client, topics, timeout_ms=timeout_ms)
     for name, (topic, partition) in wanted:
-        where, description = file.where(name, (topic, partition)), described[topic]
+        where, description = file.where(name, TopicPartition(topic, partition)), described[topic]
         if isinstance(description, KcliError):
             raise failure(f"{where}: cannot describe topic `{topic}`", description)
         if partition >= len(description.partitions):
@@ -146,7 +148,9 @@ def no_partition(topic: str, partition: int, count: int) -> str:
     return f"topic `{topic}` has no partition {partition}, it has {count}"
 
 
-async def partitions_in(client: Client, scope: Scope, *, timeout_ms: int | None = None) -> list[Partition]:
+async def partitions_in(
+    client: Client, scope: Scope, *, timeout_ms: int | None = None
+) -> list[TopicPartition]:
     """Return the partitions that `--topic` names, in the order of Kafka's tool; raise if one is not there."""
     topics = dict.fromkeys((*(topic for topic, _ in scope.partitions), *scope.topics))
     described = await admin.describe_topics(client, topics, timeout_ms=timeout_ms)
@@ -161,7 +165,7 @@ async def partitions_in(client: Client, scope: Scope, *, timeout_ms: int | None 
     whole = hash_map_order(scope.topics, string_hash)
     return [
         *scope.partitions,
-        *((topic, partition) for topic in whole for partition in range(counts[topic])),
+        *(TopicPartition(topic, partition) for topic in whole for partition in range(counts[topic])),
     ]
 
 
@@ -171,16 +175,16 @@ async def plan_group(
     request: ResetRequest,
     *,
     committed: Offsets,
-    in_scope: Sequence[Partition],
+    in_scope: Sequence[TopicPartition],
     timeout_ms: int | None = None,
 ) -> ResetPlan:
     """Plan the offsets of a group that may be reset; raise if that cannot be."""
-    requested: Mapping[Partition, int] = {}
+    requested: Mapping[TopicPartition, int] = {}
     if request.kind is ResetKind.FILE:
         if name not in request.from_file.offsets:
             raise KcliError(f"`{request.from_file.name}` says nothing of consumer group `{name}`")
         requested = request.from_file.offsets[name]
-        partitions: Sequence[Partition] = list(requested)
+        partitions: Sequence[TopicPartition] = list(requested)
     elif request.scope.all_topics:
         partitions = list(committed)
         if not partitions:
@@ -201,8 +205,8 @@ async def plan_group(
 
 
 async def timed_offsets(
-    client: Client, partitions: Iterable[Partition], request: ResetRequest, *, timeout_ms: int | None
-) -> dict[Partition, int | None]:
+    client: Client, partitions: Iterable[TopicPartition], request: ResetRequest, *, timeout_ms: int | None
+) -> dict[TopicPartition, int | None]:
     """Return the first offset at or after the wanted time, None where no record is that new."""
     if request.kind not in (ResetKind.DATETIME, ResetKind.DURATION):
         return {}
@@ -211,11 +215,11 @@ async def timed_offsets(
 
 
 async def offsets_at(
-    client: Client, partitions: Iterable[Partition], timestamp: int, *, timeout_ms: int | None
-) -> dict[Partition, int]:
+    client: Client, partitions: Iterable[TopicPartition], timestamp: int, *, timeout_ms: int | None
+) -> dict[TopicPartition, int]:
     """Return an offset of each partition; raise if one is refused."""
     wanted = [TopicPartition(*partition) for partition in partitions]
-    found: dict[Partition, int] = {}
+    found: dict[TopicPartition, int] = {}
     answer = await admin.list_offsets(client, dict.fromkeys(wanted, timestamp), timeout_ms=timeout_ms)
     for partition, result in answer.items():
         if isinstance(result, KcliError):
@@ -225,7 +229,11 @@ async def offsets_at(
 
 
 async def commit(
-    client: Client, name: str, offsets: Mapping[Partition, CommittedOffset], *, timeout_ms: int | None = None
+    client: Client,
+    name: str,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    *,
+    timeout_ms: int | None = None,
 ) -> list[KcliError]:
     """Commit offsets in the name of a group; return the refusals."""
     wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
@@ -246,7 +254,7 @@ def joined_meanwhile(error: KafkaError) -> KafkaError:
 
 async def prepare_clone(
     client: Client, group: str, new: str, *, scope: Scope, force: bool, timeout_ms: int | None = None
-) -> tuple[ResetPlan, Mapping[Partition, Committed]]:
+) -> tuple[ResetPlan, Mapping[TopicPartition, Committed]]:
     """Return the plan of the group `new`, and the offsets to be committed; raise if that cannot be."""
     described = await admin.describe_groups(client, [group, new], timeout_ms=timeout_ms)
     source = described[group]
@@ -280,7 +288,7 @@ async def prepare_clone(
     return make_plan(new, copied, kind=ResetKind.COPY, facts=facts), copied
 
 
-def is_in(partition: Partition, scope: Scope) -> bool:
+def is_in(partition: TopicPartition, scope: Scope) -> bool:
     """Tell whether a partition is meant; no scope means every one."""
     if not scope.topics and not scope.partitions:
         return True

@@ -28,9 +28,7 @@ from kcli.commands.shared.java import columns, hash_map_order, partition_hash, w
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.java import string_hash
-
-Partition = tuple[str, int]
-"""A topic and one of its partitions; `TopicPartition` is such a pair as well."""
+from kcli.protocol.topics import TopicPartition
 
 
 class ResetKind(Enum):
@@ -51,18 +49,18 @@ class Scope(NamedTuple):
     """Which partitions are meant: all of `topics`, and `partitions`; or, `all_topics`, the committed ones."""
 
     topics: Sequence[str] = ()
-    partitions: Sequence[Partition] = ()
+    partitions: Sequence[TopicPartition] = ()
     all_topics: bool = False
 
 
 class ResetFacts(NamedTuple):
     """What is known of a group and the partitions. `timed`: None for no record that new."""
 
-    committed: Mapping[Partition, int] = {}
-    starts: Mapping[Partition, int] = {}
-    ends: Mapping[Partition, int] = {}
-    timed: Mapping[Partition, int | None] = {}
-    requested: Mapping[Partition, int] = {}
+    committed: Mapping[TopicPartition, int] = {}
+    starts: Mapping[TopicPartition, int] = {}
+    ends: Mapping[TopicPartition, int] = {}
+    timed: Mapping[TopicPartition, int | None] = {}
+    requested: Mapping[TopicPartition, int] = {}
 
 
 class ResetRow(NamedTuple):
@@ -90,7 +88,7 @@ class ResetPlan(NamedTuple):
 def parse_scope(topics: Iterable[str], *, all_topics: bool = False) -> Scope:
     """Return what `--topic orders --topic clicks:0,2` and `--all-topics` mean."""
     whole: list[str] = []
-    partitions: list[Partition] = []
+    partitions: list[TopicPartition] = []
     for text in topics:
         topic, colon, numbers = text.partition(":")
         if not topic or (colon and not numbers):
@@ -101,7 +99,7 @@ def parse_scope(topics: Iterable[str], *, all_topics: bool = False) -> Scope:
             partition = whole_number(number, LARGEST_INT32)
             if partition is None:
                 raise UsageError(f"`--topic {text}`: not a partition: {number}", hint="orders:0,2")
-            partitions.append((topic, partition))
+            partitions.append(TopicPartition(topic, partition))
     named = [*((topic, -1) for topic in whole), *partitions]
     for topic, partition in named:
         if named.count((topic, partition)) > 1 or (partition >= 0 and topic in whole):
@@ -112,7 +110,7 @@ def parse_scope(topics: Iterable[str], *, all_topics: bool = False) -> Scope:
 
 
 def make_plan(
-    group: str, partitions: Iterable[Partition], *, kind: ResetKind, facts: ResetFacts, value: int = 0
+    group: str, partitions: Iterable[TopicPartition], *, kind: ResetKind, facts: ResetFacts, value: int = 0
 ) -> ResetPlan:
     """Return the plan of a group: `value` is the offset of `--to-offset`, the distance of `--shift-by`."""
     wanted = list(partitions)
@@ -128,7 +126,7 @@ def make_plan(
 
 
 def _new_offset(
-    partition: Partition, kind: ResetKind, facts: ResetFacts, value: int
+    partition: TopicPartition, kind: ResetKind, facts: ResetFacts, value: int
 ) -> tuple[int, str | None]:
     """Return the new offset of a partition, and a warning if it is not quite what was asked for."""
     committed = facts.committed.get(partition)
@@ -161,7 +159,7 @@ def _new_offset(
             )
 
 
-def _clamped(offset: int, partition: Partition, facts: ResetFacts) -> tuple[int, str | None]:
+def _clamped(offset: int, partition: TopicPartition, facts: ResetFacts) -> tuple[int, str | None]:
     start, end = facts.starts[partition], facts.ends[partition]
     if offset > end:
         return end, f"offset {offset} is behind the end, {end} is taken"
@@ -170,7 +168,7 @@ def _clamped(offset: int, partition: Partition, facts: ResetFacts) -> tuple[int,
     return offset, None
 
 
-def _row(partition: Partition, new: int, facts: ResetFacts) -> ResetRow:
+def _row(partition: TopicPartition, new: int, facts: ResetFacts) -> ResetRow:
     current = facts.committed.get(partition)
     start, end = facts.starts.get(partition), facts.ends.get(partition)
     again = skipped = 0
@@ -189,7 +187,7 @@ def _row(partition: Partition, new: int, facts: ResetFacts) -> ResetRow:
     )
 
 
-Offsets = dict[tuple[str, int], int]
+Offsets = dict[TopicPartition, int]
 """The offset of each partition."""
 
 
@@ -198,9 +196,9 @@ class OffsetsFile(NamedTuple):
 
     name: str = ""
     offsets: Mapping[str, Offsets] = {}
-    lines: Mapping[tuple[str, tuple[str, int]], int] = {}
+    lines: Mapping[tuple[str, TopicPartition], int] = {}
 
-    def where(self, group: str, partition: tuple[str, int]) -> str:
+    def where(self, group: str, partition: TopicPartition) -> str:
         """Return the place where a partition of a group is named."""
         return place(self.name, self.lines[group, partition])
 
@@ -214,7 +212,7 @@ def parse_offsets(text: str, name: str, groups: Collection[str]) -> OffsetsFile:
     Lines without a group are about the one in `groups`; there must be one only.
     """
     plans: dict[str, Offsets] = {}
-    lines: dict[tuple[str, tuple[str, int]], int] = {}
+    lines: dict[tuple[str, TopicPartition], int] = {}
     width = 0
     for number, row in _rows(text, name):
         where = place(name, number)
@@ -232,7 +230,8 @@ def parse_offsets(text: str, name: str, groups: Collection[str]) -> OffsetsFile:
                 )
             names = [next(iter(groups)), *names]
         group, topic = _name(names[0], "group", where), _name(names[1].strip(), "topic", where)
-        target = (topic, _number(partition, "partition", where, least=0, most=LARGEST_INT32))
+        index = _number(partition, "partition", where, least=0, most=LARGEST_INT32)
+        target = TopicPartition(topic, index)
         offsets = plans.setdefault(group, {})
         if target in offsets:
             raise UsageError(f"{where}: a partition is named twice: {topic}-{partition}")

@@ -7,7 +7,6 @@ import pytest
 from kcli.commands.groups.offsets import (
     Committed,
     Owner,
-    Partition,
     PartitionRow,
     duration_text,
     longest_time_lag,
@@ -16,6 +15,7 @@ from kcli.commands.groups.offsets import (
     unread_positions,
     with_time_lag,
 )
+from kcli.protocol.topics import TopicPartition
 
 NOW = 1_700_000_000_000
 
@@ -30,7 +30,7 @@ def test_members_with_most_partitions_come_first_and_partitions_of_nobody_last()
         Owner("b", "/h", "two", [("orders", 10), ("orders", 2), ("clicks", 0)]),
         Owner("c", "/h", "three", [("orders", 4)]),
     ]
-    committed: dict[Partition, Committed] = {("zeta", 1): Committed(1), ("alpha", 0): Committed(0)}
+    committed: dict[TopicPartition, Committed] = {("zeta", 1): Committed(1), ("alpha", 0): Committed(0)}
     rows = partition_rows(owners, committed, {})
     assert [(row.consumer_id, row.topic, row.partition) for row in rows] == [
         ("b", "clicks", 0),
@@ -58,7 +58,7 @@ def test_the_lag_is_known_with_both_offsets(
     committed: Committed | None, end: int | None, lag: int | None
 ) -> None:
     owners = [Owner("a", "/h", "one", [("orders", 0)])]
-    offsets: dict[Partition, Committed] = {} if committed is None else {("orders", 0): committed}
+    offsets: dict[TopicPartition, Committed] = {} if committed is None else {("orders", 0): committed}
     (found,) = partition_rows(owners, offsets, {("orders", 0): end})
     assert (found.current_offset, found.log_end_offset, found.lag) == (
         committed and committed.offset,
@@ -94,7 +94,7 @@ def test_the_first_unread_record_is_not_before_the_first_record() -> None:
     ],
 )
 def test_behind_in_time_is_how_long_the_first_unread_record_waits(
-    found: str, lag: int | None, timestamps: dict[Partition, int | None], expected: int | None
+    found: str, lag: int | None, timestamps: dict[TopicPartition, int | None], expected: int | None
 ) -> None:
     (behind,) = with_time_lag([row(0, 3, 9, lag)], timestamps, now_ms=NOW)
     assert behind.time_lag_ms == expected, found
