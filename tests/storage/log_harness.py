@@ -1,6 +1,6 @@
 """A log on disk, driven by verbs: append, roll, cut, corrupt, crash, reopen.
 
-`crash` takes the process away without a word: what was written stays, what was only in memory goes.
+`crash` ends the process without a close: written bytes stay, memory is lost.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def batch_of(
 
 
 def with_fields(batch: bytearray, **fields: int) -> bytearray:
-    """Return a batch with header fields changed, and a checksum that fits unless it was given."""
+    """Return a batch with changed header fields, and a matching checksum unless it is one of them."""
     values = dict(zip(_HEADER_FIELDS, HEADER.unpack_from(batch), strict=True))
     HEADER.pack_into(batch, 0, *(values | fields).values())
     if "crc" not in fields and "length" not in fields:
@@ -75,7 +75,7 @@ def with_fields(batch: bytearray, **fields: int) -> bytearray:
 
 
 class LogHarness:
-    """The log `orders-0` under a directory, and what it reported."""
+    """The log `orders-0` under a directory, and its reports."""
 
     def __init__(self, root: Path, config: LogConfig = SMALL) -> None:
         self.directory = root / "orders-0"
@@ -117,7 +117,7 @@ class LogHarness:
         now_ms: int = NOW_MS,
         origin: Origin = Origin.CLIENT,
     ) -> LogAppendInfo:
-        """Append bytes as leader, a window onto them as a request is, and make them visible."""
+        """Append bytes as leader, in a memoryview as a request has them, and make them visible."""
         info = self.log.append_as_leader(
             memoryview(batch), leader_epoch=leader_epoch, now_ms=now_ms, origin=origin
         )
@@ -125,7 +125,7 @@ class LogHarness:
         return info
 
     def fill(self, count: int, size: int = 50) -> None:
-        """Append `count` batches of one record each, its value telling its offset."""
+        """Append `count` batches of one record each, its value beginning with its offset."""
         for _ in range(count):
             self.append(b"%d-" % self.log.log_end_offset + b"x" * size)
 
@@ -135,29 +135,29 @@ class LogHarness:
         self.log_start_offset = self.log.log_start_offset
 
     def reopen(self) -> None:
-        """Stop properly and start again."""
+        """Stop cleanly and start again."""
         self.log.close(now_ms=NOW_MS)
         self.checkpoint()
         self.log = self._load(is_clean=True)
 
     def crash(self) -> None:
-        """Lose the process, keep the checkpoints of the last `checkpoint`, and start again."""
+        """Kill the process, keep the checkpoints of the last `checkpoint`, and start again."""
         self.log.close_handlers()
         self.log = self._load(is_clean=False)
 
     def start(self, *, is_clean: bool = True) -> None:
-        """Start again after files were changed behind a stopped log."""
+        """Start again after the files of a stopped log were changed."""
         self.log = self._load(is_clean=is_clean)
 
     def stop(self) -> None:
-        """Stop properly."""
+        """Stop cleanly."""
         self.log.close(now_ms=NOW_MS)
         self.checkpoint()
 
     # --- files
 
     def delete_files(self, now_ms: int = NOW_MS) -> int:
-        """Delete what was marked long enough ago; return how many files."""
+        """Delete the due files; return their number."""
         plan = DeletionPlan(self.log.take_due_deletions(now_ms))
         plan.run()
         assert plan.failures == []
@@ -174,7 +174,7 @@ class LogHarness:
         self.path(base_offset, suffix).write_bytes(data)
 
     def cut(self, base_offset: int, count: int, suffix: str = ".log") -> None:
-        """Take bytes off the end of a file."""
+        """Cut bytes off the end of a file."""
         path = self.path(base_offset, suffix)
         os.truncate(path, path.stat().st_size - count)
 

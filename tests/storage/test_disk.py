@@ -1,4 +1,4 @@
-"""A directory that is declared full takes nothing, others do, and it takes everything again afterwards."""
+"""A directory declared full refuses writes, others do not, and it accepts writes again afterwards."""
 
 from __future__ import annotations
 

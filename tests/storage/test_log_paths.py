@@ -1,4 +1,4 @@
-"""Names of files and directories, both ways."""
+"""Names of files and directories: making and parsing them."""
 
 from __future__ import annotations
 

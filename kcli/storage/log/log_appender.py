@@ -144,14 +144,18 @@ class LogAppender:
         return info
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> LogAppendInfo:
-        """Write records as the leader has them. Raises `KafkaError`; see `UnifiedLog.append_as_follower`."""
+        """Do `UnifiedLog.append_as_follower`."""
         data, batches = whole_batches(records, self.local.end_offset)
         return self._append(data, batches, Origin.REPLICATION, now_ms)
 
     def write_ahead(
         self, validated: ValidatedRecords, *, leader_epoch: int, now_ms: int
     ) -> WriteAhead | None:
-        """Return what writes validated records in any thread; see `UnifiedLog.write_ahead`."""
+        """Return what writes validated records where `append` will want them, None if the place is unknown.
+
+        Run it in any thread. Append nothing else until `append` was called or it was undone. Raises
+        `KafkaError` KAFKA_STORAGE_ERROR.
+        """
         self._stamp(validated, leader_epoch)
         local = self.local
         size, segment = len(validated.data), local.segments.active

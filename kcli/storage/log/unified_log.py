@@ -64,6 +64,7 @@ class UnifiedLog:
         "snapshots",
         "topic_id",
         "topic_partition",
+        "write_ahead",
     )
 
     def __init__(
@@ -89,7 +90,8 @@ class UnifiedLog:
         self.is_future = is_future
         self.high_watermark_metadata: LogOffsetMetadata | None = None
         self.appender = LogAppender(local, leader_epochs, producer_state, snapshots)
-        # The short ways, without a call in between.
+        # Without a call in between.
+        self.write_ahead = self.appender.write_ahead
         self.append_plain = self.appender.append_plain
         self.append_run = self.appender.append_run
 
@@ -211,16 +213,6 @@ class UnifiedLog:
         info = self.appender.append(validated, leader_epoch=leader_epoch, now_ms=now_ms, written=written)
         info.log_start_offset = self.log_start_offset
         return info
-
-    def write_ahead(
-        self, validated: ValidatedRecords, *, leader_epoch: int, now_ms: int
-    ) -> WriteAhead | None:
-        """Return what writes validated records where `append` will want them, None if the place is unknown.
-
-        Run it in any thread. Append nothing else until `append` was called or it was undone. Raises
-        `KafkaError` KAFKA_STORAGE_ERROR.
-        """
-        return self.appender.write_ahead(validated, leader_epoch=leader_epoch, now_ms=now_ms)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> LogAppendInfo:
         """Write records as the leader has them; offsets may have holes but never decrease.

@@ -38,7 +38,7 @@ class NodeLogs:
         )
 
     def start(self, keep: Callable[[TopicPartition, bytes | None], bool] | None = None) -> LogManager:
-        """Start, with a manager of its own."""
+        """Start with a new manager."""
         self.manager = self._new_manager()
         self.manager.open(now_ms=NOW_MS)
         self.manager.load(now_ms=NOW_MS, keep=keep)
@@ -59,7 +59,7 @@ class NodeLogs:
         return log
 
     def delete_files(self, now_ms: int) -> int:
-        """Delete what was marked long enough ago; return how many files and directories."""
+        """Delete the due files and directories; return their number."""
         plan = self.manager.plan_deletions(now_ms)
         if plan is None:
             return 0

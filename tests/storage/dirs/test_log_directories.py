@@ -1,4 +1,4 @@
-"""The log directories of a node: whose they are, and that one fails with its logs and no others."""
+"""The log directories of a node: their identity, and failures that affect one of them only."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_checkpoints_of_a_full_disk_take_it_offline(node: NodeLogs, monkeypatch:
 
 
 def look(logs: NodeLogs) -> None:
-    """Do what housekeeping does from time to time."""
+    """Do the work of housekeeping."""
     plan = logs.manager.plan_directory_check()
     plan.run()
     logs.manager.commit_directory_check(plan)

@@ -1,4 +1,4 @@
-"""Whose a log directory is, who uses it, and whether it was closed properly."""
+"""A log directory: its identity, its lock, and its clean-stop marker."""
 
 from __future__ import annotations
 

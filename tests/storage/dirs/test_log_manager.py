@@ -320,7 +320,7 @@ def test_a_name_that_is_used_again_inherits_no_checkpoint(
         patch.setattr(checkpoints, "write_atomically", recorded)
         for partition in range(3):
             node.manager.get_or_create("orders", partition, topic_id=random_uuid(), now_ms=NOW_MS)
-    # Once for all that were deleted.
+    # One write for all deleted replicas.
     assert sorted(Path(path).name for path in writes if path.endswith("-checkpoint")) == sorted(CHECKPOINTS)
     fill(node.log(), 3)
     node.kill()

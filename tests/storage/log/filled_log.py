@@ -1,4 +1,4 @@
-"""What a log holds that was filled, and the entries of its indexes."""
+"""The content of a filled log, and the entries of its indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log file itself: appending, finding, slices that outlive everything but truncation."""
+"""The log file: appending, finding, and slices that survive all but truncation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.storage.log_harness import batch_of
 
 
 def batches(*counts: int, size: int = 10) -> bytes:
-    """Return batches of so many records each, with offsets from 0 on."""
+    """Return batches with these numbers of records, with offsets from 0 on."""
     data, offset = bytearray(), 0
     for count in counts:
         batch = batch_of(*[b"x" * size] * count)

@@ -1,4 +1,4 @@
-"""FollowerAppend: what is appended in one pass is what taking batches apart would have appended."""
+"""`append_run` does what the ordinary append of a follower does, or nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fill(log: UnifiedLog, batches: list[tuple[int, int, Codec, int]]) -> None:
 
 
 def runs(log: UnifiedLog, sizes: list[int]) -> list[bytes]:
-    """Return the log as a follower gets it, in pieces that may end within a batch."""
+    """Return the log in pieces that may end within a batch, as a follower gets it."""
     pieces, offset = [], 0
     while offset < log.log_end_offset:
         max_bytes = sizes[len(pieces) % len(sizes)]
@@ -94,7 +94,7 @@ def test_damage_is_never_appended(batch: tuple[int, int, Codec, int], data: st.D
         leader, follower = _harness(root, "leader"), _harness(root, "follower")
         fill(leader.log, [batch])
         (piece,) = map(bytearray, runs(leader.log, [10_000]))
-        # What stands before the magic is not covered by the checksum.
+        # The checksum does not cover the bytes before the magic.
         position = data.draw(st.integers(16, len(piece) - 1))
         piece[position] ^= 1 << data.draw(st.integers(0, 7))
         ((epoch, _),) = leader.log.leader_epochs.entries()

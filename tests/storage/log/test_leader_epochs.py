@@ -1,4 +1,4 @@
-"""Leader epochs: what is kept, and where an epoch ends."""
+"""Leader epochs: which are kept, and where an epoch ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a log is written to the disk for good, and how far."""
+"""When a log is synced, and up to which offset."""
 
 from __future__ import annotations
 

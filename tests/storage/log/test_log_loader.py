@@ -1,4 +1,4 @@
-"""Starting again: after a clean stop, after a crash, and with files that somebody left."""
+"""Loading after a clean stop, after a crash, and with leftover files."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_files_on_their_way_out_go(filled: LogHarness, suffix: str) -> None:
 
 
 def swap(log: LogHarness, base: int, source: int) -> None:
-    """Make a finished compaction of what the segment `source` holds."""
+    """Create a finished compaction with the content of segment `source`."""
     for kind in (".log", ".index", ".timeindex"):
         shutil.copy(log.path(source, kind), log.path(base, kind + ".swap"))
 

@@ -1,4 +1,4 @@
-"""Starting again in Apache Kafka's own directories, whose files are those that kcli writes."""
+"""Loading Apache Kafka's own directories."""
 
 from __future__ import annotations
 

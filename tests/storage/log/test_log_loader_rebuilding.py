@@ -1,4 +1,4 @@
-"""Starting again: producers and indexes as they were, whatever became of their files."""
+"""Loading restores producers and indexes, whatever happened to their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random operations on a log, held against a list of batches."""
+"""Random operations on a log, compared with a list of batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUFFIXES = (".index", ".timeindex")
 
 @dataclass(frozen=True)
 class Written:
-    """A batch that was acknowledged."""
+    """An acknowledged batch."""
 
     base_offset: int
     values: tuple[bytes, ...]
@@ -38,7 +38,7 @@ class Written:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """A log and what it must hold: `batches`, readable from `log_start` on."""
+    """A log and its expected content: `batches`, readable from `log_start` on."""
 
     @initialize(segment_bytes=st.sampled_from([600, 2000, 100_000]), interval=st.sampled_from([0, 200, 4096]))
     def start(self, segment_bytes: int, interval: int) -> None:
@@ -171,7 +171,7 @@ class LogMachine(RuleBasedStateMachine):
         active = self.harness.log.segments.active
         base, size = active.base_offset, active.size
         position = data.draw(st.integers(0, size - 1))
-        # The base offset and the epoch of a batch are not covered by its checksum.
+        # The checksum of a batch does not cover its base offset and epoch.
         starts = {entry.position: entry for entry in active.records.entries()}
         within = position - max(start for start in starts if start <= position)
         if flip and within < 16:
@@ -193,7 +193,7 @@ class LogMachine(RuleBasedStateMachine):
         keep = [number for number, batch in enumerate(self.batches) if batch.base_offset < offset]
         self.cut_model(len(keep), end=max(offset, self.harness.bases[-1]))
         if self.end < self.log_start:
-            # The log ends below its checkpointed start: it begins anew there.
+            # The log ends below its checkpointed start: it restarts there, empty.
             self.batches.clear()
             self.end = self.log_start
             self.sequences.clear()
@@ -209,7 +209,7 @@ class LogMachine(RuleBasedStateMachine):
         for batch in self.batches:
             if batch.producer is not None:
                 self.sequences[batch.producer[0]] = batch.producer[1] + len(batch.values)
-        # What retention took away, nobody remembers after the state was rebuilt from what is left.
+        # A state rebuilt from the remaining records does not know those that retention deleted.
         known = {entry.producer_id for entry in self.harness.log.active_producers()}
         self.sequences = {producer: next_ for producer, next_ in self.sequences.items() if producer in known}
 

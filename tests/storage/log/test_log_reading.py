@@ -1,4 +1,4 @@
-"""What is read from a log: slices, what consumers may see, transactions."""
+"""Reads of a log: slices, isolation, transactions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ MIXED = [[LARGE], [LITTLE], [LARGE, LARGE], [LITTLE, LITTLE], [LITTLE], [LARGE],
 
 
 def log_of_mixed_batches(directory: Path, index_interval_bytes: int) -> tuple[LogHarness, list[int]]:
-    """Return a log with batches below and above what is read at once, and the base offset of each."""
+    """Return a log with batches smaller and larger than one read, and the base offset of each."""
     config = replace(SMALL, segment_bytes=1 << 20, index_interval_bytes=index_interval_bytes)
     log = LogHarness(directory, config)
     return log, [log.append(*values).first_offset for values in MIXED]
@@ -94,7 +94,7 @@ def test_every_offset_is_found_among_batches_of_any_size(tmp_path: Path, interva
 
 
 def found_batches(log: LogHarness) -> list[int]:
-    """Return the base offset of the batch that is found for each offset."""
+    """Return the base offset of the batch found for each offset."""
     found = []
     segment = log.log.segments.active
     for offset in range(log.log.log_end_offset):
@@ -167,7 +167,7 @@ def test_a_batch_behind_a_large_one_takes_one_small_read(
 
 
 def test_an_index_that_points_before_a_batch_misleads_nobody(tmp_path: Path) -> None:
-    """Four zeros there make the head of the batch that of an older entry, at an offset the index allows."""
+    """Four zeros there turn the batch's head into that of an older entry, at an offset the index allows."""
     log = LogHarness(tmp_path, replace(SMALL, segment_bytes=1 << 20))
     for _ in range(9):
         log.append(*[b"value"] * 10, bytes(150))

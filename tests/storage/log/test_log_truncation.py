@@ -1,4 +1,4 @@
-"""What is taken from a log at either end: truncation, and the deletion of records."""
+"""Truncation of a log at its end, and deletion of records at its start."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def refusal(
 
 
 def only_batch(validated: ValidatedRecords) -> RecordBatch:
-    """Return the one batch there is, as it will be stored."""
+    """Return the only batch as it will be stored."""
     (batch,) = iter_batches(validated.data)
     assert isinstance(batch, RecordBatch)
     assert batch.is_valid_crc()
@@ -61,7 +61,7 @@ def only_batch(validated: ValidatedRecords) -> RecordBatch:
 
 
 def big(codec: Codec = Codec.NONE) -> bytearray:
-    """Return a batch above the size that is read to its last record."""
+    """Return a batch larger than those that the validator reads to the last record."""
     values = [random.Random(number).randbytes(1000) for number in range(20)]
     batch = batch_of(*values, codec=codec)
     assert len(batch) > CHECKED_BYTES
@@ -313,7 +313,7 @@ def test_a_decompression_bomb_is_refused(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", ALL_CODECS)
 def test_too_many_records_are_refused_unread(codec: Codec) -> None:
-    """Seven bytes each, they would be worth reading for hours."""
+    """Records of seven bytes each would take hours to read."""
     batch = batch_of(*[b""] * 1000, codec=codec)
     with pytest.raises(TooMuchToRead):
         LogValidator(DEFAULT).validate(batch, now_ms=NOW_MS, max_decompressed=100_000)

@@ -1,4 +1,4 @@
-"""What a log keeps of appends that the disk or the file system broke off."""
+"""What a log keeps of appends that the disk or the file system interrupted."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_was_written_ahead_in_another_epoch_is_written_again(log: LogHarnes
     written.run()
     info = log.log.append(validated, leader_epoch=7, now_ms=NOW_MS, written=written)
     assert info.first_offset == 1
-    # What is there now is not to be undone.
+    # The entries there now must not be undone.
     assert written.served
     assert [(each.base_offset, each.partition_leader_epoch) for each in log.batches()] == [(0, 0), (1, 7)]
 

@@ -1,4 +1,4 @@
-"""The short way into a log does what the ordinary one does, or nothing."""
+"""`append_plain` does what the ordinary append does, or nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOMY = LogConfig(segment_bytes=100_000)
 
 
 def begun(root: Path, config: LogConfig = ROOMY) -> LogHarness:
-    """Return a log with one record of its epoch, and one of a producer."""
+    """Return a log with one record of its epoch, and one with a producer id."""
     log = LogHarness(root, config)
     log.append(b"first", leader_epoch=EPOCH)
     log.append(b"0", leader_epoch=EPOCH, producer=(7, 0, 0))
@@ -176,7 +176,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def state_of(log: LogHarness) -> object:
-    """Return all that an append changes, in memory and in the log files."""
+    """Return the state that an append changes, in memory and in the log files."""
     active = log.log.segments.active
     return (
         log.log.log_end_offset,
@@ -197,7 +197,7 @@ def state_of(log: LogHarness) -> object:
 
 @st.composite
 def batches(draw: st.DrawFn) -> bytes:
-    """Return a batch that is plain as a rule, of producers that keep their sequence as a rule, or damaged."""
+    """Return a batch that is usually plain, of a producer that usually keeps its sequence, or damaged."""
     producer_id = draw(st.sampled_from([-1, -1, -1, 7, 8]))
     builder = RecordBatchBuilder(
         codec=draw(st.sampled_from([Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP])),
@@ -239,7 +239,7 @@ def test_both_ways_lead_to_the_same(appends: list[tuple[bytes, int]], config: Lo
             logs.append(LogHarness(Path(root) / name, config))
         plain, ordinary = logs
         for data, epoch in appends:
-            # Only a window onto a request may go the short way.
+            # Only a memoryview, as requests are, may go the short way.
             taken = outcome(plain, memoryview(bytearray(data)), epoch)
             assert taken == outcome(ordinary, bytearray(data), epoch)
         assert state_of(plain) == state_of(ordinary)

@@ -1,4 +1,4 @@
-"""Which segments retention lets go."""
+"""Which segments retention deletes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 def log_of_days(root: Path, days: int, **config: object) -> LogHarness:
-    """Return a log with one segment a day, one record of 1,000 bytes each, the newest made just now."""
+    """Return a log with one segment a day, of one record of 1,000 bytes each, the newest from now."""
     log = LogHarness(root, LogConfig(segment_ms=1, file_delete_delay_ms=0, **config))  # type: ignore[arg-type]
     for day in range(days):
         log.append(b"x" * 1000, timestamp=NOW_MS - (days - 1 - day) * DAY_MS)

@@ -1,4 +1,4 @@
-"""What is appended to a log, as its leader or as a follower, and when it goes on in a new segment."""
+"""Appends to a log as leader and as follower, and rolls."""
 
 from __future__ import annotations
 

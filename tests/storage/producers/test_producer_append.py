@@ -20,7 +20,7 @@ PRODUCER = 7
 
 
 class Partition:
-    """A producer state that batches of one producer are written to."""
+    """A producer state with the batches of one producer."""
 
     def __init__(self) -> None:
         self.state = ProducerStateManager(TopicPartition("orders", 0), producer_id_expiration_ms=1000)

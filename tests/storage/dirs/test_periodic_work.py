@@ -1,4 +1,4 @@
-"""What is done to all logs of a node from time to time."""
+"""The periodic work on all logs of a node."""
 
 from __future__ import annotations
 
