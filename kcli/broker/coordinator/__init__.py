@@ -1,1 +1,1 @@
-"""Coordinators: pure shards that take events and give effects, and the runtime that performs these."""
+"""Coordinators: pure shards that take events and return effects, and the runtime that performs them."""

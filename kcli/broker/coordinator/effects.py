@@ -1,12 +1,12 @@
 """Effects: what a coordinator shard wants done, as values.
 
 A shard takes an event (a request, a timer, a change of the metadata) and returns effects; the runtime
-performs them in order. What is hard state (offsets, generations that were stored, assignments) changes only
-in `replay` of a record that is in the log, so an append that fails needs no undo.
+performs them in order. Hard state (offsets, stored generations, assignments) changes only in `replay` of a
+record that is in the log, so a failed append needs no undo.
 
     def sync_group(self, now: Now, token: Token, request: SyncGroupRequest, ...) -> list[Effect]:
         ...
-        return [Append((group_record,), then=lambda now, error: self._assignment_stored(now, ..., error))]
+        return [Append((group.record(...),), then=lambda now, error: self._stored(now, ..., error))]
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 class Now(NamedTuple):
     """One moment on two clocks, in milliseconds.
 
-    `ms` is monotonic: deadlines and what is measured against them. `wall_ms` is the time of day: what is
-    stored.
+    `ms` is monotonic and serves deadlines. `wall_ms` is the time of day and is what records store.
     """
 
     ms: int
@@ -32,14 +31,14 @@ class Now(NamedTuple):
 
 
 class Token:
-    """Whoever waits for the answer to one request. A shard keeps it, compares it, and replies to it once."""
+    """Identifies a request that waits for its response; a shard replies to it exactly once."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRecord:
-    """A record of an internal topic: a key and a value of `protocol.coordinator_records`, None to delete."""
+    """A record of an internal topic: a key and a value of `coordinator_records`; None deletes."""
 
     key: Any
     value: Any
@@ -49,9 +48,9 @@ class CoordinatorRecord:
 class Append:
     """Write records as one batch.
 
-    Once they are in the log each is given to the shard's `replay`; once they are committed `then(now, None)`
-    is called, and its effects are performed. If they cannot be written, or leadership is lost before they are
-    committed, it is `then(now, error)`, and after a failed write nothing was replayed.
+    Once they are in the log, each is passed to the shard's `replay`. Once they are committed, `then(now,
+    None)` is called and its effects are performed. If the write fails, or leadership is lost before the
+    commit, it is `then(now, error)`; after a failed write nothing was replayed.
     """
 
     records: tuple[CoordinatorRecord, ...]
@@ -60,7 +59,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer a request, at once. A client that is gone by then is no error."""
+    """Answer a request at once; the response is dropped if the client has disconnected."""
 
     token: Token
     response: Any
@@ -68,9 +67,9 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Call the shard's `expire(now, key)` after `delay_ms`, instead of whatever was scheduled for `key`.
+    """Call the shard's `expire(now, key)` after `delay_ms`; replaces the timer of `key`.
 
-    The shard judges anew by then: a timer that fires early, or for something gone, changes nothing.
+    The shard checks its state then: a timer that fires early, or for a deleted object, changes nothing.
     """
 
     key: Hashable
@@ -79,7 +78,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Forget the timer of `key`, if there is one."""
+    """Cancel the timer of `key`, if it runs."""
 
     key: Hashable
 

@@ -1,7 +1,4 @@
-"""Group: what the coordinator asks of a group, whichever protocol its members speak (Kafka class `Group`).
-
-ClientInfo: who sent a request, as groups remember and show it.
-"""
+"""Group: what the coordinator needs of a group of either protocol (Kafka class `Group`)."""
 
 from __future__ import annotations
 
@@ -19,34 +16,34 @@ if TYPE_CHECKING:
 
 
 class Group(Protocol):
-    """Checks answer ErrorCode.NONE, or why not."""
+    """A group of either protocol; checks return ErrorCode.NONE or the error."""
 
     @property
     def group_id(self) -> str: ...
 
     @property
     def may_go(self) -> bool:
-        """True if nothing but offsets keeps the group: when the last is gone the group goes too."""
+        """True if only offsets keep the group: it is deleted with the last offset."""
         ...
 
     def check_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
-        """Say whether these offsets may be committed by the one who asks."""
+        """Check whether the client may commit these offsets."""
         ...
 
     def check_fetch(self, request: OffsetFetchRequestGroup) -> ErrorCode:
-        """Say whether the one who asks may see the group's offsets."""
+        """Check whether the client may read the group's offsets."""
         ...
 
     def check_delete(self) -> ErrorCode:
-        """Say whether the group may be deleted."""
+        """Check whether the group may be deleted."""
         ...
 
     def check_offset_delete(self) -> ErrorCode:
-        """Say whether any offsets may be deleted."""
+        """Check whether any offsets may be deleted."""
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """True if a member reads the topic, or may: then its offsets stay."""
+        """True if a member reads the topic, or may read it: then its offsets stay."""
         ...
 
     def retention_start(self) -> Callable[[OffsetCommitValue], int] | None:
@@ -54,7 +51,7 @@ class Group(Protocol):
         ...
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """Return what deletes the group's own records."""
+        """Return the records that delete the group's own records."""
         ...
 
     def listed(self) -> ListedGroup:
@@ -63,7 +60,7 @@ class Group(Protocol):
 
 
 class ClientInfo(NamedTuple):
-    """`client_id` is that of the request's header; `host` is written as Kafka does: `/127.0.0.1`."""
+    """The client of a request: `client_id` from its header, `host` in Kafka's form, `/127.0.0.1`."""
 
     client_id: str
     host: str

@@ -1,8 +1,7 @@
-"""GroupCoordinator: the shard for one partition of `__consumer_offsets`.
+"""GroupCoordinator: the shard of a `__consumer_offsets` partition (Kafka class `GroupCoordinatorShard`).
 
-Pure (Kafka class `GroupCoordinatorShard`): an event comes in with its time, effects go out, and hard state
-changes in `replay` alone. Every request is answered exactly once, in the effects of its own event or of a
-later one. Which part of the shard takes a request depends on the kind of the group.
+Pure: events come in with their time, effects go out, and hard state changes only in `replay`. Every request
+is answered exactly once, in the effects of its own event or of a later one.
 """
 
 from __future__ import annotations
@@ -57,7 +56,9 @@ NOT_FOUND_IS_AN_ERROR_FROM = 6
 
 
 class GroupCoordinator:
-    """Groups and their offsets. `image` gives the cluster's metadata, `new_id` a unique text."""
+    """The groups of one partition and their offsets; `image` returns the cluster's metadata, `new_id` a
+    unique text.
+    """
 
     def __init__(
         self, config: GroupConfig, *, image: Callable[[], MetadataImage], new_id: Callable[[], str]
@@ -79,7 +80,7 @@ class GroupCoordinator:
     def join_group(
         self, now: Now, token: Token, request: JoinGroupRequest, version: int, client: ClientInfo
     ) -> list[Effect]:
-        """Let a client join a group; the answer waits for the other members, if the group is classic."""
+        """Handle JoinGroup; in a classic group the response waits for the other members."""
         join = JoinContext(now, token, request, version, client, self._config, self._registry.new_id)
         if not join.has_valid_session:
             return join.refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
@@ -96,11 +97,11 @@ class GroupCoordinator:
                 return join.refuse(error.code)
             return self.join_group(now, token, request, version, client)
 
-        # An empty group of the other kind makes room.
+        # An empty consumer group is deleted to make room.
         return [Append(tuple(group.tombstones()), deleted)]
 
     def sync_group(self, now: Now, token: Token, request: SyncGroupRequest, version: int) -> list[Effect]:
-        """Let a member have its assignment, once there is one."""
+        """Handle SyncGroup: the response is the member's assignment."""
         if version >= SYNC_NAMES_PROTOCOL_FROM and None in {request.protocol_type, request.protocol_name}:
             return refuse_sync(token, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         group = self.groups.get(request.group_id)
@@ -111,7 +112,7 @@ class GroupCoordinator:
         return refuse_sync(token, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def heartbeat(self, now: Now, token: Token, request: HeartbeatRequest) -> list[Effect]:
-        """Note that a member lives."""
+        """Handle Heartbeat of the classic protocol."""
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._classic_protocol.heartbeat(now, token, request, group)
@@ -122,7 +123,7 @@ class GroupCoordinator:
         return [*effects, Reply(token, HeartbeatResponse(error_code=error))]
 
     def leave_group(self, now: Now, token: Token, request: LeaveGroupRequest, version: int) -> list[Effect]:
-        """Let members go. Old clients name one and get its error as the whole answer."""
+        """Handle LeaveGroup; versions below 3 name one member, whose error is that of the response."""
         group = self.groups.get(request.group_id)
         alone = version < LEAVE_IN_BATCHES_FROM
         identities = [MemberIdentity(member_id=request.member_id)] if alone else request.members
@@ -151,7 +152,7 @@ class GroupCoordinator:
         version: int,
         client: ClientInfo,
     ) -> list[Effect]:
-        """Let a member of a consumer group join, stay or leave."""
+        """Handle ConsumerGroupHeartbeat."""
         return self._consumer.heartbeat(now, token, request, version=version, client=client)
 
     # --- offsets -----------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ class GroupCoordinator:
         return self._offsets.fetch(group)
 
     def offset_delete(self, now: Now, token: Token, request: OffsetDeleteRequest) -> list[Effect]:
-        """Forget offsets of topics that nobody in the group reads."""
+        """Delete offsets of topics that no member reads."""
         return self._offsets.delete(token, request)
 
     # --- groups ------------------------------------------------------------------------------------
@@ -182,7 +183,7 @@ class GroupCoordinator:
         return [group.listed() for group in self.groups.values()]
 
     def describe_groups(self, now: Now, group_ids: Sequence[str], version: int) -> list[DescribedGroup]:
-        """Return groups as DescribeGroups shows them; one that does not exist, or is not classic, is dead."""
+        """Return groups as DescribeGroups shows them; a missing or non-classic group is dead."""
         return [self._described(group_id, version) for group_id in group_ids]
 
     def _described(self, group_id: str, version: int) -> DescribedGroup:
@@ -207,7 +208,7 @@ class GroupCoordinator:
         return self._consumer.describe(group_ids)
 
     def delete_groups(self, now: Now, token: Token, group_ids: Sequence[str]) -> list[Effect]:
-        """Delete groups without members, and their offsets; the answer is a list of results."""
+        """Delete groups without members, and their offsets; the response is a list of results."""
         return self._deletions.begin(token, group_ids)
 
     # --- life --------------------------------------------------------------------------------------
@@ -224,17 +225,17 @@ class GroupCoordinator:
                 self._consumer.replay(key, value)
 
     def loaded(self, now: Now) -> list[Effect]:
-        """Begin to serve what was replayed."""
+        """Start to serve the replayed state."""
         self._offsets.adopt_orphans()
         return self._classic.loaded(now) + self._consumer.loaded(now)
 
     def unloaded(self, now: Now) -> list[Effect]:
-        """Stop: answer whoever waits, and leave the log alone for the next leader."""
+        """Stop: answer all parked requests and write nothing more."""
         effects = self._sweep.stop() + self._deleted_topics.stop() + self._deletions.stop()
         return self._classic.unloaded(now) + self._consumer.unloaded() + effects
 
     def expire(self, now: Now, key: Hashable) -> list[Effect]:
-        """Do what a timer is for."""
+        """Handle a timer."""
         if key == SWEEP_KEY:
             return self._sweep.go_on(now)
         if key == DELETED_TOPICS_KEY:
@@ -248,10 +249,10 @@ class GroupCoordinator:
         return self._classic.expire(now, key)
 
     def expire_offsets(self, now: Now) -> list[Effect]:
-        """Delete the offsets that nobody needs any more, and the groups that are left with nothing."""
+        """Delete expired offsets, and the groups that are left without any."""
         return self._sweep.begin(now)
 
     def image_changed(self, now: Now, delta: MetadataDelta) -> list[Effect]:
-        """Forget the offsets of topics that were deleted, and let consumer groups see to their topics."""
+        """Delete the offsets of deleted topics, and mark consumer groups that must check their topics."""
         self._consumer.image_changed(delta)
         return self._deleted_topics.begin(delta.deleted_topics)

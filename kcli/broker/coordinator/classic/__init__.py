@@ -1,1 +1,1 @@
-"""Classic groups, whose leader assigns: state, rebalances and requests. Pure: events in, effects out."""
+"""Classic groups, whose leader assigns: state, rebalances and requests. Pure: it never does I/O."""

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
 
 class ClassicGroupState(Enum):
-    """What a classic group is doing; the value is the name that clients see."""
+    """The state of a classic group (Kafka class `ClassicGroupState`); the value is the name that clients
+    see.
+    """
 
     EMPTY = "Empty"
     """No members; offsets may linger. Also a group that only commits offsets and never had members.
@@ -58,13 +60,13 @@ class ClassicGroupState(Enum):
     """Collecting the members of the next generation.
 
     Actions: Join is parked until all known members have joined or the rebalance timeout has passed; Sync and
-    Heartbeat get REBALANCE_IN_PROGRESS, and the heartbeat counts; Leave removes the member; commits of the
-    current generation are stored, so that members can commit what they give up.
-    Transitions: members have joined: COMPLETING_REBALANCE; nobody is left: EMPTY; unloaded: DEAD.
+    Heartbeat get REBALANCE_IN_PROGRESS, and the heartbeat renews the session; Leave removes the member;
+    commits of the current generation are stored, so that members can commit before they give up partitions.
+    Transitions: members have joined: COMPLETING_REBALANCE; no member is left: EMPTY; unloaded: DEAD.
     """
 
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """A generation stands, and waits for its leader's assignment.
+    """The generation is formed and waits for its leader's assignment.
 
     Actions: Sync is parked until the assignment is stored; Heartbeat is answered normally; Join with
     unchanged metadata gets the generation again; commits get REBALANCE_IN_PROGRESS.
@@ -82,9 +84,9 @@ class ClassicGroupState(Enum):
     """
 
     DEAD = "Dead"
-    """Removed, or no longer ours.
+    """Removed, or unloaded.
 
-    Actions: whoever still reaches it gets COORDINATOR_NOT_AVAILABLE and looks again.
+    Actions: requests that still reach it get COORDINATOR_NOT_AVAILABLE.
     Transitions: none.
     """
 
@@ -107,14 +109,14 @@ TRANSITIONS: Mapping[ClassicGroupState, frozenset[ClassicGroupState]] = MappingP
 
 @dataclass(slots=True, eq=False)
 class ClassicGroup:
-    """A classic group as it is in memory; what of it outlives a restart is in its last stored record.
+    """A classic group in memory; its last stored record holds what survives a restart.
 
     `protocol_type` is None for a group that never had members (a "simple" group), `protocol_name` is the
     assignor of this generation. `state_since_ms` is a time of day, None if it was not recorded. `pending`
-    holds the ids that were given out (MEMBER_ID_REQUIRED) and not used yet, and until when they may be.
-    `assigned_generation` is the last one whose leader has handed in the assignment. `subscribed` are the
-    topics that members read, None if that is not known. `join_deadline_ms` and `sync_deadline_ms` (monotonic)
-    are None unless their timers run, `initial_delay_left_ms` is None unless an initial rebalance is delayed.
+    maps each id that was given out (MEMBER_ID_REQUIRED) and not used yet to its deadline.
+    `assigned_generation` is the last one whose leader has sent the assignment. `subscribed` are the topics
+    that members read, None if unknown. `join_deadline_ms` and `sync_deadline_ms` (monotonic) are None unless
+    their timers run; `initial_delay_left_ms` is None unless an initial rebalance is delayed.
     """
 
     group_id: str
@@ -137,16 +139,16 @@ class ClassicGroup:
     initial_delay_left_ms: int | None = None
     new_member_added: bool = False
 
-    # --- what it is --------------------------------------------------------------------------------
+    # --- properties --------------------------------------------------------------------------------
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """True if the members are consumers: their metadata says what they subscribe to."""
+        """True if the members are consumers, whose metadata holds their subscriptions."""
         return self.protocol_type == PROTOCOL_TYPE
 
     @property
     def may_go(self) -> bool:
-        """True if nothing but offsets keeps the group."""
+        """True if only offsets keep the group."""
         return self.state is ClassicGroupState.EMPTY and not self.pending
 
     @property
@@ -156,16 +158,16 @@ class ClassicGroup:
 
     @property
     def all_joined(self) -> bool:
-        """True if nobody is missing for the next generation."""
+        """True if every member has joined the next generation."""
         return self.awaiting_joins == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long a rebalance waits for members: the longest that any of them asked for."""
+        """The longest rebalance timeout of any member."""
         return max((0, *(member.rebalance_timeout_ms for member in self.members.values())))
 
     def supports(self, protocol_type: str, names: Collection[str]) -> bool:
-        """True if someone offering these protocols could become, or stay, a member."""
+        """True if a client that offers these protocols could become, or stay, a member."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         count = len(self.members)
@@ -174,7 +176,7 @@ class ClassicGroup:
     def select_protocol(self) -> str | None:
         """Return the protocol with most votes among those that all members offer.
 
-        Each member votes for the first of its own; where votes are equal the group's first voter decides.
+        Each member votes for the first of its own; on a tie, the vote of the first member wins.
         """
         count = len(self.members)
         candidates = {name for name, supporters in self.supported.items() if supporters == count}
@@ -184,7 +186,7 @@ class ClassicGroup:
     # --- members -----------------------------------------------------------------------------------
 
     def add(self, member: ClassicMember) -> None:
-        """Take in a member; the first one brings the protocol type and becomes the leader."""
+        """Add a member; the first one becomes the leader."""
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
@@ -194,9 +196,9 @@ class ClassicGroup:
         self._count(member, 1)
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Forget a member or a pending id. If it was the leader, the member who has been here longest leads.
+        """Remove a member or a pending id; the oldest other member takes over the lead.
 
-        What the member had parked is the caller's to answer.
+        The caller answers the parked requests of the removed member.
         """
         self.pending.pop(member_id, None)
         self.pending_syncs.discard(member_id)
@@ -206,7 +208,7 @@ class ClassicGroup:
             if member.awaiting_join is not None:
                 self.awaiting_joins -= 1
             instance_id = member.group_instance_id
-            # Damaged records may have brought two members of one instance id.
+            # Damaged records may hold two members of one instance id.
             if instance_id is not None and self.static_members.get(instance_id) == member_id:
                 del self.static_members[instance_id]
             if self.leader_id == member_id:
@@ -216,7 +218,8 @@ class ClassicGroup:
     def rename(self, member: ClassicMember, new_id: str) -> ClassicMember:
         """Give a static member a new id; it keeps its place, its assignment, and the lead if it has it.
 
-        The new member has nothing parked and no timer; what the old one had parked is the caller's to answer.
+        The new member has no parked request and no timer; the caller answers the parked requests of the old
+        one.
         """
         if member.awaiting_join is not None:
             self.awaiting_joins -= 1
@@ -234,7 +237,7 @@ class ClassicGroup:
         return renamed
 
     def offer(self, member: ClassicMember, other: ClassicMember) -> None:
-        """Let a member take over the protocols and timeouts of `other`."""
+        """Give a member the protocols and timeouts of `other`."""
         self._count(member, -1)
         member.protocols = other.protocols
         member.rebalance_timeout_ms = other.rebalance_timeout_ms
@@ -242,7 +245,7 @@ class ClassicGroup:
         self._count(member, 1)
 
     def park_join(self, member: ClassicMember, token: Token) -> Token | None:
-        """Let a join wait; return the one that waited before, which must be answered."""
+        """Park a join; return the one parked before, which must be answered."""
         superseded, member.awaiting_join = member.awaiting_join, token
         if superseded is None:
             self.awaiting_joins += 1
@@ -256,7 +259,7 @@ class ClassicGroup:
         return token
 
     def elect_joined_leader(self) -> bool:
-        """See to it that the leader is one who has joined this round; False if nobody has."""
+        """Make a member that has joined this round the leader; return False if none has."""
         leader = self.members.get(self.leader_id or "")
         if leader is None or leader.awaiting_join is None:
             joined = (each.member_id for each in self.members.values() if each.awaiting_join is not None)
@@ -278,14 +281,14 @@ class ClassicGroup:
     # --- state -------------------------------------------------------------------------------------
 
     def transition(self, now: Now, state: ClassicGroupState) -> None:
-        """Go to another state; a move that `TRANSITIONS` does not have is a bug."""
+        """Change the state; a transition that is not in `TRANSITIONS` is a bug."""
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"group `{self.group_id}` cannot go from {self.state} to {state}")
         self.state = state
         self.state_since_ms = now.wall_ms
 
     def next_generation(self, now: Now) -> None:
-        """End the join phase: the members that are left are the next generation."""
+        """End the join phase: the members that are left form the next generation."""
         self.generation += 1
         self.protocol_name = self.select_protocol()
         self.update_subscribed()
@@ -294,7 +297,7 @@ class ClassicGroup:
         self.pending_syncs = set(self.members)
 
     def update_subscribed(self) -> None:
-        """Learn from the members' metadata which topics they read."""
+        """Update `subscribed` from the members' metadata."""
         if not self.uses_consumer_protocol:
             self.subscribed = None
         elif not self.members:
@@ -412,7 +415,7 @@ class ClassicGroup:
     # --- as a group of any kind ----------------------------------------------------------------------
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Say whether a request is from one of the members, as far as it says."""
+        """Return NONE if the ids are those of a member, else the error."""
         if group_instance_id is not None:
             known_id = self.static_members.get(group_instance_id)
             if known_id is None:
@@ -422,10 +425,10 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
-        """Say whether these offsets may be committed.
+        """Return NONE if these offsets may be committed, else the error.
 
-        Without a generation, by a tool or a consumer that assigns itself partitions, only while the group is
-        empty; else by a member of this generation, but not between Join and Sync.
+        A commit without a generation, from a tool or a consumer without subscription, needs an empty group. A
+        commit with one needs a member of this generation, and is refused between Join and Sync.
         """
         generation = request.generation_id_or_member_epoch
         state = self.state
@@ -446,24 +449,24 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def check_fetch(self, request: OffsetFetchRequestGroup) -> ErrorCode:
-        """Say whether offsets may be seen: by everybody, in every state."""
+        """Return NONE: every client may read offsets in every state."""
         return ErrorCode.NONE
 
     def check_delete(self) -> ErrorCode:
-        """Say whether the group may be deleted: while it has no members."""
+        """Return NONE if the group may be deleted: while it has no members."""
         if self.state is ClassicGroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.NONE if self.state is ClassicGroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def check_offset_delete(self) -> ErrorCode:
-        """Say whether any offsets may be deleted: only consumers can tell which of them are in use."""
+        """Return NONE if offsets may be deleted; only consumers tell which topics are in use."""
         error = self.check_delete()
         if error is ErrorCode.NON_EMPTY_GROUP and self.uses_consumer_protocol:
             return ErrorCode.NONE
         return error
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """True if a member reads the topic, or the group's consumers may do so for all that is known."""
+        """True if a member reads the topic, or may read it if the subscriptions are unknown."""
         if self.subscribed is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed
@@ -471,8 +474,8 @@ class ClassicGroup:
     def retention_start(self) -> Callable[[OffsetCommitValue], int] | None:
         """Return since when an offset is not needed.
 
-        That is since the group is empty, for a simple group since the commit, and while consumers are at work
-        since the commit as well, for topics that none of them reads.
+        Retention starts when the group became empty. For a simple group, and for topics that no member of a
+        stable consumer group reads, it starts at the commit.
         """
         if self.protocol_type is not None:
             since_ms = self.state_since_ms
@@ -484,7 +487,7 @@ class ClassicGroup:
         return committed_at
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """Return what deletes the group's record."""
+        """Return the record that deletes the group's record."""
         return [CoordinatorRecord(GroupMetadataKey(group=self.group_id), None)]
 
     def listed(self) -> ListedGroup:
@@ -503,7 +506,7 @@ def session_key(group_id: str, member_id: str) -> Hashable:
 
 
 def _topics_in(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """Return the topics that consumers ask for, None if one of them does not say so in the usual form."""
+    """Return the topics that consumers subscribe to, None if the metadata of one is unreadable."""
     topics: set[str] = set()
     for data in metadata:
         try:
@@ -516,7 +519,7 @@ def _topics_in(metadata: Iterable[bytes]) -> frozenset[str] | None:
 
 
 class MemberProtocol(NamedTuple):
-    """An assignor that a member offers. The metadata is the member's own business and stays as it came."""
+    """An assignor that a member offers, and its metadata as opaque bytes."""
 
     name: str
     metadata: bytes
@@ -524,14 +527,13 @@ class MemberProtocol(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ClassicMember:
-    """A member, what it offers, what it waits for and until when it is believed to live.
+    """A member of a classic group (Kafka class `ClassicGroupMember`).
 
     `protocols` stand in the order of the member's preference. `awaiting_join` and `awaiting_sync` are its
-    parked requests; a parked join also says that it has joined this round. `is_new` until its first join is
-    answered: it does not know its id yet and cannot send heartbeats.
+    parked requests; a parked join also means that it has joined this round. `is_new` is true until its first
+    join is answered: it does not know its id yet and cannot send heartbeats.
 
-    `deadline_ms` (monotonic) is when it counts as failed, `timer_ms` when its timer will fire: a heartbeat
-    moves the first alone, and the timer is set again when it fires too early.
+    `deadline_ms` (monotonic) is when its session ends, `timer_ms` when its timer fires.
     """
 
     member_id: str
@@ -549,19 +551,19 @@ class ClassicMember:
     timer_ms: int = 0
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Return what the member says for a protocol; nothing if it does not offer that."""
+        """Return the metadata for a protocol, empty if the member does not offer it."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
         return b""
 
     def vote(self, candidates: Container[str]) -> str | None:
-        """Return the candidate that the member likes best, None if it offers none of them."""
+        """Return the candidate that the member prefers, None if it offers none of them."""
         return next((protocol.name for protocol in self.protocols if protocol.name in candidates), None)
 
     @property
     def is_waiting(self) -> bool:
-        """True while the member waits for the group: it cannot be asked for heartbeats then."""
+        """True while the member waits for the group and therefore sends no heartbeats."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
 

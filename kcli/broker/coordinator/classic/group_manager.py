@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class ClassicGroupManager:
-    """The classic groups among a shard's groups. `groups` is shared with whoever keeps the others."""
+    """The classic groups among a shard's groups; `groups` is shared with the managers of other groups."""
 
     def __init__(self, groups: dict[str, Group], config: GroupConfig) -> None:
         self._groups = groups
@@ -56,7 +56,7 @@ class ClassicGroupManager:
         self._is_live = False
 
     def join_group(self, join: JoinContext) -> list[Effect]:
-        """Let a client join a group that is classic, or does not exist: a client without an id creates it."""
+        """Join a classic group; a client without a member id creates it if it does not exist."""
         group_id = join.request.group_id
         found = self._groups.get(group_id)
         if found is None and join.request.member_id:
@@ -148,10 +148,10 @@ class ClassicGroupManager:
     # --- life --------------------------------------------------------------------------------------
 
     def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
-        """Apply a group's record: none any more, or the group as it stands there.
+        """Apply a group's record; None deletes the group.
 
-        Once the shard has loaded, it is a classic group itself that wrote the record, or one that has just
-        become classic. The former knows it all but the assignments.
+        After loading, the record comes from this classic group itself, or from a group that has just become
+        classic. The live group then takes only the assignments from it.
         """
         group = self._groups.get(key.group)
         live = group if self._is_live and isinstance(group, ClassicGroup) else None
@@ -166,7 +166,7 @@ class ClassicGroupManager:
                     member.assignment = stored.assignment
 
     def loaded(self, now: Now) -> list[Effect]:
-        """Begin with what was loaded: sessions start anew, and a group above the size limit rebalances."""
+        """Start all sessions after loading; a group above the size limit rebalances."""
         self._is_live = True
         effects: list[Effect] = []
         for group in self._classic():
@@ -177,7 +177,7 @@ class ClassicGroupManager:
         return effects
 
     def unloaded(self, now: Now) -> list[Effect]:
-        """Answer whoever waits with NOT_COORDINATOR, and forget every timer."""
+        """Answer all parked requests with NOT_COORDINATOR and cancel all timers."""
         effects: list[Effect] = []
         for group in self._classic():
             if group.state is not ClassicGroupState.DEAD:
@@ -185,7 +185,7 @@ class ClassicGroupManager:
         return effects
 
     def expire(self, now: Now, key: Hashable) -> list[Effect]:
-        """Do what a timer is for; one of a group that is gone is for nothing."""
+        """Handle a timer; a timer of a deleted group does nothing."""
         match key:
             case (str(kind), str(group_id), *rest):
                 group = self._groups.get(group_id)
@@ -225,7 +225,7 @@ def _check_sync(request: SyncGroupRequest, group: ClassicGroup) -> ErrorCode:
 
 
 def _park_sync(member: ClassicMember, token: Token) -> list[Effect]:
-    """Let a sync wait. One that the member sent before is answered: it gave that up."""
+    """Park a sync; answer the one that the member sent before, which it has given up."""
     superseded, member.awaiting_sync = member.awaiting_sync, token
     return [] if superseded is None else refuse_sync(superseded, ErrorCode.REBALANCE_IN_PROGRESS)
 

@@ -1,10 +1,8 @@
 """JoinGroup for classic groups (Kafka class `GroupMetadataManager`, its methods `classicGroupJoin…`).
 
-A member without an id is new. A dynamic one is told its id first and joins with it (MEMBER_ID_REQUIRED,
-KIP-394, from version 4), so that a client which never sees the answer leaves nothing behind. A static one
-(KIP-345) that comes back takes the place of its former self.
-
-JoinContext: one JoinGroup on its way into a group, whichever protocol the group uses.
+A client without a member id is new. A dynamic member first gets its id and then joins with it
+(MEMBER_ID_REQUIRED, KIP-394, from version 4), so that a client that misses the response leaves no member
+behind. A static member (KIP-345) that returns replaces its former self.
 """
 
 from __future__ import annotations
@@ -43,10 +41,48 @@ if TYPE_CHECKING:
 
 
 SKIP_ASSIGNMENT_FROM = 9
+MEMBER_ID_REQUIRED_FROM = 4
+
+
+@dataclass(frozen=True, slots=True)
+class JoinContext:
+    """One JoinGroup request with its context, for groups of both protocols; `new_id` returns a unique
+    text.
+    """
+
+    now: Now
+    token: Token
+    request: JoinGroupRequest
+    version: int
+    client: ClientInfo
+    config: GroupConfig
+    new_id: Callable[[], str]
+
+    @property
+    def has_valid_session(self) -> bool:
+        """True if the session timeout is within the broker's limits."""
+        config = self.config
+        session_ms = self.request.session_timeout_ms
+        return config.min_session_timeout_ms <= session_ms <= config.max_session_timeout_ms
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long the member may take to join again; version 0 uses the session timeout."""
+        return self.request.session_timeout_ms if self.version == 0 else self.request.rebalance_timeout_ms
+
+    @property
+    def lacks_id(self) -> bool:
+        """True for a new dynamic member that must join again with the id it gets (KIP-394)."""
+        is_new = not self.request.member_id and self.request.group_instance_id is None
+        return is_new and self.version >= MEMBER_ID_REQUIRED_FROM
+
+    def refuse(self, error: ErrorCode) -> list[Effect]:
+        """Answer with an error and the member id of the request."""
+        return refuse_join(self.token, error, self.request.member_id)
 
 
 def join_group(join: JoinContext, group: ClassicGroup) -> list[Effect]:
-    """Let a client join a group, which may be one that it is about to found."""
+    """Join a group, which may be a new and empty one."""
     request = join.request
     if group.state is ClassicGroupState.DEAD:
         return join.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -62,8 +98,8 @@ def join_group(join: JoinContext, group: ClassicGroup) -> list[Effect]:
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """Return whether the group takes this member.
 
-    While a round is on, those who have joined it count, not the members: if the limit was lowered, the last
-    ones to join are left out.
+    During a rebalance the members that have joined count, not all members: if the limit was lowered, the last
+    ones to join are refused.
     """
     member = group.members.get(member_id)
     match group.state:
@@ -112,7 +148,6 @@ def _join_without_id(join: JoinContext, group: ClassicGroup) -> list[Effect]:
 
 
 def _member(join: JoinContext, member_id: str) -> ClassicMember:
-    """Return the member that a request describes."""
     request = join.request
     return ClassicMember(
         member_id=member_id,
@@ -151,14 +186,14 @@ def _join_with_id(join: JoinContext, group: ClassicGroup) -> list[Effect]:
     member = group.members[request.member_id]
     if _needs_rebalance(group, member, _member(join, member.member_id)):
         return _rejoin(join, group, member)
-    # It may have missed the first answer.
+    # It may have missed the first response.
     return accept_join(join.token, group, member)
 
 
 def _needs_rebalance(group: ClassicGroup, member: ClassicMember, update: ClassicMember) -> bool:
-    """Return whether this join is more than a question for the current generation.
+    """Return whether this join needs a rebalance; otherwise the response is the current generation.
 
-    The leader of a stable group joins when something changed that only it knows, such as new partitions.
+    The leader of a stable group joins when it noticed a change, such as new partitions.
     """
     match group.state:
         case ClassicGroupState.COMPLETING_REBALANCE:
@@ -174,7 +209,7 @@ def _rejoin(join: JoinContext, group: ClassicGroup, member: ClassicMember) -> li
 
 
 def _park(join: JoinContext, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
-    """Update a member and let its join wait. A join that it sent before is answered: it gave that up."""
+    """Update a member and park its join; answer the one it sent before, which it has given up."""
     group.offer(member, _member(join, member.member_id))
     superseded = group.park_join(member, join.token)
     if superseded is None:
@@ -186,9 +221,9 @@ def _park(join: JoinContext, group: ClassicGroup, member: ClassicMember) -> list
 
 
 def _return_as(join: JoinContext, group: ClassicGroup, *, former_id: str, new_id: str) -> list[Effect]:
-    """Let a static member take the place of its former self, whose parked requests are fenced.
+    """Replace a static member by its new self; the parked requests of the old one are fenced.
 
-    A stable group goes on as it is if the protocol would be the same: the new id is stored, then answered.
+    A stable group stays stable if the protocol stays the same: the new id is stored, then answered.
     """
     former = group.members[former_id]
     effects = refuse_parked(group, former, ErrorCode.FENCED_INSTANCE_ID) + group.end_session(former_id)
@@ -196,7 +231,7 @@ def _return_as(join: JoinContext, group: ClassicGroup, *, former_id: str, new_id
     effects += _park(join, group, member)
     effects += group.arm_session(join.now, member)
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
-        # The leader may assign to the former id already.
+        # The leader may have assigned to the former id.
         return effects + prepare(join.now, group, join.config)
     if group.state is ClassicGroupState.STABLE and group.select_protocol() == group.protocol_name:
         assignments = {each.member_id: each.assignment for each in group.members.values()}
@@ -217,9 +252,9 @@ def _returned(
     member: ClassicMember,
     error: KafkaError | None,
 ) -> list[Effect]:
-    """Answer a static member once its new id is stored, or bring back the former one.
+    """Answer a returned static member once its new id is stored; on failure restore the old id.
 
-    If the group has gone on to a rebalance meanwhile, that answers, and stores the new id.
+    If the group has begun a rebalance meanwhile, the rebalance answers and stores the new id.
     """
     waits = member.awaiting_join is join.token and group.members.get(member.member_id) is member
     if not waits or group.state is not ClassicGroupState.STABLE:
@@ -235,44 +270,6 @@ def _returned(
     if join.version >= SKIP_ASSIGNMENT_FROM:
         effects = accept_join(token, group, member, skip_assignment=leads)
     else:
-        # It must not assign anything: it is told that somebody else leads.
+        # It must not assign: the response names another leader.
         effects = accept_join(token, group, member, leader_id=former.member_id if leads else group.leader_id)
     return effects + group.renew_session(now, member)
-
-
-MEMBER_ID_REQUIRED_FROM = 4
-
-
-@dataclass(frozen=True, slots=True)
-class JoinContext:
-    """A request and what it is judged by; `new_id` makes a unique text."""
-
-    now: Now
-    token: Token
-    request: JoinGroupRequest
-    version: int
-    client: ClientInfo
-    config: GroupConfig
-    new_id: Callable[[], str]
-
-    @property
-    def has_valid_session(self) -> bool:
-        """True if the session timeout is within the broker's limits."""
-        config = self.config
-        session_ms = self.request.session_timeout_ms
-        return config.min_session_timeout_ms <= session_ms <= config.max_session_timeout_ms
-
-    @property
-    def rebalance_timeout_ms(self) -> int:
-        """How long the member may take to join again; version 0 does not say, and the session's serves."""
-        return self.request.session_timeout_ms if self.version == 0 else self.request.rebalance_timeout_ms
-
-    @property
-    def lacks_id(self) -> bool:
-        """True for a dynamic member that is to come again with the id it is given (KIP-394)."""
-        is_new = not self.request.member_id and self.request.group_instance_id is None
-        return is_new and self.version >= MEMBER_ID_REQUIRED_FROM
-
-    def refuse(self, error: ErrorCode) -> list[Effect]:
-        """Answer with an error; the client keeps the id that it came with."""
-        return refuse_join(self.token, error, self.request.member_id)

@@ -1,17 +1,10 @@
-"""Rebalances of classic groups: from a change of membership to the next generation.
+"""Rebalances of classic groups: from a change of membership to the next generation, and the responses.
 
-Timers: `("join", group id)` ends the join phase without those who have not joined, and paces the delay of an
-initial rebalance; `("sync", group id)` removes who has joined but never asks for its assignment
-(KAFKA-13134: such a group would wait for as long as heartbeats come).
+Timers: `("join", group id)` ends the join phase without the members that have not joined, and paces the delay
+of an initial rebalance. `("sync", group id)` removes members that joined and never sent SyncGroup
+(KAFKA-13134: without it the group waits for as long as heartbeats come).
 
-Sessions of classic members: until when each is believed to live, and the timer that says otherwise.
-
-Every member and every pending id has one timer, `("session", group id, member id)`. A heartbeat only moves
-the member's deadline; the timer is set again when it fires before that, or when the deadline comes closer.
-
-What members of classic groups are answered, as effects.
-
-A refusal names no protocol: the field is an empty text, which every version can carry.
+A refusal has an empty protocol name, which every version can carry.
 """
 
 from __future__ import annotations
@@ -33,11 +26,11 @@ if TYPE_CHECKING:
 
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a new member's first join may stay parked: it has no id yet, so it cannot send heartbeats."""
+"""The session of a new member until its first join is answered: without an id it cannot send heartbeats."""
 
 
 def refuse_join(token: Token, error: ErrorCode, member_id: str = "") -> list[Effect]:
-    """Answer a join with an error; `member_id` is what the client is to call itself from now on."""
+    """Answer a join with an error; `member_id` is the id that the client uses from now on."""
     response = JoinGroupResponse(
         error_code=error, protocol_name="", leader="", member_id=member_id, members=[]
     )
@@ -52,9 +45,9 @@ def accept_join(
     leader_id: str | None = None,
     skip_assignment: bool = False,
 ) -> list[Effect]:
-    """Answer a join with the current generation, and the leader with all members and what they offer.
+    """Answer a join with the current generation; the leader also gets all members and their metadata.
 
-    `leader_id` is whom the member is to believe the leader, if not the one who is.
+    `leader_id` replaces the actual leader in the response.
     """
     leader_id = leader_id or group.leader_id or ""
     response = JoinGroupResponse(
@@ -83,9 +76,9 @@ def accept_sync(token: Token, group: ClassicGroup, member: ClassicMember) -> lis
 
 
 def refuse_parked(group: ClassicGroup, member: ClassicMember, error: ErrorCode) -> list[Effect]:
-    """Answer what a member has parked, if anything, with an error.
+    """Answer the parked requests of a member with an error.
 
-    Who is no member any more (UNKNOWN_MEMBER_ID) is to forget its id; the others hear theirs again.
+    UNKNOWN_MEMBER_ID makes the client forget its id; other errors return it.
     """
     effects: list[Effect] = []
     if (token := group.take_join(member)) is not None:
@@ -111,12 +104,12 @@ def sync_key(group_id: str) -> Hashable:
 
 
 def rebalance(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
-    """Begin a rebalance, or, if one is on, see whether it can end."""
+    """Begin a rebalance, or end the current one if all members have joined."""
     return prepare(now, group, config) if group.can_rebalance else complete_if_joined(now, group)
 
 
 def prepare(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
-    """Begin a rebalance; one in which nobody is missing ends at once."""
+    """Begin a rebalance; it ends at once if all members have joined."""
     effects: list[Effect] = []
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         effects += drop_assignments(now, group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -131,7 +124,7 @@ def prepare(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
 
 
 def _begin_initial(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
-    """Give the members of a group that starts some time to arrive together."""
+    """Delay the first rebalance of a group, so that members can arrive together."""
     delay_ms = config.initial_rebalance_delay_ms
     if delay_ms == 0:
         return complete(now, group)
@@ -146,7 +139,7 @@ def _await_joins(now: Now, group: ClassicGroup, delay_ms: int) -> list[Effect]:
 
 
 def drop_assignments(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Effect]:
-    """Forget what was assigned in this generation, and answer those who wait for it."""
+    """Drop the assignments of this generation, and answer the parked syncs."""
     effects: list[Effect] = []
     for member in group.members.values():
         member.assignment = b""
@@ -157,7 +150,7 @@ def drop_assignments(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Ef
 
 
 def end_sync_phase(group: ClassicGroup) -> list[Effect]:
-    """Expect no more syncs."""
+    """End the sync phase: cancel its timer."""
     group.pending_syncs.clear()
     if group.sync_deadline_ms is None:
         return []
@@ -169,7 +162,7 @@ def end_sync_phase(group: ClassicGroup) -> list[Effect]:
 
 
 def complete_if_joined(now: Now, group: ClassicGroup) -> list[Effect]:
-    """End the join phase if nobody is missing; the delay of an initial one runs its time."""
+    """End the join phase if all members have joined; the delay of an initial rebalance is kept."""
     preparing = group.state is ClassicGroupState.PREPARING_REBALANCE
     if preparing and group.initial_delay_left_ms is None and group.all_joined:
         return complete(now, group)
@@ -177,10 +170,10 @@ def complete_if_joined(now: Now, group: ClassicGroup) -> list[Effect]:
 
 
 def complete(now: Now, group: ClassicGroup) -> list[Effect]:
-    """End the join phase: those who have joined are the next generation.
+    """End the join phase: the members that have joined form the next generation.
 
-    Static members stay even if they have not joined, they may be restarting. If nobody else is there either,
-    the phase goes on until one joins or the last of their sessions ends.
+    Static members stay even if they have not joined, because they may be restarting. If no other member is
+    there, the phase goes on until one joins or the last session ends.
     """
     effects = _end_join_phase(group)
     for member in [each for each in group.members.values() if each.awaiting_join is None]:
@@ -190,7 +183,7 @@ def complete(now: Now, group: ClassicGroup) -> list[Effect]:
         return effects + _await_joins(now, group, group.rebalance_timeout_ms)
     group.next_generation(now)
     if group.state is ClassicGroupState.EMPTY:
-        # If this cannot be written, a restart brings back members that will not answer, and end as well.
+        # If this write fails, a restart restores members that never answer; their sessions end then.
         return [*effects, Append((group.record({}),))]
     return effects + _begin_sync_phase(now, group)
 
@@ -219,14 +212,14 @@ def _begin_sync_phase(now: Now, group: ClassicGroup) -> list[Effect]:
 
 
 def drop_member(group: ClassicGroup, member: ClassicMember) -> list[Effect]:
-    """Remove a member; what it still waits for is answered with UNKNOWN_MEMBER_ID, so that it joins anew."""
+    """Remove a member; its parked requests get UNKNOWN_MEMBER_ID, so that the client joins anew."""
     effects = refuse_parked(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member.member_id)
     return effects + group.end_session(member.member_id)
 
 
 def dissolve(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Effect]:
-    """Let a group go out of memory: answer everything parked with an error, forget its timers."""
+    """Unload a group: answer all parked requests with an error and cancel its timers."""
     effects = end_sync_phase(group) + _end_join_phase(group)
     for member in group.members.values():
         effects += refuse_parked(group, member, error)
@@ -240,7 +233,7 @@ def dissolve(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Effect]:
 
 
 def expire_session(now: Now, group: ClassicGroup, member_id: str, *, config: GroupConfig) -> list[Effect]:
-    """Remove a member, or a pending id, whose time is up."""
+    """Remove a member or a pending id whose session is over."""
     pending_until_ms = group.pending.get(member_id)
     if pending_until_ms is not None:
         if now.ms < pending_until_ms:
@@ -256,7 +249,7 @@ def expire_session(now: Now, group: ClassicGroup, member_id: str, *, config: Gro
 
 
 def expire_join(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
-    """End the join phase, or prolong the delay of an initial one in which members still arrive."""
+    """End the join phase, or extend the delay of an initial rebalance while members still arrive."""
     if group.join_deadline_ms is None:
         return []
     if now.ms < group.join_deadline_ms:
@@ -271,7 +264,7 @@ def expire_join(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effe
 
 
 def expire_sync(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
-    """Remove the members that joined and never asked for their assignment."""
+    """Remove the members that joined and never sent SyncGroup."""
     deadline_ms = group.sync_deadline_ms
     if deadline_ms is None:
         return []

@@ -1,1 +1,1 @@
-"""Consumer groups (KIP-848), whose partitions the broker assigns. Pure: events in, effects out."""
+"""Consumer groups (KIP-848), whose partitions the broker assigns. Pure: it never does I/O."""

@@ -1,9 +1,9 @@
 """ConsumerGroupClassicProtocol: members of a consumer group that still speak the classic protocol (KIP-848).
 
-They join, sync and send heartbeats as ever, but nobody waits for anybody: JoinGroup makes the member's next
-step and is answered as soon as that is stored, with its epoch as the generation and without a leader;
-SyncGroup hands out what the member has; Heartbeat says REBALANCE_IN_PROGRESS when there is another step to
-make (Kafka's methods `classicGroupJoinToConsumerGroup` and its like).
+They send JoinGroup, SyncGroup and Heartbeat, but no member waits for another. JoinGroup performs the member's
+next reconciliation step and is answered once that is stored, with the member epoch as generation and no
+leader. SyncGroup returns the assigned partitions. Heartbeat returns REBALANCE_IN_PROGRESS when there is
+another step (Kafka's methods `classicGroupJoinToConsumerGroup` and its like).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerGroupClassicProtocol:
-    """What a shard does for classic members of consumer groups. The group is never empty."""
+    """The classic-protocol requests to consumer groups that have members."""
 
     def __init__(self, registry: ConsumerGroupRegistry) -> None:
         self._registry = registry
@@ -50,7 +50,7 @@ class ConsumerGroupClassicProtocol:
     # --- join --------------------------------------------------------------------------------------
 
     def join_group(self, join: JoinContext, group: ConsumerGroup) -> list[Effect]:
-        """Let a member join, or make its next step."""
+        """Add a member, or perform its next step."""
         member_id = join.request.member_id or join.new_id()
         try:
             self._check_join(join.request, group)
@@ -76,9 +76,9 @@ class ConsumerGroupClassicProtocol:
         update = self._registry.update(now, group)
         replaced, old = self._admit(update, join.request, member_id)
         subscription = _subscription(join.request)
-        new = _said_by(old, join, subscription)
-        comes_over = replaced is not None and replaced.classic is None
-        if replaced and comes_over and may_downgrade(group, [replaced], self._registry.config, joining=1):
+        new = _updated(old, join, subscription)
+        was_consumer = replaced is not None and replaced.classic is None
+        if replaced and was_consumer and may_downgrade(group, [replaced], self._registry.config, joining=1):
             return self._join_as_classic(join, update, old=old, new=new)
         changed = update.resubscribe(old, new)
         owned = self._owned(subscription)
@@ -86,7 +86,7 @@ class ConsumerGroupClassicProtocol:
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
             effects: list[Effect] = []
-            # What is in the log counts even if it was not committed in time.
+            # Records in the log count even if the commit timed out.
             if error is None or self._registry.is_stored(group.group_id, member):
                 if replaced is not None:
                     effects += self._timers.forget(group.group_id, replaced.member_id)
@@ -96,7 +96,7 @@ class ConsumerGroupClassicProtocol:
         return self._registry.write(now, update.records, stored)
 
     def _joined(self, now: Now, group_id: str, member: ConsumerMember) -> list[Effect]:
-        """Time a member that has joined: it lives, and will ask for its partitions."""
+        """Start the timers of a member that has joined: its session, and its time to send SyncGroup."""
         if not self._registry.has_member(group_id, member.member_id):
             return []
         member_id = member.member_id
@@ -110,9 +110,9 @@ class ConsumerGroupClassicProtocol:
     def _join_as_classic(
         self, join: JoinContext, update: GroupUpdate, *, old: ConsumerMember, new: ConsumerMember
     ) -> list[Effect]:
-        """Let the static member come back that was the last to speak the new protocol.
+        """Add a returning static member that was the last one to speak the consumer protocol.
 
-        The classic group begins with a rebalance unless its members' targets are up to date.
+        The new classic group begins with a rebalance unless its target assignment is up to date.
         """
         changed = update.resubscribe(old, new, with_target=False)
         rebalance = update.target_epoch < update.epoch
@@ -130,7 +130,7 @@ class ConsumerGroupClassicProtocol:
     def _admit(
         self, update: GroupUpdate, request: JoinGroupRequest, member_id: str
     ) -> tuple[ConsumerMember | None, ConsumerMember]:
-        """Return the member that asks, as it is now, and the member whose place it takes, if any."""
+        """Return the member that is replaced, if any, and the requesting member in its current state."""
         group, instance_id = update.group, request.group_instance_id
         if instance_id is not None and request.member_id:
             return None, known_static_member(group, instance_id, member_id)
@@ -140,7 +140,7 @@ class ConsumerGroupClassicProtocol:
         return None, group.members.get(member_id) or ConsumerMember(member_id)
 
     def _owned(self, subscription: Subscription) -> Mapping[bytes, Collection[int]]:
-        """Return what a member says it has; who says nothing has nothing."""
+        """Return the partitions that a member says it owns."""
         topics = self._registry.image().topics
         return {
             topics[name].topic_id: partitions
@@ -153,7 +153,7 @@ class ConsumerGroupClassicProtocol:
     def sync_group(
         self, now: Now, token: Token, request: SyncGroupRequest, group: ConsumerGroup
     ) -> list[Effect]:
-        """Hand out what a member has."""
+        """Return a member's assigned partitions."""
         try:
             member, offer = self._member(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)
@@ -183,10 +183,10 @@ class ConsumerGroupClassicProtocol:
     def heartbeat(
         self, now: Now, token: Token, request: HeartbeatRequest, group: ConsumerGroup
     ) -> list[Effect]:
-        """Note that a member lives, and say whether it is to join again.
+        """Renew a member's session, and tell it whether to join again.
 
-        As with heartbeats of the other protocol the group sees to its topics and its target: there may be no
-        member left that sends any.
+        It also updates the group's topics and target, as heartbeats of the consumer protocol do: no member
+        may be left that sends those.
         """
         try:
             member, offer = self._member(group, request.member_id, request.group_instance_id)
@@ -200,12 +200,11 @@ class ConsumerGroupClassicProtocol:
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
             if error is not None:
                 return [Reply(token, HeartbeatResponse(error_code=error.code))]
-            return self._told(token, group, member)
+            return self._heartbeat_response(token, group, member)
 
         return effects + self._registry.write(now, update.records, stored)
 
-    def _told(self, token: Token, group: ConsumerGroup, member: ConsumerMember) -> list[Effect]:
-        """Answer a heartbeat."""
+    def _heartbeat_response(self, token: Token, group: ConsumerGroup, member: ConsumerMember) -> list[Effect]:
         effects: list[Effect] = []
         error_code = ErrorCode.NONE
         if _has_a_step_to_make(group, member):
@@ -215,7 +214,7 @@ class ConsumerGroupClassicProtocol:
         return [*effects, Reply(token, HeartbeatResponse(error_code=error_code))]
 
     def _expect_join(self, group: ConsumerGroup, member: ConsumerMember) -> list[Effect]:
-        """Give a member that is told to join again its rebalance timeout for it."""
+        """Start the rebalance timeout of a member that must join again."""
         return self._timers.start_unless_running(
             Wait.JOIN, group.group_id, member.member_id, member.rebalance_timeout_ms
         )
@@ -229,13 +228,13 @@ class ConsumerGroupClassicProtocol:
         group: ConsumerGroup,
         answer: Callable[[list[MemberResponse], KafkaError | None], list[Effect]],
     ) -> list[Effect]:
-        """Let members go, of either protocol: a tool may name them all."""
+        """Remove members of both protocols, because a tool may name all of them."""
         leaving: dict[str, ConsumerMember] = {}
         answers = []
         for identity in identities:
             error = ErrorCode.NONE
             try:
-                member = _named(group, identity)
+                member = _leaving_member(group, identity)
                 leaving[member.member_id] = member
             except KafkaError as failure:
                 error = failure.code
@@ -253,7 +252,7 @@ class ConsumerGroupClassicProtocol:
     def _member(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None
     ) -> tuple[ConsumerMember, ClassicOffer]:
-        """Return the classic member that asks; raise the error for one that does not exist."""
+        """Return the requesting classic member; raise `KafkaError` if there is none."""
         if instance_id is None:
             member = group.member(member_id)
         else:
@@ -263,7 +262,7 @@ class ConsumerGroupClassicProtocol:
         return member, member.classic
 
 
-def _named(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
     instance_id = identity.group_instance_id
     if instance_id is None:
         return group.member(identity.member_id)
@@ -278,7 +277,7 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
 
 
 def _has_a_step_to_make(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """True if a member has to join again to make progress: nothing else tells it to."""
+    """True if a member has to join again to make progress."""
     match member.state:
         case MemberState.UNREVOKED_PARTITIONS:
             return True
@@ -288,7 +287,7 @@ def _has_a_step_to_make(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _subscription(request: JoinGroupRequest) -> Subscription:
-    """Return the subscription for the protocol that a member likes best."""
+    """Return the subscription in the metadata of the member's first protocol."""
     try:
         return decode_subscription(request.protocols[0].metadata)
     except DecodeError as error:
@@ -297,8 +296,8 @@ def _subscription(request: JoinGroupRequest) -> Subscription:
         ) from error
 
 
-def _said_by(member: ConsumerMember, join: JoinContext, subscription: Subscription) -> ConsumerMember:
-    """Return the member updated with what its request says; the same object if nothing changed."""
+def _updated(member: ConsumerMember, join: JoinContext, subscription: Subscription) -> ConsumerMember:
+    """Return the member updated from its request; the same object if nothing changed."""
     request, instance_id = join.request, join.request.group_instance_id
     said = replace(
         member,

@@ -188,32 +188,32 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 """Member types of ConsumerGroupDescribe."""
 
 NO_TARGET_EPOCH = -1
-"""The target epoch of a group whose target was deleted."""
+"""The target epoch of a group whose target record was deleted."""
 
 COMMIT_BY_EPOCH_FROM = 9
-"""From this version of OffsetCommit on members of the consumer protocol may commit."""
+"""The first version of OffsetCommit in which members of the consumer protocol may commit."""
 
 
 class ConsumerGroupState(StrEnum):
-    """What a group as a whole is doing; it follows from its epochs and members."""
+    """The state of a group as a whole; it follows from its epochs and members."""
 
     EMPTY = "Empty"
-    """No members. Transitions: Assigning, when the first joins; Dead, when it is deleted."""
+    """No members. Transitions: Assigning, when the first joins; Dead, when the group is deleted."""
     ASSIGNING = "Assigning"
-    """There is no target for the group's epoch yet. Transitions: Reconciling, Stable; Empty."""
+    """The target for the group's epoch is not computed yet. Transitions: Reconciling, Stable; Empty."""
     RECONCILING = "Reconciling"
-    """Some member is not where its target is. Transitions: Stable; Assigning, with a new epoch; Empty."""
+    """A member has not reached its target. Transitions: Stable; Assigning, with a new epoch; Empty."""
     STABLE = "Stable"
     """Every member has its target. Transitions: Assigning, with a new epoch; Empty."""
 
 
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
-    """A group. Timestamps are times of day.
+    """A consumer group. Timestamps are times of day.
 
-    `is_stale`: what the group knows of its topics is to be checked; `regexes_are_stale`: its expressions are
-    to be matched again. `fresh_epoch` is the epoch that the last check led to: if that was never stored, the
-    check counts for nothing. `regexes_checked_ms` (monotonic) is when expressions were last matched.
+    `is_stale`: the topics must be checked; `regexes_are_stale`: the expressions must be matched again.
+    `fresh_epoch` is the epoch that the last check led to: if that epoch was never stored, the check does not
+    count. `regexes_checked_ms` (monotonic) is when expressions were last matched.
     """
 
     group_id: str
@@ -233,11 +233,11 @@ class ConsumerGroup:
     _owners: dict[TopicIdPartition, str] = field(default_factory=dict)
     _subscribed: frozenset[str] | None = None
 
-    # --- what it is --------------------------------------------------------------------------------
+    # --- properties --------------------------------------------------------------------------------
 
     @property
     def state(self) -> ConsumerGroupState:
-        """What the group is doing."""
+        """The current state."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
@@ -258,11 +258,11 @@ class ConsumerGroup:
 
     @property
     def needs_check(self) -> bool:
-        """True if what the group knows of its topics may be out of date."""
+        """True if the group's view of its topics may be out of date."""
         return self.is_stale or self.epoch < self.fresh_epoch
 
     def is_taken(self, topic_id: bytes, partition: int) -> bool:
-        """True if a member has a partition, or has not given it up yet."""
+        """True if a member owns a partition, or has not given it up yet."""
         return (topic_id, partition) in self._owners
 
     def member(self, member_id: str) -> ConsumerMember:
@@ -275,12 +275,12 @@ class ConsumerGroup:
         return found
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Return the member of an instance id."""
+        """Return the member with an instance id."""
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return None if member_id is None else self.members.get(member_id)
 
     def awaits_release(self, member: ConsumerMember) -> bool:
-        """True if a member waits for partitions, and another still has one of them."""
+        """True if another member still owns a partition of the member's target."""
         return any(
             partition not in member.assigned.get(topic_id, ()) and self.is_taken(topic_id, partition)
             for topic_id, partitions in self.targets.get(member.member_id, {}).items()
@@ -290,7 +290,7 @@ class ConsumerGroup:
     # --- records -----------------------------------------------------------------------------------
 
     def apply(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any of seven record types
-        """Take in one of the group's records, None to delete what its key names."""
+        """Apply one of the group's records; the value None deletes what the key names."""
         match key:
             case ConsumerGroupMetadataKey():
                 self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
@@ -312,7 +312,7 @@ class ConsumerGroup:
                 if value is not None:
                     self._put(member.assigned_by(value))
                 elif key.member_id in self.members:
-                    self._put(member.gone())
+                    self._put(member.without_assignment())
             case ConsumerGroupRegularExpressionKey() if value is None:
                 self.regexes.pop(key.regular_expression, None)
                 self._subscribed = None
@@ -353,7 +353,7 @@ class ConsumerGroup:
             del self.static_members[instance_id]
 
     def _release(self, member: ConsumerMember) -> None:
-        """Let nobody own what a member had, unless somebody else owns it by now."""
+        """Remove the ownership of a member, except for partitions that another member owns by now."""
         for owned in (member.assigned, member.revoking):
             for topic_id, partitions in owned.items():
                 for partition in partitions:
@@ -364,13 +364,14 @@ class ConsumerGroup:
 
     @property
     def may_go(self) -> bool:
-        """True if nothing but offsets keeps the group."""
+        """True if only offsets keep the group."""
         return not self.members
 
     def check_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
-        """Say whether offsets may be committed: without an epoch while the group is empty, else by members.
+        """Return NONE if offsets may be committed, else the error.
 
-        What a member that is behind may still commit is for `check_partitions` to say.
+        A commit without an epoch needs an empty group, one with an epoch needs a member. `check_partitions`
+        decides about a member whose epoch is old.
         """
         epoch = request.generation_id_or_member_epoch
         if epoch < 0 and not self.members:
@@ -383,9 +384,9 @@ class ConsumerGroup:
         return _stale(member) if epoch > member.epoch else ErrorCode.NONE
 
     def check_partitions(self, request: OffsetCommitRequest, image: MetadataImage) -> ErrorCode:
-        """Say whether a member that is behind may commit: where it has had the partition ever since.
+        """Return NONE if a member with an old epoch may commit: it has owned the partitions since that epoch.
 
-        Nobody else commits there (KIP-1251).
+        No other member commits there (KIP-1251).
         """
         epoch = request.generation_id_or_member_epoch
         member = self.members.get(request.member_id)
@@ -400,7 +401,7 @@ class ConsumerGroup:
         return ErrorCode.NONE
 
     def check_fetch(self, request: OffsetFetchRequestGroup) -> ErrorCode:
-        """Say whether offsets may be seen: by everybody, but a member must be up to date."""
+        """Return NONE if the client may read offsets; a member must use its current epoch."""
         if request.member_id is None and request.member_epoch < 0:
             return ErrorCode.NONE
         member = self.members.get(request.member_id or "")
@@ -409,23 +410,23 @@ class ConsumerGroup:
         return ErrorCode.NONE if request.member_epoch == member.epoch else _stale(member)
 
     def check_delete(self) -> ErrorCode:
-        """Say whether the group may be deleted: while it has no members."""
+        """Return NONE if the group may be deleted: while it has no members."""
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
     def check_offset_delete(self) -> ErrorCode:
-        """Say whether any offsets may be deleted: those of topics that nobody reads."""
+        """Return NONE: `is_subscribed_to` decides topic by topic."""
         return ErrorCode.NONE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """True if a member reads a topic."""
+        """True if a member reads the topic."""
         return topic in self.subscribed
 
     def retention_start(self) -> Callable[[OffsetCommitValue], int] | None:
-        """Return since when an offset is not needed: since its commit, if nobody reads the topic."""
+        """Return the commit time: retention counts only for topics that no member reads."""
         return committed_at
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """Return what deletes the group's own records."""
+        """Return the records that delete the group's own records."""
         return ConsumerGroupRecords(self.group_id).tombstones(self.members, self.regexes)
 
     def described(self, image: MetadataImage, assignor_name: str) -> DescribedGroup:
@@ -472,7 +473,7 @@ class ConsumerGroup:
 
 
 def _stale(member: ConsumerMember) -> ErrorCode:
-    """Return what a member is told whose epoch is not the one it has: each protocol has its own word."""
+    """Return the error for a wrong member epoch, in the member's protocol."""
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 

@@ -22,7 +22,7 @@ from kcli.broker.coordinator.consumer.heartbeat_request import (
     known_static_member,
     owned_by,
     refused,
-    said_by,
+    updated_by,
 )
 from kcli.broker.coordinator.consumer.member import (
     JOIN_EPOCH,
@@ -71,11 +71,11 @@ def not_described(group_id: str, error: KafkaError) -> DescribedGroup:
 
 
 RETRY_MS = 500
-"""How soon a timer fires again whose records could not be written."""
+"""The delay until a timer fires again after its records could not be written."""
 
 
 class ConsumerGroupManager:
-    """What a shard does for consumer groups, but for members that speak the classic protocol."""
+    """The consumer-protocol requests and the life of consumer groups."""
 
     def __init__(self, registry: ConsumerGroupRegistry) -> None:
         self._registry = registry
@@ -93,7 +93,7 @@ class ConsumerGroupManager:
         version: int,
         client: ClientInfo,
     ) -> list[Effect]:
-        """Do what a member asks for with a heartbeat: join, stay or leave."""
+        """Handle a ConsumerGroupHeartbeat: a member joins, stays or leaves."""
         try:
             check_heartbeat(request, version, self._registry.config.consumer_assignors)
             if request.member_epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}:
@@ -111,7 +111,7 @@ class ConsumerGroupManager:
         member_id = request.member_id or self._registry.new_id()
         owned = owned_by(request)
         replaced, old = self._admit(update, request, member_id)
-        changed = update.resubscribe(old, said_by(old, request, client))
+        changed = update.resubscribe(old, updated_by(old, request, client))
         before = update.members[member_id]
         member = update.reconcile(member_id, owned, subscription_changed=changed)
         response = ConsumerGroupHeartbeatResponse(
@@ -125,18 +125,18 @@ class ConsumerGroupManager:
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
             effects = self._registry.after_conversion(now, opened, error)
-            # What is in the log counts even if it was not committed in time.
+            # Records in the log count even if the commit timed out.
             if error is None or self._registry.is_stored(request.group_id, member):
                 if replaced is not None or old.classic is not None:
-                    gone = old if replaced is None else replaced
-                    effects += self._timers.forget(request.group_id, gone.member_id)
+                    former = old if replaced is None else replaced
+                    effects += self._timers.forget(request.group_id, former.member_id)
                 effects += self._alive(now, request.group_id, member, has_moved=member is not before)
             return [*effects, Reply(token, response if error is None else refused(error))]
 
         return self._registry.write(now, update.records, stored)
 
     def _alive(self, now: Now, group_id: str, member: ConsumerMember, *, has_moved: bool) -> list[Effect]:
-        """Note that a member of the consumer protocol lives, and time what it must do."""
+        """Renew the session of a consumer-protocol member, and start or stop its rebalance timer."""
         if not self._registry.has_member(group_id, member.member_id):
             return []
         member_id = member.member_id
@@ -154,7 +154,7 @@ class ConsumerGroupManager:
     def _admit(
         self, update: GroupUpdate, request: ConsumerGroupHeartbeatRequest, member_id: str
     ) -> tuple[ConsumerMember | None, ConsumerMember]:
-        """Return the member that asks, as it is now, and the member whose place it takes, if any."""
+        """Return the member that is replaced, if any, and the requesting member in its current state."""
         group, joins = update.group, request.member_epoch == JOIN_EPOCH
         if request.instance_id is not None:
             if not joins:
@@ -187,7 +187,7 @@ class ConsumerGroupManager:
 
         if request.instance_id is None or request.member_epoch == LEAVE_EPOCH:
             return self._registry.remove(now, group, [member], answer)
-        records = [ConsumerGroupRecords(group.group_id).assignment(member.said_to_leave())]
+        records = [ConsumerGroupRecords(group.group_id).assignment(member.with_static_leave())]
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
             effects = answer(now, error)
@@ -205,7 +205,7 @@ class ConsumerGroupManager:
         if not isinstance(group, ConsumerGroup):
             if value is None:
                 return
-            # A classic group in its place was deleted before, or has offsets and nothing else.
+            # A classic group of this id was deleted before, or has only offsets.
             group = self._groups[key.group_id] = ConsumerGroup(key.group_id)
         if value is None and isinstance(key, ConsumerGroupMetadataKey):
             del self._groups[key.group_id]
@@ -213,7 +213,7 @@ class ConsumerGroupManager:
             group.apply(key, value)
 
     def loaded(self, now: Now) -> list[Effect]:
-        """Begin with what was loaded: sessions start anew, and so does the time to give up partitions."""
+        """Start all sessions and rebalance timers after loading."""
         effects: list[Effect] = []
         for group in self._registry.consumer_groups():
             for member in group.members.values():
@@ -230,11 +230,11 @@ class ConsumerGroupManager:
         return effects
 
     def unloaded(self) -> list[Effect]:
-        """Forget every timer; nobody waits here but for records."""
+        """Cancel all timers; parked requests wait for appends only, which fail by themselves."""
         return self._timers.forget_all()
 
     def expire(self, now: Now, key: Hashable) -> list[Effect]:
-        """Remove a member that did not do in time what the timer is for."""
+        """Remove a member that let its timer expire."""
         match key:
             case (Wait() as wait, str(group_id), str(member_id)):
                 return self._expire(now, wait, group_id, member_id)
@@ -260,7 +260,7 @@ class ConsumerGroupManager:
         return self._registry.remove(now, group, [member], removed)
 
     def image_changed(self, delta: MetadataDelta) -> None:
-        """Note which groups are to look at their topics again, with the next heartbeat of a member."""
+        """Mark the groups that must check their topics at the next heartbeat."""
         changed = {topic.name for topic in _topics_of(delta)}
         if not changed:
             return
@@ -290,7 +290,7 @@ class ConsumerGroupManager:
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """True if a heartbeat has every field: then the answer is to have every field, too."""
+    """True if a heartbeat has every field; its response then has every field, too."""
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != NO_TIMEOUT and subscribes and request.topic_partitions is not None
 
@@ -302,7 +302,7 @@ def _topics_of(delta: MetadataDelta) -> Iterator[TopicImage]:
 
 
 def _matches_any(regex: str, created: Sequence[str], effort: Effort) -> bool:
-    """True if an expression matches a new topic, or if that takes too long to find out."""
+    """True if an expression matches a new topic, or if matching takes too long."""
     try:
         return any(expression(regex).matches(name, effort) for name in created)
     except TakesTooLong:

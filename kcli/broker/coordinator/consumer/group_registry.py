@@ -49,7 +49,7 @@ _NEVER = 1 << 62
 
 
 class _Session:
-    """Until when a member is believed to live, and when its timer will fire, if it runs; both monotonic."""
+    """The deadline of a session, and when its timer fires; both monotonic."""
 
     __slots__ = ("deadline_ms", "timer_ms")
 
@@ -58,7 +58,16 @@ class _Session:
 
 
 class MemberTimers:
-    """The timers of all members of a shard's consumer groups."""
+    """The timers of all members of a shard's consumer groups.
+
+        ("consumer-session", group id, member id)     no heartbeat within the session timeout
+        ("consumer-rebalance", group id, member id)   partitions are not given up in time
+        ("consumer-join", group id, member id)        a classic member does not join again when told to
+        ("consumer-sync", group id, member id)        a classic member joined and does not send SyncGroup
+
+    A heartbeat only moves the deadline of the session. Its timer is set again if it fires before the
+    deadline, or if the session becomes shorter.
+    """
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[str, str], _Session] = {}
@@ -67,7 +76,7 @@ class MemberTimers:
     # --- sessions ----------------------------------------------------------------------------------
 
     def hear(self, now: Now, group_id: str, member_id: str, timeout_ms: int) -> list[Effect]:
-        """Note that a member lives."""
+        """Renew a member's session."""
         deadline_ms = now.ms + timeout_ms
         session = self._sessions.get((group_id, member_id))
         if session is None:
@@ -80,7 +89,7 @@ class MemberTimers:
         return [Schedule((Wait.SESSION, group_id, member_id), timeout_ms)]
 
     def outlived(self, now: Now, group_id: str, member_id: str) -> list[Effect] | None:
-        """Return None if the session whose timer fired is over, else the timer for the rest of it."""
+        """Return None if the session is over, else the effects that set its timer again."""
         session = self._sessions.get((group_id, member_id))
         if session is None:
             return []
@@ -95,30 +104,30 @@ class MemberTimers:
     def start(
         self, wait: Wait, group_id: str, member_id: str, delay_ms: int, *, epoch: int = 0
     ) -> list[Effect]:
-        """Give a member some time for something it must do in an epoch; instead of any time it had for it."""
+        """Start or restart the timer for something that a member must do in an epoch."""
         self._waits[wait, group_id, member_id] = epoch
         return [Schedule((wait, group_id, member_id), delay_ms)]
 
     def start_unless_running(self, wait: Wait, group_id: str, member_id: str, delay_ms: int) -> list[Effect]:
-        """Give a member some time for something, unless its time for it runs already."""
+        """Start a timer unless it runs."""
         if (wait, group_id, member_id) in self._waits:
             return []
         return self.start(wait, group_id, member_id, delay_ms)
 
     def stop(self, wait: Wait, group_id: str, member_id: str) -> list[Effect]:
-        """Note that a member did what it had time for."""
+        """Stop a timer: the member did what it had to do."""
         if self._waits.pop((wait, group_id, member_id), None) is None:
             return []
         return [Cancel((wait, group_id, member_id))]
 
     def epoch_of(self, wait: Wait, group_id: str, member_id: str) -> int | None:
-        """Return the epoch in which a member got its time, None if none runs."""
+        """Return the epoch that a timer was started in, None if it does not run."""
         return self._waits.get((wait, group_id, member_id))
 
     # --- ends --------------------------------------------------------------------------------------
 
     def forget(self, group_id: str, member_id: str) -> list[Effect]:
-        """Forget all timers of a member that is gone."""
+        """Stop all timers of a member that left."""
         effects: list[Effect] = []
         if self._sessions.pop((group_id, member_id), None) is not None:
             effects.append(Cancel((Wait.SESSION, group_id, member_id)))
@@ -127,7 +136,7 @@ class MemberTimers:
         return effects
 
     def forget_all(self) -> list[Effect]:
-        """Forget the timers of everybody."""
+        """Stop the timers of all members."""
         keys: list[Hashable] = [(Wait.SESSION, *key) for key in self._sessions]
         keys += self._waits
         self._sessions.clear()
@@ -135,7 +144,7 @@ class MemberTimers:
         return [Cancel(key) for key in keys]
 
     def again(self, now: Now, key: tuple[Wait, str, str], delay_ms: int) -> list[Effect]:
-        """Let a timer that fired fire once more: what it was for could not be done."""
+        """Let an expired timer fire once more, because its records could not be written."""
         wait, group_id, member_id = key
         if wait is not Wait.SESSION:
             return [Schedule(key, delay_ms)] if key in self._waits else []
@@ -148,14 +157,14 @@ class MemberTimers:
 
 @dataclass(frozen=True, slots=True)
 class OpenedGroup:
-    """A group that a member may join, and the classic group that it was until now, if it was one."""
+    """A group that a member may join, and the classic group that it was until now, if any."""
 
     update: GroupUpdate
     converted: ClassicGroup | None = None
 
 
 class ConsumerGroupRegistry:
-    """The consumer groups among a shard's groups. `groups` is shared with whoever keeps the others."""
+    """The consumer groups among a shard's groups; `groups` is shared with the managers of other groups."""
 
     def __init__(
         self,
@@ -178,7 +187,7 @@ class ConsumerGroupRegistry:
         return (group for group in self.groups.values() if isinstance(group, ConsumerGroup))
 
     def open(self, now: Now, group_id: str, *, joins: bool) -> OpenedGroup:
-        """Return a group for a member; one that joins makes it, or converts a classic one."""
+        """Return a group for a member; a joining member creates it, or converts a classic group."""
         found = self.groups.get(group_id)
         if found is None and joins:
             return OpenedGroup(self.update(now, ConsumerGroup(group_id)))
@@ -192,7 +201,7 @@ class ConsumerGroupRegistry:
         for record in records[len(found.tombstones()) :]:
             draft.apply(record.key, record.value)
         update = self.update(now, draft, records)
-        # The leader may have been about to assign anew; and what it assigned is no target of the broker's.
+        # The leader may have been about to assign anew, and its assignment is not a target of the broker.
         update.must_assign = True
         return OpenedGroup(update, found)
 
@@ -207,7 +216,7 @@ class ConsumerGroupRegistry:
     def update(
         self, now: Now, group: ConsumerGroup, records: Sequence[CoordinatorRecord] = ()
     ) -> GroupUpdate:
-        """Begin an event's work on a group."""
+        """Begin an update of a group."""
         return GroupUpdate(
             group,
             now,
@@ -220,9 +229,9 @@ class ConsumerGroupRegistry:
     def after_conversion(self, now: Now, opened: OpenedGroup, error: KafkaError | None) -> list[Effect]:
         """Dissolve the classic group that a group was, once its conversion is in the log.
 
-        Requests parked there come again and are answered by the new group. If the conversion was never stored
-        the old group is as it was. If it was stored but not committed the group is the new one all the same,
-        and who was parked looks for its coordinator again.
+        Clients repeat their parked requests, and the new group answers them. If the conversion was not
+        stored, the old group is unchanged. If it was stored but not committed, the group is the new one all
+        the same, and the parked clients look up their coordinator again.
         """
         classic = opened.converted
         if classic is None or self.groups.get(classic.group_id) is classic:
@@ -231,7 +240,7 @@ class ConsumerGroupRegistry:
             now, classic, ErrorCode.REBALANCE_IN_PROGRESS if error is None else ErrorCode.NOT_COORDINATOR
         )
         if isinstance(self.groups.get(classic.group_id), ClassicGroup):
-            # It is classic again by now, and the timers are those of its new life.
+            # The group is classic again by now; its timers belong to the new classic group.
             return [effect for effect in effects if isinstance(effect, Reply)]
         for member in classic.members.values():
             if self.has_member(classic.group_id, member.member_id):
@@ -241,7 +250,7 @@ class ConsumerGroupRegistry:
         return effects
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
-        """Raise GROUP_MAX_SIZE_REACHED if a group has no room for somebody who is not a member."""
+        """Raise GROUP_MAX_SIZE_REACHED if a full group has no such member."""
         if len(group.members) >= self.config.consumer_max_size and member_id not in group.members:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -251,11 +260,11 @@ class ConsumerGroupRegistry:
     def take_place(
         self, update: GroupUpdate, existing: ConsumerMember, member_id: str
     ) -> tuple[ConsumerMember, ConsumerMember]:
-        """Let somebody take the place of a static member; return both, the new one as it begins."""
-        new = existing.reborn(member_id)
+        """Replace a static member by a member with another id; return both."""
+        new = existing.with_id(member_id)
         former = update.members.get(member_id)
         if former is not None and former.member_id != existing.member_id:
-            # It was a member already, and no static one: that it is no more.
+            # The id belonged to a dynamic member, which is removed.
             update.remove([former])
             update.must_assign = True
         update.replace(existing, new)
@@ -267,7 +276,7 @@ class ConsumerGroupRegistry:
         return isinstance(group, ConsumerGroup) and member_id in group.members
 
     def is_stored(self, group_id: str, member: ConsumerMember) -> bool:
-        """True if a member stands in its group as it is given."""
+        """True if the group holds exactly this state of a member."""
         group = self.groups.get(group_id)
         return isinstance(group, ConsumerGroup) and group.members.get(member.member_id) == member
 
@@ -277,7 +286,7 @@ class ConsumerGroupRegistry:
         records: Sequence[CoordinatorRecord],
         then: Callable[[Now, KafkaError | None], list[Effect]],
     ) -> list[Effect]:
-        """Write records and go on; without any, at once."""
+        """Append records, then call `then`; call it at once if there are none."""
         return [Append(tuple(records), then)] if records else then(now, None)
 
     # --- leaving -----------------------------------------------------------------------------------
@@ -289,7 +298,7 @@ class ConsumerGroupRegistry:
         members: Sequence[ConsumerMember],
         answer: Callable[[Now, KafkaError | None], list[Effect]],
     ) -> list[Effect]:
-        """Let members go: the others get their partitions. If all others are classic, so is the group now."""
+        """Remove members. If only classic members are left, the group becomes classic."""
         if may_downgrade(group, members, self.config):
             gone = {member.member_id for member in members}
             rest = [member for member in group.members.values() if member.member_id not in gone]
@@ -317,7 +326,7 @@ class ConsumerGroupRegistry:
         rebalance: bool,
         answer: Callable[[Now, KafkaError | None], list[Effect]],
     ) -> list[Effect]:
-        """Make a classic group of a group of which only classic members are left."""
+        """Convert a group whose remaining members are all classic to a classic group."""
         group_id = update.group.group_id
         everybody = [*update.group.members, *update.members]
         classic = to_classic(
@@ -346,9 +355,10 @@ class ConsumerGroupRegistry:
         return self.write(now, records, stored)
 
     def adopt_classic(self, group_id: str) -> bool:
-        """Put the classic group that a group becomes in its place; False if it does not become one.
+        """Replace a group by the classic group that it becomes; return False if it does not become one.
 
-        Its record is being replayed. The group itself knows more: all that its members offer.
+        Called while its record is replayed. The group object knows more than the record: all protocols of its
+        members.
         """
         classic = self._becoming_classic.pop(group_id, None)
         if classic is None:
@@ -359,12 +369,12 @@ class ConsumerGroupRegistry:
     # --- settings ----------------------------------------------------------------------------------
 
     def session_timeout_ms(self, group_id: str, member: ConsumerMember) -> int:
-        """Return after how much silence a member is removed."""
+        """Return a member's session timeout."""
         if member.classic is not None:
             return member.classic.session_timeout_ms
         return self.config_of(group_id).consumer_session_timeout_ms
 
     def config_of(self, group_id: str) -> GroupConfig:
-        """Return the settings of a group, its own among them."""
+        """Return the settings of a group, with its own overrides."""
         own = self.image().config(ConfigResourceType.GROUP, group_id)
         return self.config.of_group(own)

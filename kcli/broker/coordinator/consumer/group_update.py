@@ -1,12 +1,7 @@
-"""GroupUpdate: what one event makes of a consumer group: records, and the group as these will leave it.
+"""GroupUpdate: what one event changes in a consumer group: its records, and the group after them.
 
-The group itself changes only when the records are replayed. Until then an event goes on with what it will be:
-its members, targets and epochs here. Records stand in the order in which Apache Kafka writes them.
-
-Target assignments: what every member of a consumer group is to get, computed by an assignor of the broker.
-
-Kafka class `TargetAssignmentBuilder`. Members are given as they will be once the records of this event are in
-the log, targets as they are; a static member in another's place takes over the other's target.
+The group object changes only when the records are replayed. Until then an update works with the future
+members, targets and epochs. Records are in the order in which Apache Kafka writes them.
 """
 
 from __future__ import annotations
@@ -40,7 +35,7 @@ ASSIGNORS: Mapping[str, ServerAssignor] = {
 
 
 def choose_assignor(members: Collection[ConsumerMember], offered: Sequence[str]) -> str:
-    """Return the assignor that most members ask for, of those on offer; the first of these if none does."""
+    """Return the offered assignor that most members ask for; the first offered one on a tie."""
     votes = Counter(member.assignor for member in members)
     return max(offered, key=lambda name: votes[name])
 
@@ -53,7 +48,11 @@ def compute_target(
     topics_of: Callable[[ConsumerMember], Collection[str]],
     image: MetadataImage,
 ) -> dict[str, Partitions]:
-    """Return what each member is to get. `topics_of` names what it subscribes to, existing or not."""
+    """Return the target assignment of each member (Kafka class `TargetAssignmentBuilder`).
+
+    `members` is the state after this event, `targets` the current targets. `topics_of` returns the names that
+    a member subscribes to, existing or not.
+    """
     specs = {}
     for member_id, member in members.items():
         names = topics_of(member)
@@ -65,7 +64,7 @@ def compute_target(
 
 
 class GroupUpdate:
-    """One event's work on a group. `records` are what it needs written, those given to begin with first."""
+    """One update of a group. `records` are to be written; those given come first."""
 
     def __init__(
         self,
@@ -84,7 +83,7 @@ class GroupUpdate:
         self.regexes = group.regexes
         self.epoch = group.epoch
         self.must_assign = False
-        """True if there is to be a new epoch in any case."""
+        """True if the update needs a new epoch in any case."""
         self.target_epoch = group.target_epoch
         self._now = now
         self._image = image
@@ -93,18 +92,18 @@ class GroupUpdate:
         self._record = ConsumerGroupRecords(group.group_id)
         self._effort = Effort()
         self._fresh: dict[str, ResolvedRegex] = {}
-        """What expressions that are new to the group match."""
+        """The matches of expressions that are new to the group."""
 
     # --- members -----------------------------------------------------------------------------------
 
     def put(self, member: ConsumerMember) -> None:
-        """Take in a member, or what it says of itself now."""
+        """Add a member, or update it."""
         if self.members.get(member.member_id) != member:
             self.records.append(self._record.member(member))
             self.members = {**self.members, member.member_id: member}
 
     def replace(self, old: ConsumerMember, new: ConsumerMember) -> None:
-        """Let a member take the place of another, with all that it has and is to get."""
+        """Replace a member by another, which takes over its partitions and its target."""
         target = self.targets.get(old.member_id, {})
         self.remove([old])
         self.put(new)
@@ -115,7 +114,7 @@ class GroupUpdate:
         self.targets = {**self.targets, new.member_id: target}
 
     def remove(self, members: Collection[ConsumerMember]) -> None:
-        """Let members go."""
+        """Remove members."""
         gone = {member.member_id for member in members}
         for member in members:
             self.records += self._record.member_tombstones(member.member_id)
@@ -123,13 +122,13 @@ class GroupUpdate:
         self.targets = {key: target for key, target in self.targets.items() if key not in gone}
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """Return what deletes the group as it will be."""
+        """Return the records that delete the group in its updated state."""
         return self._record.tombstones(self.members, self.regexes)
 
     def resubscribe(self, old: ConsumerMember, new: ConsumerMember, *, with_target: bool = True) -> bool:
-        """Take in what a member says of itself, and bring the group up to date: epoch and target.
+        """Update a member's subscription, and with it the group's epoch and target.
 
-        Returns whether the member wants other topics than before. One that said nothing new is `old` itself.
+        Returns whether the member's topics changed. `new` is `old` itself if the member said nothing new.
         """
         unchanged = new is old and not self.group.needs_check and not self._are_regexes_due()
         if unchanged and self.target_epoch >= self.epoch and not self.must_assign:
@@ -154,14 +153,16 @@ class GroupUpdate:
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def drop_unused_regexes(self) -> None:
-        """Forget the expressions that nobody subscribes with any more."""
+        """Delete the expressions that no member subscribes with."""
         used = {member.regex for member in self.members.values()}
         for regex in sorted(self.regexes.keys() - used):
             self.records.append(self._record.regex_tombstone(regex))
         self.regexes = {regex: resolved for regex, resolved in self.regexes.items() if regex in used}
 
     def _match_regexes(self) -> bool:
-        """Match expressions that are new, and if topics came or went all of them; True if there is news."""
+        """Match new expressions, or all if topics were created or deleted; return True if a result
+        changed.
+        """
         used = {member.regex for member in self.members.values() if member.regex}
         due = self._are_regexes_due()
         self.drop_unused_regexes()
@@ -184,7 +185,7 @@ class GroupUpdate:
         return stale or age_ms >= self._config.regex_refresh_interval_ms
 
     def _check_regex(self, regex: str) -> None:
-        """Raise INVALID_REGULAR_EXPRESSION for what is none, or what takes too long to match."""
+        """Raise INVALID_REGULAR_EXPRESSION if the expression is invalid or takes too long to match."""
         try:
             if regex not in self.regexes:
                 self._fresh[regex] = self._resolve(regex)
@@ -201,7 +202,7 @@ class GroupUpdate:
         try:
             resolved = self._fresh[regex] if regex in self._fresh else self._resolve(regex)
         except InvalidExpression:
-            # Another broker took it, or it takes too long by now: what was found before stays.
+            # Another broker accepted it, or matching takes too long by now: keep the last result.
             resolved = known or ResolvedRegex(frozenset(), self._image.offset, self._now.wall_ms)
         if known is not None and known.topics == resolved.topics:
             return False
@@ -212,7 +213,7 @@ class GroupUpdate:
     # --- epochs ------------------------------------------------------------------------------------
 
     def refresh(self, *, bump: bool) -> None:
-        """Go on to the next epoch if `bump` says so, or if the group's topics are not what they were."""
+        """Increase the epoch if `bump` is true or the hash of the group's topics changed."""
         names = (name for member in self.members.values() for name in member.topics)
         matched = (name for resolved in self.regexes.values() for name in resolved.topics)
         metadata_hash = self._hashes.of_group({*names, *matched}, self._image)
@@ -225,7 +226,7 @@ class GroupUpdate:
             self.records.append(self._record.topics_tombstone())
 
     def retarget(self) -> None:
-        """Compute the target of a new epoch; not again too soon after the last one (KIP-1263)."""
+        """Compute the target of a new epoch, unless the last one is too recent (KIP-1263)."""
         if self.target_epoch >= self.epoch:
             return
         since_ms = self.group.target_wall_ms
@@ -251,7 +252,7 @@ class GroupUpdate:
         *,
         subscription_changed: bool,
     ) -> ConsumerMember:
-        """Let a member make its next step; return it as it is then."""
+        """Perform the next step of a member; return the member after it."""
         member = self.members[member_id]
         if member.is_reconciled_to(self.target_epoch) and not subscription_changed:
             return member

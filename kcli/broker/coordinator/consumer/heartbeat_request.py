@@ -1,7 +1,4 @@
-"""ConsumerGroupHeartbeat: what a request must be like, and what it says of its member (KIP-848, KIP-1082).
-
-Here stands what needs no group to be judged, and the checks that a member's epoch and instance id must pass.
-"""
+"""ConsumerGroupHeartbeat: the checks of a request, and the member that it describes (KIP-848, KIP-1082)."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ NO_TIMEOUT = -1
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
-    """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that is wrong, whatever its group."""
+    """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that is invalid for any group."""
     epoch = request.member_epoch
     if version >= CLIENTS_MAKE_IDS_FROM or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
         _require(not _is_blank(request.member_id), "MemberId can't be empty")
@@ -78,7 +75,7 @@ def _require(holds: bool, why: str) -> None:
 
 
 def owned_by(request: ConsumerGroupHeartbeatRequest) -> Mapping[bytes, Collection[int]] | None:
-    """Return the partitions that the member says it has, None if it does not say."""
+    """Return the partitions that the member owns, None if the request does not say."""
     if request.topic_partitions is None:
         return None
     owned: dict[bytes, set[int]] = {}
@@ -87,10 +84,10 @@ def owned_by(request: ConsumerGroupHeartbeatRequest) -> Mapping[bytes, Collectio
     return owned
 
 
-def said_by(
+def updated_by(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: ClientInfo
 ) -> ConsumerMember:
-    """Return the member updated with what its request says; the same object if nothing changed."""
+    """Return the member updated from its request; the same object if nothing changed."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     assignor, rack_id, timeout_ms = request.server_assignor, request.rack_id, request.rebalance_timeout_ms
     says_nothing = names is None and regex is None and assignor is None and rack_id is None
@@ -119,7 +116,8 @@ def said_by(
 def check_epoch(member: ConsumerMember, epoch: int, owned: Mapping[bytes, Collection[int]] | None) -> None:
     """Raise FENCED_MEMBER_EPOCH for a member that must start again.
 
-    A member that missed the last answer may quote its previous epoch, if it owns nothing that was taken away.
+    A member that missed the last response may send its previous epoch, if it owns nothing that was taken
+    away.
     """
     if epoch == JOIN_EPOCH or epoch == member.epoch:
         return
@@ -141,7 +139,9 @@ def _has_no_more(owned: Mapping[bytes, Collection[int]] | None, member: Consumer
 
 
 def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
-    """Return the member of an instance id; raise UNKNOWN_MEMBER_ID, or for another FENCED_INSTANCE_ID."""
+    """Return the member with an instance id; raise UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for another
+    id.
+    """
     member = group.static_member(instance_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id is unknown: `{instance_id}`")
@@ -154,9 +154,10 @@ def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) 
 
 
 def check_released(member: ConsumerMember) -> None:
-    """Raise UNRELEASED_INSTANCE_ID unless a member has left its instance id to whoever joins with it.
+    """Raise UNRELEASED_INSTANCE_ID unless the static member has left temporarily (epoch -2).
 
-    It must have left it to itself as well: Kafka does not let a static member begin anew under its own id.
+    This holds for the same member id too: Kafka does not let a static member begin anew while it is in the
+    group.
     """
     if member.epoch != STATIC_LEAVE_EPOCH:
         raise KafkaError(
@@ -169,7 +170,7 @@ def check_released(member: ConsumerMember) -> None:
 
 
 def refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
-    """Return the answer to a heartbeat that failed."""
+    """Return the response to a heartbeat that failed."""
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 

@@ -1,24 +1,13 @@
-"""ConsumerMember: one member of a consumer group (KIP-848), as its records describe it.
+"""ConsumerMember: a member of a consumer group, as its records describe it; Reconciliation: its next step.
 
-    epoch            how far the member came: it has all of the target of that group epoch, unless `state`
-                     says otherwise; -1 and -2 are those of members that left, the latter to come back
-    previous_epoch   the one before: a member that missed the last answer may still say it
-    assigned         the partitions that are the member's now
-    revoking         those it still has and must give up before it goes on
+Three rules decide the next step of a member (KIP-848). With them no partition ever has two owners:
 
-A member may speak the classic protocol, while its group is on the way from one to the other: then `classic`
-says what it offered when it joined.
+* a partition that is not in the member's target is revoked, and until the member reports that it gave the
+  partition up, the member does not go to the next epoch: UNREVOKED_PARTITIONS;
+* a partition of the target is assigned once no member owns it;
+* while a partition of the target is not free, the member has the new epoch but waits: UNRELEASED_PARTITIONS.
 
-Reconciliation: one step of a member from what it has towards what it is to get (KIP-848).
-
-Three rules decide it, and between them no partition ever has two owners:
-
-* a partition that is not in the member's target is taken away, and until the member says that it gave it up
-  the member does not go on to the next epoch: UNREVOKED_PARTITIONS;
-* a partition of the target is given once nobody has it;
-* as long as one of them is not free the member has the new epoch but waits: UNRELEASED_PARTITIONS.
-
-Kafka class `CurrentAssignmentBuilder`, as of 4.3.
+Kafka classes `ConsumerGroupMember` and `CurrentAssignmentBuilder`, as of 4.3.
 """
 
 from __future__ import annotations
@@ -52,33 +41,33 @@ NOTHING: Owned = {}
 
 
 class MemberState(IntEnum):
-    """Where a member stands on the way to its target; the numbers are stored."""
+    """The state of a member on the way to its target; the numbers are stored."""
 
     STABLE = 0
-    """It has its target, as far as its epoch goes.
+    """It has the target of its epoch.
 
     Actions: none. Transitions: any, when there is a newer target, or when its subscription shrinks.
     """
     UNREVOKED_PARTITIONS = 1
-    """It has partitions that it must give up.
+    """It must give up partitions.
 
-    Actions: says so with each heartbeat that names what it owns; is removed if that takes longer than its
-    rebalance timeout. Transitions: any, once it owns none of them any more.
+    Actions: reports its partitions with heartbeats; is removed if that takes longer than its rebalance
+    timeout. Transitions: any, once it has given them up.
     """
     UNRELEASED_PARTITIONS = 2
     """It waits for partitions that other members have not given up yet.
 
-    Actions: gets each of them as soon as it is free. Transitions: any, whenever one is.
+    Actions: gets each of them as soon as it is free. Transitions: any, when one is free.
     """
     UNKNOWN = 127
-    """A newer version wrote a state that is not known here: the member must start again.
+    """The stored state is from a newer version: the member must start again.
 
     Actions: is fenced unless it owns nothing. Transitions: any, then.
     """
 
     @classmethod
     def of(cls, number: int) -> MemberState:
-        """Return the state for a stored number."""
+        """Return the state of a stored number."""
         return _STATES.get(number, cls.UNKNOWN)
 
 
@@ -87,25 +76,33 @@ _STATES = {int(state): state for state in MemberState}
 
 @dataclass(frozen=True, slots=True)
 class ClassicOffer:
-    """What a member offered with its last JoinGroup: its assignors, each with its metadata, in its order."""
+    """The assignors of the last JoinGroup, each with its metadata, in the order of preference."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
     @property
     def protocol(self) -> str:
-        """The protocol it is told that the group uses: the one it likes best, whatever the others do."""
+        """The protocol that the member is told the group uses: its first one."""
         return self.protocols[0][0]
 
     @property
     def metadata(self) -> bytes:
-        """The subscription it handed in for that protocol."""
+        """The subscription for that protocol."""
         return self.protocols[0][1]
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member; `regex` is empty where it subscribes by names alone, timeouts are in milliseconds."""
+    """A member; `regex` is empty if it subscribes by names alone, timeouts are in milliseconds.
+
+    epoch            the last target epoch that the member has reached, unless `state` says otherwise;
+                     -1: it left, -2: a static member that left for a while
+    previous_epoch   the epoch before; a member that missed the last response may still send it
+    assigned         the partitions that the member owns
+    revoking         the partitions that it must give up before it goes on
+    classic          what it offered with JoinGroup, if it speaks the classic protocol
+    """
 
     member_id: str
     epoch: int = 0
@@ -124,11 +121,11 @@ class ConsumerMember:
     classic: ClassicOffer | None = None
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """True if nothing is left to do for the target of an epoch."""
+        """True if the member has reached the target of an epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def has_had(self, topic_id: bytes, partition: int, *, since: int) -> bool:
-        """True if the member has a partition and got it in this epoch or before."""
+        """True if the member owns a partition and got it in epoch `since` or before."""
         given = self.assigned.get(topic_id, {}).get(partition)
         if given is None:
             given = self.revoking.get(topic_id, {}).get(partition)
@@ -137,7 +134,7 @@ class ConsumerMember:
     def advanced_to(
         self, epoch: int, state: MemberState, *, assigned: Owned, revoking: Owned
     ) -> ConsumerMember:
-        """Return the member after one step; an epoch that stays is now the previous one as well."""
+        """Return the member after one step; the current epoch becomes the previous one."""
         return replace(
             self,
             epoch=epoch,
@@ -147,23 +144,23 @@ class ConsumerMember:
             revoking=revoking,
         )
 
-    def said_to_leave(self) -> ConsumerMember:
-        """Return a static member that will be back: it keeps what it has, for whoever comes in its place."""
+    def with_static_leave(self) -> ConsumerMember:
+        """Return a static member that left for a while: it keeps its partitions for its successor."""
         kept = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()}
         return replace(self, epoch=STATIC_LEAVE_EPOCH, assigned=kept, revoking=NOTHING)
 
-    def reborn(self, member_id: str) -> ConsumerMember:
-        """Return the member under another id, as it begins: with all that it had, and no epoch yet."""
+    def with_id(self, member_id: str) -> ConsumerMember:
+        """Return the member with a new id and all its partitions, at epoch 0."""
         return replace(self, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
 
-    def gone(self) -> ConsumerMember:
-        """Return a member whose assignment was deleted, and that will be deleted itself."""
+    def without_assignment(self) -> ConsumerMember:
+        """Return the member after its assignment record was deleted."""
         return replace(
             self, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NOTHING, revoking=NOTHING
         )
 
     def described_by(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """Return the member with what a record says of it."""
+        """Return the member updated from its metadata record."""
         classic = value.classic_member_metadata
         return replace(
             self,
@@ -184,7 +181,7 @@ class ConsumerMember:
         )
 
     def assigned_by(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
-        """Return the member with the assignment in a record."""
+        """Return the member updated from its assignment record."""
         return replace(
             self,
             epoch=value.member_epoch,
@@ -196,7 +193,9 @@ class ConsumerMember:
 
 
 def _owned(entries: Iterable[CurrentPartitions], member_epoch: int) -> Owned:
-    """Return partitions with their epochs; where none are stored (before Kafka 4.3), that of the member."""
+    """Return partitions with their epochs; records from before Kafka 4.3 lack them, the member's epoch
+    counts.
+    """
     owned: dict[bytes, dict[int, int]] = {}
     for entry in entries:
         epochs = entry.assignment_epochs
@@ -208,12 +207,12 @@ def _owned(entries: Iterable[CurrentPartitions], member_epoch: int) -> Owned:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What decides the next step of a member.
+    """The inputs of the next step of a member.
 
-    `target` is that of `target_epoch`. `owned` are the partitions that the member says it has, None if it
-    does not say. `subscribed` are the ids of the topics it wants now: none of another topic is given or left
-    to it, even if the target is older than its subscription. `is_taken(topic_id, partition)` is true for what
-    some member has.
+    `target` is that of `target_epoch`. `owned` are the partitions that the member says it owns, None if it
+    does not say. `subscribed` are the ids of the topics it subscribes to now: it gets and keeps no partition
+    of another topic, even if the target is older than the subscription. `is_taken(topic_id, partition)` is
+    true if a member owns the partition.
     """
 
     target_epoch: int
@@ -223,7 +222,7 @@ class Reconciliation:
     is_taken: Callable[[bytes, int], bool]
 
     def step(self, member: ConsumerMember, *, subscription_changed: bool = False) -> ConsumerMember:
-        """Return the member after its next step, or itself if it cannot go on yet.
+        """Return the member after its next step, or the same member if it cannot go on yet.
 
         Raises FENCED_MEMBER_EPOCH for a member that must start again.
         """
@@ -264,7 +263,7 @@ class Reconciliation:
         return member.advanced_to(self.target_epoch, state, assigned=keep, revoking=NOTHING)
 
     def _drop_unsubscribed(self, member: ConsumerMember) -> ConsumerMember:
-        """Take away the topics that the member no longer wants, before there is a target without them."""
+        """Revoke the topics that the member no longer subscribes to, before a target without them exists."""
         dropped = [topic_id for topic_id in member.assigned if topic_id not in self.subscribed]
         if not dropped:
             return member
@@ -278,11 +277,11 @@ class Reconciliation:
         return member.advanced_to(member.epoch, member.state, assigned=keep, revoking=member.revoking)
 
     def _is_free(self, member: ConsumerMember, topic_id: bytes, partition: int) -> bool:
-        """True if nobody has a partition, or only the member itself, which gave it up just now."""
+        """True if no member owns a partition, or only this member, which has just given it up."""
         return not self.is_taken(topic_id, partition) or partition in member.revoking.get(topic_id, ())
 
     def _owns_any(self, partitions: Owned) -> bool:
-        """True if the member has any of these, as far as it says."""
+        """True if the member owns any of these partitions, or does not say."""
         if self.owned is None:
             return True
         return any(

@@ -1,9 +1,9 @@
-"""Migration of groups between the classic and the consumer protocol, while their members go on.
+"""Migration of groups between the classic and the consumer protocol, while their members keep working.
 
-A classic group of consumers becomes a consumer group when the first member comes that speaks the new
-protocol: everybody keeps its partitions, and the others go on with theirs (`classic_members`). When the last
-such member goes, the group is classic again. The policy says which way is open (KIP-848; Kafka's methods
-`convertToConsumerGroup` and `convertToClassicGroup`).
+A classic group becomes a consumer group when the first member of the consumer protocol joins. All members
+keep their partitions; the others go on in the classic protocol (`classic_protocol`). When the last
+consumer-protocol member leaves, the group becomes classic again. `group.consumer.migration.policy` allows
+each direction (KIP-848; Kafka's methods `convertToConsumerGroup` and `convertToClassicGroup`).
 
 A conversion is one batch of records: the old group's tombstones and the new group's records.
 """
@@ -64,9 +64,9 @@ def check_upgrade(group: ClassicGroup, config: GroupConfig) -> None:
 def upgrade_records(
     group: ClassicGroup, *, image: MetadataImage, hashes: TopicHashes
 ) -> list[CoordinatorRecord]:
-    """Return what makes a consumer group of a classic one; raise GROUP_ID_NOT_FOUND if that cannot be.
+    """Return the records that convert a classic group; raise GROUP_ID_NOT_FOUND if it cannot be converted.
 
-    Its generation becomes the epoch, and what its leader assigned becomes target and assignment alike.
+    Its generation becomes the epoch; its leader's assignment becomes target and current assignment.
     """
     taken: set[TopicIdPartition] = set()
     try:
@@ -117,7 +117,9 @@ def _to_consumer(
 def _owned(
     assignment: Assignment, generation: int, *, image: MetadataImage, taken: set[TopicIdPartition]
 ) -> dict[bytes, dict[int, int]]:
-    """Return the partitions of an assignment that exist; what a leader gave to two, the first has."""
+    """Return the partitions of an assignment that exist; a partition assigned twice goes to the first
+    member.
+    """
     owned: dict[bytes, dict[int, int]] = {}
     for name, partitions in assignment.partitions.items():
         topic = image.topics.get(name)
@@ -142,7 +144,7 @@ def _not_upgraded(group: ClassicGroup, why: str) -> KafkaError:
 def may_downgrade(
     group: ConsumerGroup, leaving: Collection[ConsumerMember], config: GroupConfig, *, joining: int = 0
 ) -> bool:
-    """Say whether a group becomes classic when these members go and so many classic ones come instead."""
+    """Return whether a group becomes classic when members leave and `joining` classic ones come."""
     gone = {member.member_id for member in leaving}
     rest = [member for member_id, member in group.members.items() if member_id not in gone]
     return (
@@ -197,7 +199,7 @@ def _to_classic_member(member: ConsumerMember, offer: ClassicOffer) -> ClassicMe
 
 
 def assignment_bytes(partitions: Mapping[bytes, Iterable[int]], version: int, image: MetadataImage) -> bytes:
-    """Return partitions as a classic member reads them, in the version of its own subscription."""
+    """Return partitions as a classic member reads them, in its subscription's version."""
     named = {
         image.topics_by_id[topic_id].name: tuple(sorted(partitions[topic_id]))
         for topic_id in partitions
@@ -207,7 +209,7 @@ def assignment_bytes(partitions: Mapping[bytes, Iterable[int]], version: int, im
 
 
 def begin_classic(now: Now, group: ClassicGroup, config: GroupConfig, *, rebalance: bool) -> list[Effect]:
-    """Let a group that has become classic go on: sessions start anew. Members may have gone on before."""
+    """Start the sessions of a group that has become classic, and a rebalance if wanted."""
     effects: list[Effect] = []
     for member in group.members.values():
         effects += group.arm_session(now, member)

@@ -1,17 +1,16 @@
-"""Hashes of what a consumer group must know of its topics: when one changes, partitions are assigned anew.
+"""TopicHashes: hashes of the topics of consumer groups; a change of the hash starts a new assignment.
 
-A topic's hash covers its id, its name, and for each partition the racks of its replicas; a group's the hashes
-of its topics, in the order of their names. They are stored (KIP-1101), so they are Apache Kafka's, bit by bit
-(class `org.apache.kafka.coordinator.group.Utils`).
-
-XXH3, 64 bits, without a seed: the hash in which Apache Kafka keeps what it knows of a group's topics.
+A topic's hash covers its id, its name, and the racks of each partition's replicas. A group's hash covers the
+hashes of its topics in the order of their names. Hashes are stored (KIP-1101), so they equal Apache Kafka's
+bit by bit (class `org.apache.kafka.coordinator.group.Utils`). The hash function is 64-bit XXH3 without a
+seed:
 
     up to 16 bytes    a formula for each of 0, 1 to 3, 4 to 8, 9 to 16 bytes
     up to 128         pairs of 16 bytes, from both ends inwards
     up to 240         16 bytes after the other
     more              blocks of 16 stripes of 64 bytes, into eight accumulators
 
-All numbers are little endian (specification in the xxHash project). It is Python, so not for large data.
+All numbers are little endian. The code is pure Python, too slow for large data.
 """
 
 from __future__ import annotations
@@ -169,14 +168,14 @@ def _u32(data: bytes, at: int) -> int:
 
 
 NO_TOPICS = 0
-"""The hash of a group that reads no topic there is."""
+"""The hash of a group that reads no existing topic."""
 
 _FORMAT = b"\0"
 _I32, _I64 = Struct("<i"), Struct("<q")
 
 
 class TopicHashes:
-    """Computes the hashes of groups, and remembers those of topics while these stay as they are."""
+    """Computes the hashes of groups, and caches the hashes of unchanged topics."""
 
     __slots__ = ("_known",)
 
@@ -184,7 +183,7 @@ class TopicHashes:
         self._known: dict[str, tuple[TopicImage, int]] = {}
 
     def of_group(self, names: Iterable[str], image: MetadataImage) -> int:
-        """Return the hash of a group that reads these topics; those that do not exist do not count."""
+        """Return the hash of a group that reads these topics; names of missing topics do not count."""
         existing = sorted((name for name in set(names) if name in image.topics), key=java_order)
         if not existing:
             return NO_TOPICS
@@ -198,7 +197,7 @@ class TopicHashes:
         return known[1]
 
     def forget(self, name: str) -> None:
-        """Forget a topic that is no more."""
+        """Forget a deleted topic."""
         self._known.pop(name, None)
 
 

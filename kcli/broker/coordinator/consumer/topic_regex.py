@@ -1,17 +1,14 @@
 """TopicExpression: matches topic names against an RE2 expression, in time linear in the name.
 
-The expression becomes a program of steps, as in Thompson's construction; the set of steps that a name may
-have come to is a state. States and what a character makes of them are worked out when they are first needed
-and remembered, so most characters cost one look-up; characters that no step tells apart count as one. No
-expression, however unlucky, takes for ever as it could with `re`, whose patterns backtrack; one event loop
-serves all clients.
+The expression becomes a program of steps (Thompson's construction); a state is the set of steps that a name
+may have reached. States and transitions are computed when first needed and cached, so most characters cost
+one look-up; characters that no step distinguishes count as one. Unlike `re`, which backtracks, no expression
+takes exponential time: one event loop serves all clients.
 
-    characters      go on to the next step if the character is one of these
-    position        go on if this place in the name is like that
+    characters      go to the next step if the character is one of these
+    position        go on if this position in the name fits
     split a, b      go on at both
     match           the name matches if it ends here
-
-ResolvedRegex: which topics an expression matches, in one version of the metadata.
 """
 
 from __future__ import annotations
@@ -41,23 +38,23 @@ if TYPE_CHECKING:
 
 
 LONGEST = 10_000
-"""Longer texts are refused before they are read."""
+"""Longer texts are refused before they are parsed."""
 
 MOST_STEPS = 10_000
-"""Longer programs are refused: an expression that repeats much makes one step of every copy."""
+"""Longer programs are refused: repetitions are copied."""
 
 MOST_STEPS_LOOKED_AT = 100_000
-"""What one event may spend on matching, about 25 ms; few expressions take a hundredth of it."""
+"""The steps that one event may spend on matching, about 25 ms; most expressions take a hundredth."""
 
 REMEMBERED = 5_000
-"""So many transitions are remembered of one expression; then it starts anew."""
+"""The cached transitions of one expression; when it is full, the cache starts anew."""
 
 _BIT = {character: 1 << index for index, character in enumerate(ALPHABET)}
 
 
 @dataclass(slots=True)
 class _Split:
-    """Both ways are open; a jump has one way twice."""
+    """Both ways are open; a jump has the same way twice."""
 
     first: int = 0
     second: int = 0
@@ -68,27 +65,27 @@ _Step = Characters | Position | _Split | None
 
 
 class TakesTooLong(InvalidExpression):
-    """Matching took more steps than one event has for it; what was worked out is remembered."""
+    """Matching exceeded the steps of one event; computed states stay cached."""
 
 
 class Effort:
-    """How many steps an event may still look at to work out transitions: the one event loop serves all."""
+    """The steps that one event may still compute, because one event loop serves all clients."""
 
     def __init__(self, steps: int = MOST_STEPS_LOOKED_AT) -> None:
         self.left = steps
 
     def spend(self, steps: int) -> None:
-        """Take steps off; raise `TakesTooLong` when there are none left."""
+        """Subtract steps; raise `TakesTooLong` when none are left."""
         if self.left < 0:
             raise TakesTooLong("it takes too many steps to match")
         self.left -= steps
 
 
 class _State:
-    """The steps a name may have come to, before conditions are looked at; and what was read last.
+    """The steps that a name may have reached, before conditions are checked, and the last character's kind.
 
-    `last` is "" at the beginning, "w" behind a character of a word, else "-". `following` are the states that
-    characters lead to, `ends` says whether the name matches if it ends here: both as far as they were needed.
+    `last` is "" at the beginning, "w" after a word character, else "-". `following` caches the next states by
+    character, `ends` whether the name matches if it ends here.
     """
 
     __slots__ = ("ends", "following", "last", "steps")
@@ -101,10 +98,10 @@ class _State:
 
 
 class TopicExpression:
-    """An expression, ready to match whole names."""
+    """A compiled expression that matches whole names."""
 
     def __init__(self, text: str) -> None:
-        """Raise `InvalidExpression` for what RE2 refuses, or what grows too large."""
+        """Raise `InvalidExpression` if RE2 refuses the expression or it is too large."""
         if len(text) > LONGEST:
             raise InvalidExpression("the expression is too large")
         self._program: list[_Step] = []
@@ -154,7 +151,7 @@ class TopicExpression:
         return following
 
     def _reachable(self, state: _State, *, following: str) -> set[int]:
-        """Return the steps that are reached without reading, at a place with these neighbours."""
+        """Return the steps that are reached without reading, at a position with these neighbours."""
         found: set[int] = set()
         pending = list(state.steps)
         while pending:
@@ -172,7 +169,7 @@ class TopicExpression:
     # --- writing the program -----------------------------------------------------------------------
 
     def _write(self, node: Node) -> None:
-        # Not the steps alone count: what matches nothing makes none, however often it is repeated.
+        # Not only steps count: a part that matches nothing adds none, however often it is repeated.
         self._written += 1
         if self._written > 2 * MOST_STEPS:
             raise InvalidExpression("the expression is too large")
@@ -229,9 +226,9 @@ class TopicExpression:
 
 
 def _alike(program: Iterable[_Step]) -> dict[int, str]:
-    """Return for each character the first one that no step tells from it: both lead to the same state.
+    """Map each character to the first one that no step distinguishes from it.
 
-    Else `.?` a thousand times over would be worked out anew for every character there is.
+    Without it, `.?` repeated a thousand times would be computed anew for every character.
     """
     masks = {step.bits for step in program if isinstance(step, Characters)} | {WORD}
     first: dict[tuple[bool, ...], str] = {}
@@ -254,12 +251,12 @@ def _holds(position: Position, last: str, following: str) -> bool:
 
 @lru_cache(maxsize=256)
 def expression(text: str) -> TopicExpression:
-    """Return the expression of a text, the same one while it is in use; raise `InvalidExpression`."""
+    """Return the compiled expression of a text, cached; raise `InvalidExpression`."""
     return TopicExpression(text)
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that an expression matched at an offset of the metadata log, and when that was found out."""
+    """The topics that an expression matched at an offset of the metadata log, and when."""
 
     topics: frozenset[str]
     version: int
@@ -267,6 +264,6 @@ class ResolvedRegex(NamedTuple):
 
     @classmethod
     def of(cls, expression: TopicExpression, image: MetadataImage, now: Now, effort: Effort) -> ResolvedRegex:
-        """Match an expression against all topics there are; raise `TakesTooLong` if that is too much."""
+        """Match an expression against all topics; raise `TakesTooLong` if that takes too many steps."""
         topics = frozenset(name for name in image.topics if expression.matches(name, effort))
         return cls(topics, image.offset, now.wall_ms)

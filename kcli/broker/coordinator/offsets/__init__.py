@@ -1,4 +1,1 @@
-"""Committed offsets of groups of every kind: commit, fetch, delete, expire.
-
-Pure: events in, effects out.
-"""
+"""The committed offsets of all groups: commit, fetch, delete, expire. Pure: it never does I/O."""

@@ -1,15 +1,4 @@
-"""Committed offsets of groups of every kind: commit, fetch, delete, expire.
-
-See Kafka class `OffsetMetadataManager`.
-
-OffsetStore: the committed offsets of a shard's groups, and what becomes of them with time (KIP-211).
-
-An offset goes when its retention has passed, counted from the commit or from when its group became empty
-(`Group.retention_start`), unless a member still reads its topic. Offsets with an expiry of their own, from
-old clients, go then. A group without members goes with its last offset.
-
-Nothing here changes but in `replay`: everything else returns the records that would do it.
-"""
+"""GroupOffsets and OffsetStore: the committed offsets of a shard (Kafka class `OffsetMetadataManager`)."""
 
 from __future__ import annotations
 
@@ -59,7 +48,14 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRe
 
 
 class OffsetStore:
-    """Committed offsets by group, topic and partition, as the values of their last records."""
+    """Committed offsets by group, topic and partition, as the values of their last records.
+
+    An offset expires when its retention has passed since the commit, or since its group became empty
+    (`Group.retention_start`, KIP-211), unless a member still reads its topic. Offsets of old clients may have
+    an expiry of their own. A group without members is deleted with its last offset.
+
+    The state changes only in `replay`; the other methods return the records that would change it.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, TopicOffsets]] = {}
@@ -80,7 +76,7 @@ class OffsetStore:
         return partitions.get(partition)
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-        """Apply a record: the last one of a partition counts."""
+        """Apply a record; the last one of a partition counts."""
         if value is not None:
             topics = self._groups.get(key.group)
             if topics is None:
@@ -100,7 +96,7 @@ class OffsetStore:
     # --- tombstones --------------------------------------------------------------------------------
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """Return what deletes all offsets of a group."""
+        """Return the records that delete all offsets of a group."""
         return [
             offset_tombstone(group_id, topic, partition)
             for topic, partitions in self.of_group(group_id).items()
@@ -110,9 +106,9 @@ class OffsetStore:
     def tombstones_of_topic(
         self, group_id: str, name: str, topic_id: bytes, *, most: int
     ) -> list[CoordinatorRecord]:
-        """Return what deletes a group's offsets of a topic that is gone, `most` of them.
+        """Return records that delete a group's offsets of a deleted topic, at most `most`.
 
-        Offsets that were committed by the id of another topic, which has the name now, stay.
+        Offsets that carry the id of another topic of this name stay.
         """
         found = (
             offset_tombstone(group_id, name, partition)
@@ -122,7 +118,7 @@ class OffsetStore:
         return list(islice(found, most))
 
     def expired(self, group: Group, wall_ms: int, retention_ms: int, *, most: int) -> list[CoordinatorRecord]:
-        """Return what deletes the offsets of a group that nobody needs any more, `most` of them."""
+        """Return records that delete the expired offsets of a group, at most `most`."""
         start = group.retention_start()
         if start is None:
             return []
@@ -141,7 +137,7 @@ GROUP_ID_NOT_FOUND_FROM = 9
 
 
 class GroupOffsets:
-    """What a shard does with offsets: `groups` says who may, `store` is what is kept."""
+    """The offset requests: `groups` decides who may, `store` holds the offsets."""
 
     def __init__(self, groups: dict[str, Group], config: GroupConfig) -> None:
         self._groups = groups
@@ -149,13 +145,13 @@ class GroupOffsets:
         self.store = OffsetStore()
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-        """Apply a record of the log; offsets of a group that nobody joined make it a simple group."""
+        """Apply a record; an offset of an unknown group creates a simple group."""
         if value is not None and key.group not in self._groups:
             self._groups[key.group] = ClassicGroup(key.group)
         self.store.replay(key, value)
 
     def adopt_orphans(self) -> None:
-        """See to it that offsets without a group, which a log may hold, have one and can expire."""
+        """Create simple groups for offsets without a group, so that they can expire."""
         for group_id in self.store:
             if group_id not in self._groups:
                 self._groups[group_id] = ClassicGroup(group_id)
@@ -163,7 +159,7 @@ class GroupOffsets:
     # --- commit ------------------------------------------------------------------------------------
 
     def commit(self, now: Now, token: Token, request: OffsetCommitRequest, version: int) -> list[Effect]:
-        """Store offsets; the answer waits until they are stored. A commit is a sign of life."""
+        """Store offsets; the response waits until they are stored. A commit renews the member's session."""
         group = self._groups.get(request.group_id)
         error = _unknown_group(request, version) if group is None else group.check_commit(request, version)
         if error:
@@ -185,7 +181,7 @@ class GroupOffsets:
     def _commit_records(
         self, now: Now, request: OffsetCommitRequest
     ) -> tuple[OffsetCommitResponse, list[CoordinatorRecord]]:
-        """Return the answer if all goes well, and what is to be stored for it."""
+        """Return the response in case of success, and the records to store."""
         records: list[CoordinatorRecord] = []
         topics: list[OffsetCommitResponseTopic] = []
         group_id, retention_ms = request.group_id, request.retention_time_ms
@@ -209,7 +205,7 @@ class GroupOffsets:
     # --- fetch -------------------------------------------------------------------------------------
 
     def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """Return the offsets asked for, or all; -1 where there is none, and if there is no such group."""
+        """Return the requested offsets, or all; -1 for a missing offset or group."""
         group = self._groups.get(request.group_id)
         error = ErrorCode.NONE if group is None else group.check_fetch(request)
         if error:
@@ -229,7 +225,7 @@ class GroupOffsets:
     # --- delete ------------------------------------------------------------------------------------
 
     def delete(self, token: Token, request: OffsetDeleteRequest) -> list[Effect]:
-        """Forget offsets of partitions that nobody in the group reads (KIP-496)."""
+        """Delete offsets of topics that no member reads (KIP-496)."""
         group = self._groups.get(request.group_id)
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
         if group is None or error:
@@ -253,9 +249,9 @@ class GroupOffsets:
         return [Append(tuple(records), stored)]
 
     def expired(self, group: Group, wall_ms: int, *, most: int) -> list[CoordinatorRecord]:
-        """Return what deletes the offsets of a group that nobody needs, and the group if it has no others.
+        """Return records that delete the expired offsets of a group, and the group if it has no others.
 
-        If that is `most` offsets there may be more.
+        If these are `most` offsets, there may be more.
         """
         records = self.store.expired(group, wall_ms, self._config.offsets_retention_ms, most=most)
         if len(records) == most:
@@ -265,7 +261,7 @@ class GroupOffsets:
 
 
 def _unknown_group(request: OffsetCommitRequest, version: int) -> ErrorCode:
-    """Return why a group that does not exist takes no commit; without a generation the commit creates it."""
+    """Return the error of a commit to a missing group; a commit without a generation creates it."""
     if request.generation_id_or_member_epoch < 0:
         return ErrorCode.NONE
     return (
@@ -274,7 +270,7 @@ def _unknown_group(request: OffsetCommitRequest, version: int) -> ErrorCode:
 
 
 def _is_too_long(metadata: str | None, limit: int) -> bool:
-    """Return whether a text has more characters than allowed, counted as Java does, in UTF-16."""
+    """Return whether a text has too many UTF-16 characters, as Java counts them."""
     if metadata is None:
         return False
     if metadata.isascii():
@@ -297,7 +293,7 @@ def _offset_value(
 
 
 def commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """Return the answer to a commit of which nothing was stored."""
+    """Return the response to a commit that stored nothing."""
     topics = [
         OffsetCommitResponseTopic(
             name=topic.name,
@@ -315,7 +311,7 @@ def commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetComm
 def _fetched_topic(
     topic: OffsetFetchRequestTopics, offsets: dict[int, OffsetCommitValue]
 ) -> OffsetFetchResponseTopics:
-    """Return a topic's offsets. Those committed by the id of another topic of this name count as none."""
+    """Return a topic's offsets; an offset with the id of another topic of this name counts as missing."""
     partitions = []
     for index in topic.partition_indexes:
         offset = offsets.get(index)

@@ -1,19 +1,7 @@
-"""OffsetSweep: a look at all groups of a shard for offsets that nobody needs any more, in steps.
+"""Deletion of offsets and groups in steps: OffsetSweep (expired), DeletedTopics, GroupDeletions.
 
-A step deals with some groups and leaves the rest to a timer, so that a shard with very many of them, or with
-very many offsets in one, keeps nobody waiting. What a step judges it deletes: a commit that comes between two
-steps is never deleted by what was decided before it.
-
-DeletedTopics: every group's offsets of topics that are gone, deleted in steps.
-
-A step deletes a few offsets at once, as the topic goes, and leaves the rest to a timer: a shard with very
-many of them keeps nobody waiting. What is committed of a new topic of the same name, meanwhile or before,
-carries its id and stays.
-
-GroupDeletions: groups without members that somebody wants deleted, with their offsets, in steps.
-
-A group goes whole, in one event, however many batches that takes; after some groups the rest is left to a
-timer. Each is judged when its turn comes. The answer, a list of results, follows the last commit.
+A step handles some groups or offsets and leaves the rest to a timer, so that a large shard does not block the
+event loop. Each step decides anew: a commit between two steps is not deleted by an older decision.
 """
 
 from __future__ import annotations
@@ -39,24 +27,24 @@ if TYPE_CHECKING:
 
 GROUPS_PER_STEP = 5000
 TOMBSTONES_PER_STEP = 1000
-"""As many as one batch holds in any case: batches have a limit."""
+"""One batch always holds this many."""
 
 SWEEP_KEY = ("sweep",)
 """The key of the timer for the next step."""
 
 
 class OffsetSweep:
-    """The sweeps of one shard: `groups` are all there are."""
+    """The deletion of expired offsets in one shard; `groups` are all its groups."""
 
     def __init__(self, groups: dict[str, Group], offsets: GroupOffsets) -> None:
         self._groups = groups
         self._offsets = offsets
         self._unswept: list[str] = []
         self._first: CoordinatorRecord | None = None
-        """The first of what the last step deleted."""
+        """The first record of the last step."""
 
     def begin(self, now: Now) -> list[Effect]:
-        """Begin with all groups, also if an earlier sweep is not at its end."""
+        """Begin with all groups, even if the last sweep has not ended."""
         self._offsets.adopt_orphans()
         self._unswept = list(reversed(self._groups))
         self._first = None
@@ -72,7 +60,7 @@ class OffsetSweep:
                 most = TOMBSTONES_PER_STEP - len(records)
                 found = self._offsets.expired(group, now.wall_ms, most=most)
                 if found and found[0] == self._first:
-                    found = []  # the last step could not be written: the next sweep tries again
+                    found = []  # the last step was not written: the next sweep tries again
                 records += found
                 if len(records) >= TOMBSTONES_PER_STEP:
                     break  # the group may have more
@@ -89,25 +77,28 @@ class OffsetSweep:
 
 TOPIC_GROUPS_PER_STEP = 5000
 TOPIC_TOMBSTONES_PER_STEP = 200
-"""Under a millisecond: the steps of all shards of a node may come together."""
+"""Takes under a millisecond: all shards of a node may take a step at the same time."""
 
 DELETED_TOPICS_KEY = ("deleted topics",)
 """The key of the timer for the next step."""
 
 
 class DeletedTopics:
-    """The topics whose offsets a shard has yet to delete."""
+    """The deletion of all groups' offsets of deleted topics.
+
+    Offsets that were committed for a new topic of the same name carry its id and stay.
+    """
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
         self._topics: deque[tuple[str, bytes]] = deque()
         self._unswept: list[str] | None = None
-        """The groups that have not been looked at for the first of the topics."""
+        """The groups not handled yet for the first topic of the queue."""
         self._first: CoordinatorRecord | None = None
-        """The first of what the last step deleted."""
+        """The first record of the last step."""
 
     def begin(self, topics: Iterable[TopicImage]) -> list[Effect]:
-        """Take topics that were deleted, behind those that were before."""
+        """Add deleted topics to the queue."""
         is_under_way = bool(self._topics)
         self._topics.extend((topic.name, topic.topic_id) for topic in topics)
         return [] if is_under_way else self.go_on()
@@ -125,7 +116,7 @@ class DeletedTopics:
                 most = TOPIC_TOMBSTONES_PER_STEP - len(records)
                 found = self._store.tombstones_of_topic(self._unswept[-1], name, topic_id, most=most)
                 if found and found[0] == self._first:
-                    found = []  # the last step could not be written: its offsets are left to expire
+                    found = []  # the last step was not written: its offsets expire later
                 records += found
                 if len(records) == TOPIC_TOMBSTONES_PER_STEP:
                     break  # the group may have more
@@ -138,7 +129,7 @@ class DeletedTopics:
         return [*effects, Schedule(DELETED_TOPICS_KEY, 1)] if self._topics else effects
 
     def stop(self) -> list[Effect]:
-        """Leave the rest alone: the shard goes to another leader."""
+        """Leave the rest to the next leader."""
         is_under_way = bool(self._topics)
         self._topics.clear()
         self._unswept = self._first = None
@@ -146,14 +137,14 @@ class DeletedTopics:
 
 
 TOMBSTONES_PER_BATCH = 1000
-"""Batches have a limit. After so many others may run, too."""
+"""The limit of a batch, and of a step."""
 
 DeletionKey = tuple[Literal["deletion"], int]
 """The key of the timer for the next step of one request."""
 
 
 class _Deletion:
-    """One request. `waiting` are the results of groups whose turn has yet to come, the next one last."""
+    """One DeleteGroups request; `waiting` are the results of groups not handled yet, the next one last."""
 
     def __init__(self, key: DeletionKey, token: Token, group_ids: Iterable[str]) -> None:
         self.key = key
@@ -164,7 +155,11 @@ class _Deletion:
 
 
 class GroupDeletions:
-    """The deletions of one shard: `groups` are all there are."""
+    """The DeleteGroups requests of one shard; `groups` are all its groups.
+
+    A group is deleted in one event, however many batches that takes. The response, a list of results, follows
+    the last commit.
+    """
 
     def __init__(self, groups: dict[str, Group], store: OffsetStore) -> None:
         self._groups = groups
@@ -173,19 +168,19 @@ class GroupDeletions:
         self._count = 0
 
     def begin(self, token: Token, group_ids: Iterable[str]) -> list[Effect]:
-        """Delete groups; the answer is a list of results."""
+        """Delete groups; the response is a list of results."""
         self._count += 1
         deletion = _Deletion(("deletion", self._count), token, group_ids)
         self._under_way[deletion.key] = deletion
         return self._step(deletion)
 
     def go_on(self, key: DeletionKey) -> list[Effect]:
-        """Take the next step."""
+        """Take the next step of one request."""
         deletion = self._under_way.get(key)
         return [] if deletion is None else self._step(deletion)
 
     def stop(self) -> list[Effect]:
-        """Answer whoever waits for the rest."""
+        """Answer the requests that are under way."""
         effects: list[Effect] = []
         for deletion in list(self._under_way.values()):
             for result in deletion.waiting:
@@ -222,7 +217,7 @@ class GroupDeletions:
             effects: list[Effect] = []
             is_gone = self._groups.get(group.group_id) is not group
             if is_gone and isinstance(group, ClassicGroup) and group.state is not ClassicGroupState.DEAD:
-                # It may have given out ids that were never used.
+                # It may have pending ids.
                 effects = dissolve(now, group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return effects + self._end(deletion)
 
@@ -235,7 +230,7 @@ class GroupDeletions:
 
 
 def in_batches(records: list[CoordinatorRecord]) -> list[tuple[CoordinatorRecord, ...]]:
-    """Return records as batches that are not too long."""
+    """Split records into batches of limited length."""
     return [
         tuple(records[start : start + TOMBSTONES_PER_BATCH])
         for start in range(0, len(records), TOMBSTONES_PER_BATCH)

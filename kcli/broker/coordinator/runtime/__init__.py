@@ -1,4 +1,1 @@
-"""The runtime of coordinators: loads shards, performs their effects, and follows leadership.
-
-Knows nothing of groups.
-"""
+"""The runtime of coordinators: loads shards, performs their effects, follows leadership; knows no groups."""

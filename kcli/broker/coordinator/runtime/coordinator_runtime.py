@@ -1,12 +1,12 @@
 """CoordinatorRuntime: the shards of one coordinator on one node (Kafka class `CoordinatorRuntime`).
 
-It follows the metadata: where this node comes to lead a partition of the coordinator's topic, a shard is made
-and the partition's log replayed into it, page by page; where it leads no longer, the shard is closed. Until
-its log has been read a shard answers COORDINATOR_LOAD_IN_PROGRESS. A load that goes on after its shard was
-closed touches that shard only, which nobody sees any more.
+It follows the metadata. When this node becomes leader of a partition of the coordinator's topic, the runtime
+creates a shard and replays the partition's log into it, page by page; when the node is no longer leader, the
+runtime closes the shard. A shard whose log is being read answers COORDINATOR_LOAD_IN_PROGRESS. A load that
+goes on after its shard was closed changes only that closed shard.
 
-`ask` brings a request to a shard and performs what comes of it. What is answered at once, as heartbeats and
-commits on one replica are, costs no task and no wait.
+`ask` passes a request to a shard and performs its effects. Requests that are answered at once, such as
+heartbeats, and commits with one replica, need no task and no wait.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Shard)
 
 LOAD_RETRY_SECONDS, MOST_LOAD_RETRY_SECONDS = 1, 30
-"""How soon a log that could not be read is read again; each time twice as late."""
+"""The delay before an unreadable log is read again; it doubles each time."""
 
 _log = logging.getLogger(__name__)
 
 
 class CoordinatorRuntime(Generic[S]):
-    """One coordinator on one node. `run` loads; `stop` ends it in order."""
+    """One coordinator on one node. `run` loads shards; `stop` ends it in order."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class CoordinatorRuntime(Generic[S]):
     # --- requests --------------------------------------------------------------------------------
 
     def partition_for(self, name: str) -> int:
-        """Return the partition that keeps a group, or a transactional id."""
+        """Return the partition of a group, or of a transactional id."""
         return _hash_of(name) % self.partition_count
 
     @property
@@ -90,9 +90,9 @@ class CoordinatorRuntime(Generic[S]):
         return self._host(index).shard
 
     def shards(self) -> Iterator[S]:
-        """Yield the shards of this node.
+        """Yield the loaded shards of this node, then raise if one is not loaded yet.
 
-        Raises `KafkaError` as `shard` does, when all that can be read have come.
+        Raises `KafkaError` as `shard` does.
         """
         loading = None
         if self._is_stopped:
@@ -111,7 +111,7 @@ class CoordinatorRuntime(Generic[S]):
         event: Callable[[S, Now, CoordinatorResponse], list[Effect]],
         shape: Callable[[Any], Any] | None = None,
     ) -> Any:  # noqa: ANN401 - as `ask`
-        """Bring a request to the shard that keeps a group; otherwise as `ask`."""
+        """Pass a request to the shard of a group; otherwise as `ask`."""
         return self.ask(self.partition_for(name), event, shape)
 
     def ask(
@@ -119,8 +119,8 @@ class CoordinatorRuntime(Generic[S]):
         index: int,
         event: Callable[[S, Now, CoordinatorResponse], list[Effect]],
         shape: Callable[[Any], Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - the shard's reply, shaped, or the operation that waits for it
-        """Bring a request to the shard of a partition.
+    ) -> Any:  # noqa: ANN401 - the response, or the operation that waits for it
+        """Pass a request to the shard of a partition.
 
         Returns the response, or a `CoordinatorResponse` for the request engine to park on. `shape` turns the
         shard's reply into the handler's response. Raises `KafkaError` as `shard` does.
@@ -132,16 +132,16 @@ class CoordinatorRuntime(Generic[S]):
         return response.finish() if response.ended else response
 
     def unsettled(self, name: str) -> CoordinatorResponse | None:
-        """Return an operation that ends when all that was read of a group is committed; None if it is.
+        """Return an operation that ends when everything read of a group is committed; None if it is.
 
-        An answer before that could tell what a new leader does not know. The reply is None, or the
-        `KafkaError` that stood in the way.
+        A new leader may not have what is not committed. The reply is None, or the `KafkaError` that prevented
+        the commit.
         """
         host = self._hosts.get(self.partition_for(name))
         return None if host is None or not host.is_loaded else host.unsettled()
 
     async def wait(self, response: CoordinatorResponse) -> Any:  # noqa: ANN401 - as above
-        """Return a reply that was not there at once."""
+        """Wait for a response and return it."""
         await self._purgatory.wait(response)
         return response.finish()
 
@@ -156,13 +156,13 @@ class CoordinatorRuntime(Generic[S]):
         return host
 
     def now(self) -> Now:
-        """Return the moment on both clocks."""
+        """Return the current time on both clocks."""
         return Now(monotonic_ms(), self._wall_ms())
 
     # --- following the metadata ------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over an image that the replica manager has taken over."""
+        """Apply an image that the replica manager has applied."""
         if self._is_stopped:
             return
         topics = (*delta.created_topics, *delta.changed_topics, *delta.deleted_topics)
@@ -175,9 +175,9 @@ class CoordinatorRuntime(Generic[S]):
                 self._try(host, partial(host.tell, delta))
 
     def directory_failed(self) -> None:
-        """Close, soon, the shards whose partitions have gone offline.
+        """Close the shards whose partitions have gone offline, a little later.
 
-        Not now: it may be a shard's own append that has found out.
+        It cannot happen now, because a shard's own append may have found the failure.
         """
         self._purgatory.timer.call_soon(self._review)
 
@@ -226,7 +226,7 @@ class CoordinatorRuntime(Generic[S]):
         self._try(host, host.close)
 
     def _try(self, host: ShardHost[S], call: Callable[[], None]) -> bool:
-        """Call something that concerns one shard: if it fails, the node and the other shards go on."""
+        """Call something for one shard; if it raises, the node and the other shards go on."""
         try:
             call()
         except Exception:
@@ -237,7 +237,7 @@ class CoordinatorRuntime(Generic[S]):
     # --- life ------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Load the shards that this node leads, for ever."""
+        """Load the shards that this node leads, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
@@ -257,14 +257,14 @@ class CoordinatorRuntime(Generic[S]):
         try:
             await self._replica_manager.group_commit.flush(partition.log)
         except KafkaError as error:
-            # Its directory has failed, and with it the partition: the shard will be closed.
+            # The directory has failed: the shard will be closed.
             _log.error("%s", error.message)
             return
         pending.is_flushed = True
         self._purgatory.touch(partition.key)
 
     async def _load(self, host: ShardHost[S]) -> None:
-        """Load a shard. Where its log cannot be read, begin again until it can, or until it is closed."""
+        """Load a shard; if its log cannot be read, try again until it can or the shard is closed."""
         delay = LOAD_RETRY_SECONDS
         while not host.is_closed:
             try:
@@ -272,8 +272,8 @@ class CoordinatorRuntime(Generic[S]):
                     self._begin(host)
                 return
             except (KafkaError, OSError) as error:
-                # If its directory has failed the shard will be closed. What else it was may pass: records
-                # that were deleted while they were read.
+                # If the directory has failed, the shard will be closed. Other errors may be transient:
+                # records were deleted during the read.
                 topic, index = host.partition.key
                 _log.error("cannot read %s-%d, trying again in %d s: %s", topic, index, delay, error)
             await trio.sleep(delay)
@@ -281,7 +281,7 @@ class CoordinatorRuntime(Generic[S]):
             host.shard = self._new_shard()
 
     def stop(self) -> None:
-        """Refuse what comes from now on, and answer what is parked."""
+        """Refuse new requests and answer the parked ones."""
         self._is_stopped = True
         hosts, self._hosts = self._hosts, {}
         for host in hosts.values():
@@ -290,7 +290,7 @@ class CoordinatorRuntime(Generic[S]):
 
 @lru_cache(maxsize=10_000)
 def _hash_of(name: str) -> int:
-    """Return the absolute hash of a name: nearly every request needs it, and Python makes it slowly."""
+    """Return the cached hash of a name: nearly every request needs it, and computing it is slow."""
     return partition_for(name, 1 << 31)
 
 

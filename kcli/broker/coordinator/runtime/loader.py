@@ -1,16 +1,7 @@
-"""Loading: reading a partition's log into the shard of a node that has come to lead it.
+"""Loading: replays a partition's log into the shard of a node that has become its leader.
 
-It reads up to the log's end: what its leader has, the partition will have, committed by now or soon. Page
-after page, and often within one, others get their turn; a shard that was closed meanwhile is left alone.
-
-LogReplay: the records of an internal topic's partition, given to a shard as they stand in the log.
-
-A page is what was read of the log at once. Of the records in a page that have the same key only the last is
-replayed, as if the log had been compacted: a shard must stand that in any case, and most of the log is
-offsets that were committed again a second later. Records of a transaction count from its commit marker on.
-
-Damage costs what is damaged and nothing else: a batch with a wrong checksum, a record that is none or that
-the shard cannot make sense of. Each costs a line in the broker's log, up to `REPORTED` of them.
+It reads up to the log's end, because what the leader has will be committed. Between pages, and often within
+one, other tasks get their turn; a shard that was closed meanwhile is left alone.
 """
 
 from __future__ import annotations
@@ -39,7 +30,7 @@ if TYPE_CHECKING:
 
 
 RECORDS_PER_STEP = 128
-"""After so many records others may run."""
+"""After so many records other tasks may run."""
 
 REPORTED = 10
 
@@ -48,16 +39,24 @@ Decode = Callable[[bytes, bytes | None], "DecodedRecord"]
 
 
 class LogReplay:
-    """One reading of one log. `next_offset` is behind what has been read, once `page` has begun."""
+    """One reading of one log (Kafka class `CoordinatorLoader`); `next_offset` follows what has been read.
+
+    Of the records of a page with the same key only the last is replayed, as if the log had been compacted:
+    shards must accept that anyway, and most of the log is offsets that were committed again a second later.
+    Records of a transaction count from its commit marker on.
+
+    Damage costs only what is damaged: a batch with a wrong checksum, an unreadable record, or one that the
+    shard rejects. Each costs a line in the broker's log, up to `REPORTED` lines.
+    """
 
     def __init__(
         self, replay: Callable[[Any, Any], None], *, decode: Decode, report: Callable[[str], None]
     ) -> None:
         self.next_offset = 0
         self.records = 0
-        """How many records were read, those of passed-over keys included."""
+        """How many records were read, including those not replayed."""
         self.passed_over = 0
-        """How many entries and records were damaged."""
+        """How many batches and records were damaged."""
         self.damage: str | None = None
         self._replay = replay
         self._decode = decode
@@ -67,9 +66,9 @@ class LogReplay:
         self._unknown_types: set[int] = set()
 
     def page(self, data: bytes) -> Iterator[None]:
-        """Replay the whole entries in `data`, stopping every few records.
+        """Replay the whole batches in `data`; yield every few records.
 
-        Where it is not possible to tell where the next entry begins, it ends there and `damage` says why.
+        If the start of the next batch is unknown, the page ends there and `damage` gives the reason.
         """
         self.damage = None
         try:
@@ -88,7 +87,7 @@ class LogReplay:
                 yield
 
     def skip(self, reason: str) -> None:
-        """Note that something could not be read."""
+        """Count and report something that could not be read."""
         self.passed_over += 1
         if self.passed_over <= REPORTED:
             self._report(f"passed over {reason}")
@@ -140,7 +139,7 @@ class LogReplay:
         except KcliError as error:
             self.skip(f"offset {record.offset}: {error.message}")
         except Exception as error:
-            # Whatever a file holds must not keep the groups of a partition from their coordinator.
+            # No content of a file may prevent the load of the other groups.
             self.skip(f"offset {record.offset}: {error!r}")
 
 
@@ -148,9 +147,9 @@ _log = logging.getLogger(__name__)
 
 
 async def load(host: ShardHost[Any], *, decode: Decode, page_bytes: int) -> bool:
-    """Replay all of the log; return whether the shard may begin, which one that is closed by now may not.
+    """Replay the whole log; return False if the shard was closed meanwhile.
 
-    Raises `KafkaError` or `OSError` where the log cannot be read.
+    Raises `KafkaError` or `OSError` if the log cannot be read.
     """
     log = host.partition.log
     name = str(log.topic_partition)
@@ -173,7 +172,7 @@ async def load(host: ShardHost[Any], *, decode: Decode, page_bytes: int) -> bool
 
 
 def _page(log: UnifiedLog, replay: LogReplay, page_bytes: int) -> Iterator[None]:
-    """Replay the next page; behind what cannot be read, go on with the next segment."""
+    """Replay the next page; after unreadable data, go on with the next segment."""
     offset = replay.next_offset
     try:
         records = log.read(offset, page_bytes, isolation=Isolation.LOG_END).file_slice
@@ -183,7 +182,7 @@ def _page(log: UnifiedLog, replay: LogReplay, page_bytes: int) -> Iterator[None]
         damage = error.message
     else:
         if records is None:
-            # What was there has been compacted away.
+            # The records were compacted away.
             replay.next_offset = log.log_end_offset
             return
         yield from replay.page(records.read())

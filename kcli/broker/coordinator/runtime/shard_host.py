@@ -1,12 +1,8 @@
-"""ShardHost: one shard on the node that leads its partition. It performs the effects, in their order.
+"""ShardHost: one shard on the node that leads its partition; it performs the shard's effects in order.
 
-What a shard wants written goes into the partition's log as one batch and is replayed at once; whoever waits
-for it goes on when the high watermark has passed it, which with one replica it has. A host that is closed
-performs nothing but replies: what its shard still wants written fails with NOT_COORDINATOR.
-
-Shard: what the runtime asks of a coordinator's shard, whichever coordinator it is.
-
-What waits in a coordinator: a client for its answer, a shard for a timer, a batch for its replicas.
+An append goes into the partition's log as one batch and is replayed at once; its `then` is called when the
+high watermark has passed it, with one replica at once. A closed host performs only replies: appends fail with
+NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -52,23 +48,23 @@ class CoordinatorSettings:
 class Shard(Protocol):
     """The state of one partition of an internal topic; pure.
 
-    Its other methods are events that come as requests: `runtime.ask` names them.
+    Its other methods are requests: callers of `runtime.ask` name them.
     """
 
     def replay(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any record of its topic
-        """Take in a record that is in the log; `value` is None where it deletes."""
+        """Apply a record that is in the log; the value None deletes."""
         ...
 
     def loaded(self, now: Now) -> list[Effect]:
-        """Begin: all of the log has been replayed."""
+        """Begin: the whole log has been replayed."""
         ...
 
     def unloaded(self, now: Now) -> list[Effect]:
-        """End: answer everything that is parked. Nothing can be appended any more."""
+        """End: answer all parked requests. Appends fail from now on."""
         ...
 
     def expire(self, now: Now, key: Hashable) -> list[Effect]:
-        """Judge what a timer was scheduled for."""
+        """Handle a timer."""
         ...
 
     def image_changed(self, now: Now, delta: MetadataDelta) -> list[Effect]:
@@ -90,7 +86,7 @@ class CoordinatorResponse(DelayedOperation, Token):
         self.response: Any = None
 
     def give(self, response: object) -> None:
-        """Take the answer; all but the first are too late."""
+        """Set the response; only the first call counts."""
         if self.ended:
             return
         self.ended = True
@@ -116,9 +112,9 @@ class ShardTimer(TimerTask):
 
 
 class PendingAppend(DelayedOperation):
-    """A batch that is written and not committed yet, and who waits for it.
+    """A batch that is written and not committed yet.
 
-    `is_flushed` is false while `flush.messages` wants it on the disk first.
+    `is_flushed` is false while `flush.messages` requires a flush first.
     """
 
     __slots__ = ("_host", "is_flushed", "required_offset", "then")
@@ -153,10 +149,10 @@ class PendingAppend(DelayedOperation):
 S = TypeVar("S", bound=Shard)
 
 SWEEP_GAP_MS = 10
-"""How far apart the sweeps of neighbouring shards are, so that they do not come all at once."""
+"""The distance between the sweeps of neighbouring shards, so that they do not all run at once."""
 
 _SWEEP = object()
-"""The key of the timer that is the host's own."""
+"""The key of the host's own timer."""
 
 _log = logging.getLogger(__name__)
 
@@ -170,11 +166,11 @@ _COORDINATOR_ERRORS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What clients of a coordinator are told of a partition's errors (`CoordinatorOperationExceptionHelper`)."""
+"""The coordinator's errors for the partition's errors (Kafka class `CoordinatorOperationExceptionHelper`)."""
 
 
 class ShardHost(Generic[S]):
-    """A shard and what it has going on: timers, and batches that are not committed yet."""
+    """A shard with its timers, and its batches that are not committed yet."""
 
     __slots__ = (
         "_clock",
@@ -216,19 +212,19 @@ class ShardHost(Generic[S]):
     # --- events ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Let the shard begin, as all of its log has been replayed."""
+        """Begin to serve: the whole log has been replayed."""
         self.is_loaded = True
         now = self._clock()
         self.perform(self.shard.loaded(now), now)
         self._schedule(_SWEEP, self._settings.sweep_interval_ms + self.partition.index * SWEEP_GAP_MS, now)
 
     def tell(self, delta: MetadataDelta) -> None:
-        """Tell the shard of a change of the metadata."""
+        """Pass a change of the metadata to the shard."""
         now = self._clock()
         self.perform(self.shard.image_changed(now, delta), now)
 
     def expire(self, timer: ShardTimer) -> None:
-        """Tell the shard of a timer, unless it was cancelled since it fell due."""
+        """Pass a timer to the shard, unless it was cancelled since it fell due."""
         if self._timers.get(timer.key) is timer:
             del self._timers[timer.key]
             now = self._clock()
@@ -239,9 +235,9 @@ class ShardHost(Generic[S]):
                 self.perform(self.shard.expire(now, timer.key), now)
 
     def unsettled(self) -> CoordinatorResponse | None:
-        """Return an operation that ends once all that the log holds now is committed; None if it is.
+        """Return an operation that ends once the whole log is committed; None if it is.
 
-        The reply is None, or the `KafkaError` that stood in the way.
+        The reply is None, or the `KafkaError` that prevented the commit.
         """
         log = self.partition.log
         if not self._pending and log.high_watermark >= log.log_end_offset:
@@ -251,11 +247,11 @@ class ShardHost(Generic[S]):
         return response
 
     def is_next(self, pending: PendingAppend) -> bool:
-        """Return whether no batch before `pending` waits: what was written first is settled first."""
+        """Return whether no batch before `pending` waits: batches are settled in order."""
         return next(iter(self._pending)) is pending
 
     def settle(self, pending: PendingAppend, code: ErrorCode) -> None:
-        """Tell who waits for a batch how its replication ended."""
+        """Call `then` of a batch with the result of its replication."""
         if self._pending.pop(pending, False) is None:
             if self._pending:
                 self._purgatory.touch(self.partition.key)
@@ -263,7 +259,7 @@ class ShardHost(Generic[S]):
             self.perform(pending.then(now, _error(code)), now)
 
     def close(self) -> None:
-        """End the shard: whoever waits is answered, and no timer is left."""
+        """End the shard: answer all waiting requests and cancel all timers."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -281,7 +277,7 @@ class ShardHost(Generic[S]):
     # --- effects ---------------------------------------------------------------------------------
 
     def perform(self, effects: Iterable[Effect], now: Now) -> None:
-        """Do what the shard wants done."""
+        """Perform the shard's effects."""
         for effect in effects:
             match effect:
                 case Reply(token, response):
@@ -298,7 +294,7 @@ class ShardHost(Generic[S]):
         self._cancel(key)
         if not self.is_closed:
             timer = self._timers[key] = ShardTimer(self, key)
-            # Never at once: what is scheduled is done by the timer's task.
+            # Never at once: the timer's task handles it.
             self._purgatory.timer.add(timer, max(delay_ms, 1), now.ms)
 
     def _cancel(self, key: Hashable) -> None:
@@ -344,7 +340,7 @@ class ShardHost(Generic[S]):
         if self.is_closed:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the coordinator has moved")
         if partition.writing is not None:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "somebody else is writing to the partition")
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "another write to the partition is under way")
         if not records:
             return partition.log.log_end_offset
         validated = partition.log.validator.validate(
@@ -372,7 +368,7 @@ class ShardHost(Generic[S]):
         if then is not None:
             self.perform(then(now, as_coordinator_error(error)), now)
         elif error.code == ErrorCode.MESSAGE_TOO_LARGE and len(records) > 1:
-            # Nobody waits for the whole, so it may as well be two.
+            # No request waits for the batch, so it may be split.
             middle = len(records) // 2
             self._append(records[:middle], None, now)
             self._append(records[middle:], None, now)
@@ -382,7 +378,7 @@ class ShardHost(Generic[S]):
 
 
 def as_coordinator_error(error: KafkaError) -> KafkaError:
-    """Return what clients of a coordinator are told of a partition's error."""
+    """Return the error that clients of a coordinator get for a partition's error."""
     code = _COORDINATOR_ERRORS.get(error.code)
     return error if code is None else KafkaError(code, error.message)
 
