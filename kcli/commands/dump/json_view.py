@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from kcli.commands.dump.control_records import control_document
 from kcli.commands.dump.decoders import base64, text_or_base64
 from kcli.commands.dump.text_lines import CODEC_NAMES, TIMESTAMP_NAMES
-from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout, OptionalLong
+from kcli.commands.dump.view import UNKNOWN_OFFSET, OptionalLong, RangedView
 from kcli.commands.shared.output import OutputFormat
 from kcli.forensics.entries.scanned_entry import records_of
 from kcli.protocol.records.batch import RecordBatch
@@ -36,12 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kcli.commands.dump.options import DumpOptions
-    from kcli.commands.dump.view import DumpOutput, Row
+    from kcli.commands.dump.view import DumpOutput, Layout, Row
     from kcli.forensics.contents.log_files import DumpFile
-    from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord, ScannedEntry
-    from kcli.forensics.ranges.worker_pool import Piece
     from kcli.protocol.records.record import Record
 
 
@@ -82,15 +80,14 @@ def _pairs(headers: Sequence[tuple[str, bytes | None]]) -> str:
 LINES_CHARACTERS = 64 * 1024
 
 
-class JsonDump:
+class JsonDump(RangedView):
     """Prints a dump as JSON."""
 
     form = OutputFormat.JSON
 
     def __init__(self, output: DumpOutput, options: DumpOptions) -> None:
-        self._output = output
+        super().__init__(output)
         self._options = options
-        self._file: DumpFile
         self._last_offset = NO_OFFSET
         self._on_first: Callable[[int], None] | None = None
         self._is_plain = options.decoder.is_plain and not options.skips_metadata
@@ -111,9 +108,6 @@ class JsonDump:
         self._print("file", fields)
         self._output.flush()
 
-    def log_begins(self, file: DumpFile) -> None:
-        """Print nothing: the file's object has it all."""
-
     @property
     def last_record_offset(self) -> int:
         """The offset of the record that came last."""
@@ -123,10 +117,6 @@ class JsonDump:
         """Go on in the middle of a file, behind that record."""
         self._file = file
         self._last_offset = last_record_offset
-
-    def begin_ranges(self, file: DumpFile) -> Layout:
-        """Print nothing more."""
-        return Layout()
 
     def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
         """Make a part of a file."""
@@ -140,22 +130,6 @@ class JsonDump:
             self._on_first(offset)
         elif last not in (NO_OFFSET, offset - 1) and self._options.filter.is_empty:
             self._print("offset_gap", {"after": last, "next": offset})
-
-    def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Print nothing: they stand where they belong."""
-
-    def print(self, piece: Piece) -> None:
-        """Print what another process has made of a part of the file."""
-        self._output.forward(piece)
-
-    def flush(self) -> None:
-        """Write out what was collected."""
-        self._output.flush()
-
-    def batches(self, run: BatchRun) -> None:
-        """Print batches."""
-        for entry in run.entries():
-            self.batch(entry)
 
     def batch(self, entry: ScannedEntry) -> None:
         """Print a batch."""
@@ -224,9 +198,6 @@ class JsonDump:
         """Print what does not fit."""
         named = {snake_case(name): value for name, value in fields.items()}
         self._print(type, {"path": self._file.path, **named})
-
-    def trailing(self, size_bytes: int) -> None:
-        """Print nothing: the damage tells."""
 
     def close(self) -> None:
         """Write out what was collected."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.dump.summary import LogSummary
 from kcli.commands.dump.table_view import StreamedColumns, moment
+from kcli.commands.dump.view import DumpView
 from kcli.commands.shared.formatting import counted
 from kcli.commands.shared.output import OutputFormat, note
 from kcli.forensics.entries.scanned_entry import records_of
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from kcli.commands.dump.view import DumpOutput, Row
     from kcli.forensics.contents.log_files import DumpFile
-    from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord, ScannedEntry
     from kcli.protocol.records.record import Record
@@ -163,7 +163,7 @@ COLUMNS = (
 )
 
 
-class SummaryDump:
+class SummaryDump(DumpView):
     """Collects what a dump reads and prints a summary of each log."""
 
     def __init__(self, output: DumpOutput, form: OutputFormat) -> None:
@@ -188,14 +188,6 @@ class SummaryDump:
     def _log(self) -> LogSummary:
         assert self._summary is not None
         return self._summary
-
-    def log_begins(self, file: DumpFile) -> None:
-        """Nothing of that is shown."""
-
-    def batches(self, run: BatchRun) -> None:
-        """Take note of batches."""
-        for entry in run.entries():
-            self.batch(entry)
 
     def batch(self, entry: ScannedEntry) -> None:
         """Take note of a batch."""
@@ -226,9 +218,6 @@ class SummaryDump:
         counts = self._log.other_entries
         counts[row.type] = counts.get(row.type, 0) + 1
 
-    def remark(self, type: str, text: str) -> None:
-        """Nothing of that is shown."""
-
     def damage(self, damage: Damage) -> None:
         """Take note of what is wrong in a log, and explain it."""
         self._log.add_damage(damage)
@@ -243,9 +232,6 @@ class SummaryDump:
     def problem(self, type: str, fields: dict[str, object]) -> None:
         """Take note of what is wrong in an index."""
         self._log.damages += 1
-
-    def trailing(self, size_bytes: int) -> None:
-        """The damage tells."""
 
     def close(self) -> None:
         """Print the last summary."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kcli.commands.dump.control_records import control_text
 from kcli.commands.dump.segment import SegmentDump
 from kcli.commands.dump.text_lines import CODEC_NAMES
-from kcli.commands.dump.view import DumpOutput, Layout, OptionalLong
+from kcli.commands.dump.view import DumpOutput, Layout, OptionalLong, RangedView
 from kcli.commands.shared.java import java_utf8
 from kcli.commands.shared.output import OutputFormat, note
 from kcli.forensics.entries.scanned_entry import ScannedEntry, records_of
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import Row
     from kcli.forensics.contents.log_files import DumpFile
-    from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord
-    from kcli.forensics.ranges.worker_pool import Piece
 
 
 MEASURED_ROWS = 100
@@ -136,18 +134,15 @@ RECORD_COLUMNS = ("offset", "time (UTC)", "headers", "key", "value")
 SIZE_COLUMNS = ("offset", "time (UTC)", "key size", "value size", "sequence", "headers")
 
 
-class TableDump:
+class TableDump(RangedView):
     """Prints a dump in columns."""
 
     form = OutputFormat.TABLE
-    last_record_offset = -1
-    """No offset: a table does not tell of those that are missing."""
 
     def __init__(self, output: DumpOutput, options: DumpOptions, errors: DumpErrors) -> None:
-        self._output = output
+        super().__init__(output)
         self._options = options
         self._errors = errors
-        self._file: DumpFile
         self._columns: StreamedColumns | None = None
         self._is_first = True
         self._is_plain = options.decoder.is_plain and options.prints_contents
@@ -158,18 +153,6 @@ class TableDump:
         self._file = file
         self._output.line(file.path if self._is_first else f"\n{file.path}")
         self._is_first = False
-
-    def log_begins(self, file: DumpFile) -> None:
-        """Print nothing: the name says it."""
-
-    def batches(self, run: BatchRun) -> None:
-        """Print batches."""
-        for entry in run.entries():
-            self.batch(entry)
-
-    def resume(self, file: DumpFile, last_record_offset: int) -> None:
-        """Go on in the middle of a file."""
-        self._file = file
 
     def begin_ranges(self, file: DumpFile) -> Layout | None:
         """Print the head of the columns, if the beginning of the file tells what they are."""
@@ -183,20 +166,6 @@ class TableDump:
         """Make rows of a file."""
         self._file = file
         self._columns = StreamedColumns(self._output, layout.names, layout)
-
-    def follow(self, offset: int) -> None:
-        """Print nothing."""
-
-    def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Print nothing."""
-
-    def print(self, piece: Piece) -> None:
-        """Print rows that another process has made."""
-        self._output.forward(piece)
-
-    def flush(self) -> None:
-        """Write out what was collected."""
-        self._output.flush()
 
     @property
     def layout(self) -> Layout | None:
@@ -281,12 +250,6 @@ class TableDump:
         self._output.flush()
         for line in damage.lines(self._file.path):
             note(line)
-
-    def problem(self, type: str, fields: dict[str, object]) -> None:
-        """Print nothing yet."""
-
-    def trailing(self, size_bytes: int) -> None:
-        """Print nothing: the damage tells."""
 
     def close(self) -> None:
         """Print the rest, and on standard error what does not fit in indexes."""

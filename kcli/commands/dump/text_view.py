@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.commands.dump.text_lines import CODEC_NAMES, TIMESTAMP_NAMES, RecordLines, run_lines
-from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout
+from kcli.commands.dump.view import UNKNOWN_OFFSET, RangedView
 from kcli.commands.shared.java import java_utf8
 from kcli.commands.shared.output import OutputFormat, note
 from kcli.forensics.contents.log_files import FileKind
@@ -28,25 +28,23 @@ if TYPE_CHECKING:
 
     from kcli.commands.dump.dump_errors import DumpErrors
     from kcli.commands.dump.options import DumpOptions
-    from kcli.commands.dump.view import DumpOutput, Row
+    from kcli.commands.dump.view import DumpOutput, Layout, Row
     from kcli.forensics.contents.log_files import DumpFile
     from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord, ScannedEntry
-    from kcli.forensics.ranges.worker_pool import Piece
     from kcli.protocol.records.record import TimestampType
 
 
-class TextDump:
+class TextDump(RangedView):
     """Prints a dump as Kafka's tool does."""
 
     form = OutputFormat.TEXT
 
     def __init__(self, output: DumpOutput, options: DumpOptions, errors: DumpErrors) -> None:
-        self._output = output
+        super().__init__(output)
         self._options = options
         self._errors = errors
-        self._file: DumpFile
         self._lines = RecordLines(with_contents=options.prints_contents)
         self._is_plain = options.decoder.is_plain and not options.skips_metadata
         self._on_first: Callable[[int], None] | None = None
@@ -62,10 +60,6 @@ class TextDump:
         self._file = file
         self._lines.last_offset = last_record_offset
         self._lines.gaps.clear()
-
-    def begin_ranges(self, file: DumpFile) -> Layout:
-        """Print nothing more."""
-        return Layout()
 
     def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
         """Make a part of a file."""
@@ -87,14 +81,6 @@ class TextDump:
     def last_record_offset(self) -> int:
         """The offset of the record that came last."""
         return max(self._lines.last_offset, -1)
-
-    def print(self, piece: Piece) -> None:
-        """Print what another process has made of a part of the file."""
-        self._output.forward(piece)
-
-    def flush(self) -> None:
-        """Write out what was collected."""
-        self._output.flush()
 
     def log_begins(self, file: DumpFile) -> None:
         """Print what the name says; all at once, however long the first batch lets wait for itself."""
@@ -168,9 +154,6 @@ class TextDump:
         self._output.flush()
         for line in damage.lines(self._file.path):
             note(line)
-
-    def problem(self, type: str, fields: dict[str, object]) -> None:
-        """Print nothing yet: Kafka's tool complains when it has read all files."""
 
     def trailing(self, size_bytes: int) -> None:
         """Print how many bytes at the end are no batch."""

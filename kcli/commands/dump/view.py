@@ -1,13 +1,10 @@
-"""DumpView: what the forms of a dump have in common. A dump tells a view what it reads, in file order.
-
-DumpOutput: standard output in large pieces.
-"""
+"""DumpView, to which a dump shows what it reads; DumpOutput, standard output in large pieces."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,11 +19,11 @@ if TYPE_CHECKING:
 
 
 UNKNOWN_OFFSET = -2
-"""Of the record before those that a process begins with."""
+"""The offset of the record before a range, which the process that dumps the range does not know."""
 
 
 class OptionalLong(NamedTuple):
-    """A number that may be missing, which is written as a negative one; the text is Java's."""
+    """A number that may be missing, which is stored as a negative one; its text is Java's."""
 
     number: int
 
@@ -40,66 +37,63 @@ class OptionalLong(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An entry of an index, a snapshot or a checkpoint: its kind, and its fields as Kafka's tool has them."""
+    """An entry of an index, a snapshot or a checkpoint: its kind, and its fields by Kafka's names."""
 
     type: str
     fields: dict[str, object]
 
 
-class DumpView(Protocol):
-    """Shows a dump. Batches are good until the next call only."""
+class DumpView:
+    """One form of a dump, called in the order of the files. A batch is valid until the next call."""
 
     def file_begins(self, file: DumpFile) -> None:
-        """A file was chosen; what follows is about it."""
-        ...
+        """Begin a file; the calls that follow are about it."""
+        raise NotImplementedError
 
     def log_begins(self, file: DumpFile) -> None:
-        """It is a log or a metadata snapshot, and is there."""
-        ...
+        """Begin a log or a metadata snapshot, which exists and can be read."""
 
     def batches(self, run: BatchRun) -> None:
-        """Sound batches, of which no records are wanted."""
-        ...
+        """Show sound batches without their records."""
+        for entry in run.entries():
+            self.batch(entry)
 
     def batch(self, entry: ScannedEntry) -> None:
-        """A batch, without its records."""
-        ...
+        """Show a batch without its records."""
+        raise NotImplementedError
 
     def records(self, batch: Batch) -> None:
-        """All records of that batch. Raises `CorruptRecord`, possibly after some of them."""
-        ...
+        """Show all records of a batch. Raises `CorruptRecord`, possibly after some of them."""
+        raise NotImplementedError
 
     def some_records(self, batch: Batch, records: Iterable[DumpedRecord]) -> None:
-        """Those records of that batch that are wanted."""
-        ...
+        """Show those records of a batch that passed the filter."""
+        raise NotImplementedError
 
     def row(self, row: Row) -> None:
-        """An entry of any other file."""
-        ...
+        """Show an entry of any other file."""
+        raise NotImplementedError
 
     def remark(self, type: str, text: str) -> None:
-        """Something about the file as a whole; `type` is for programs."""
-        ...
+        """Show a fact about the file as a whole; `type` is for programs, `text` for people."""
 
     def damage(self, damage: Damage) -> None:
-        """Something is wrong in a log."""
-        ...
+        """Show damage in a log."""
+        raise NotImplementedError
 
     def problem(self, type: str, fields: dict[str, object]) -> None:
-        """Something is wrong in an index, or worth knowing about a log; `DumpErrors` keeps it too."""
-        ...
+        """Show an entry of an index that does not fit its log; `DumpErrors` lists it at the end, too."""
 
     def trailing(self, size_bytes: int) -> None:
-        """The last bytes of a log are no whole batch."""
-        ...
+        """Show that the last bytes of a log are not a whole batch; a `damage` follows."""
 
     def close(self) -> None:
-        """Nothing more comes."""
-        ...
+        """Show what was kept back, and write everything out."""
+        raise NotImplementedError
 
 
 class Layout(NamedTuple):
-    """The columns of a table, if it is one: their names, how wide they are, which have numbers."""
+    """The columns of a table: names, widths, and which hold numbers. Other forms have none."""
 
     names: Sequence[str] = ()
     widths: Sequence[int] = ()
@@ -107,65 +101,66 @@ class Layout(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The batches of the file with that number that begin in a stretch of it."""
+    """The batches that begin in a stretch of the file with that number, and the layout if it is a table."""
 
     file: int
     start: int
     end: int
     layout: Layout | None = None
-    """Of a table."""
 
 
 class FirstRecord(NamedTuple):
-    """The offset of the first record that is shown; what is shown before it came before."""
+    """The offset of the first record in a range; the output before it shows no record."""
 
     offset: int
 
 
-class RangedView(DumpView, Protocol):
-    """A view whose parts several processes may make: each has one, and the parent prints what comes of it."""
+class RangedView(DumpView):
+    """A view whose output can be made by several processes, range by range, and is printed by the parent."""
 
-    form: OutputFormat
+    form: ClassVar[OutputFormat]
+
+    def __init__(self, output: DumpOutput) -> None:
+        self._output = output
+        self._file: DumpFile
 
     @property
     def last_record_offset(self) -> int:
-        """The offset of the record that came last; -1 if none did."""
-        ...
+        """The offset of the last record shown; -1 before the first, and in forms that show no gaps."""
+        return -1
 
     def resume(self, file: DumpFile, last_record_offset: int) -> None:
         """Go on in the middle of a file, behind that record."""
-        ...
+        self._file = file
 
     def begin_ranges(self, file: DumpFile) -> Layout | None:
-        """Print what comes before the first record; tell how parts must look, None if that is not known."""
-        ...
+        """Show what comes before the first record; return how ranges must look, None if that is unknown."""
+        return Layout()
 
     def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
-        """Make a part; `on_first` is told the offset of its first record before that is shown."""
-        ...
+        """Begin a range; `on_first` is called with the offset of its first record, before that is shown."""
+        raise NotImplementedError
 
     def follow(self, offset: int) -> None:
-        """The next part begins with the record of that offset."""
-        ...
+        """Note that the next range begins with the record of that offset."""
 
     def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """In the part that came last, offsets did not follow on each other."""
-        ...
+        """Note pairs of offsets of the last range that do not follow each other."""
 
     def print(self, piece: Piece) -> None:
-        """Print what another process has made."""
-        ...
+        """Print output that another process has made."""
+        self._output.forward(piece)
 
     def flush(self) -> None:
         """Write out what was collected."""
-        ...
+        self._output.flush()
 
 
 FLUSH_BYTES = 64 * 1024
 
 
 class OutputLost(Exception):
-    """Standard output takes no more: `error` says why. Not an `OSError`, which tells of the files read."""
+    """Standard output takes no more, because of `error`. Not an `OSError`: those are about the files read."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -173,7 +168,7 @@ class OutputLost(Exception):
 
 
 class DumpOutput:
-    """Collects what is printed and writes it out when it has become much, or when `flush` says so."""
+    """Collects output, and writes it out when there are `FLUSH_BYTES` of it or `flush` is called."""
 
     __slots__ = ("_parts", "_size", "_stream")
 
@@ -183,7 +178,7 @@ class DumpOutput:
         self._size = 0
 
     def line(self, text: str) -> None:
-        """Print a line; parts of a path that are no text come out as the bytes they were."""
+        """Print a line; parts of a path that are not text are printed as their bytes."""
         self.write(f"{text}\n".encode(errors="surrogateescape"))
 
     def write(self, data: Buffer) -> None:
@@ -194,7 +189,7 @@ class DumpOutput:
             self.flush()
 
     def forward(self, piece: Piece) -> None:
-        """Print what stands in a pipe, uncopied where the system can do that. Raises `OutputLost`."""
+        """Print bytes from a pipe, without copying them where the system can. Raises `OutputLost`."""
         self.flush()
         left = piece.length
         try:
