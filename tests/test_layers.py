@@ -120,21 +120,6 @@ THIRD_PARTY: dict[str, set[str]] = {
     "kcli.commands.export": {"typer", "rich", "trio", "pyarrow"},
 }
 
-STILL_UPWARD: frozenset[str] = frozenset(
-    {
-        "kcli.spark.decode.formats.formats -> kcli.spark.export.options.FieldFormat",
-        "kcli.spark.decode.formats.formats -> kcli.spark.export.options.OnBadValue",
-    }
-)
-STILL_CIRCLES: tuple[str, ...] = (
-    (
-        "kcli.spark.export.writing.data_file "
-        "kcli.spark.export.writing.split_rows "
-        "kcli.spark.export.writing.split_writer "
-        "kcli.spark.export.writing.task "
-    ),
-)
-
 LATE = ("kcli.spark", "pyspark", "pyarrow", "numpy")
 """What commands import only inside of functions: most of those who start them do without."""
 
@@ -208,7 +193,7 @@ def test_nothing_is_imported_upward_in_a_room(room: str) -> None:
             other = target.removeprefix(room + ".").partition(".")[0]
             if target.startswith(room + ".") and other in order and order.index(other) < order.index(place):
                 wrong.append(f"{name} -> {target}")
-    assert sorted({*wrong} - STILL_UPWARD) == []
+    assert wrong == []
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -244,9 +229,7 @@ def test_no_imports_run_in_a_circle() -> None:
         name: {own for target in targets_of(name) if (own := own_module(target)) not in (None, name)}
         for name in MODULES
     }
-    assert [
-        each for each in circles(graph) if not any({*each} <= {*known.split()} for known in STILL_CIRCLES)
-    ] == []
+    assert circles(graph) == []
 
 
 def test_a_circle_is_found_whatever_its_length() -> None:

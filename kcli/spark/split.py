@@ -69,6 +69,23 @@ class OnCorrupt(StrEnum):
     DEAD_LETTER = "dead-letter"
 
 
+class OnBadValue(StrEnum):
+    """What becomes of a key or value that its format does not fit."""
+
+    FAIL = "fail"
+    NULL = "null"
+    DEAD_LETTER = "dead-letter"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFormat:
+    """How a key or value is decoded: binary, string, int, long, double, json, avro or none (left out)."""
+
+    name: str = "binary"
+    schema: str | None = None
+    """The schema itself (DDL, JSON or Avro), or `registry:URL`."""
+
+
 class OffsetInterval(NamedTuple):
     """Offsets from `start` (included) to `end` (excluded)."""
 

@@ -115,19 +115,19 @@ def recompress(log: Path) -> int:
 
     from kcli.protocol.compression.codecs import Codec
     from kcli.protocol.records.batch_header import HEADER, HEADER_SIZE, LOG_OVERHEAD
-    from kcli.spark.decode.decompression import Unpacked
+    from kcli.spark.decode.decompression import DecompressedRecords
 
-    page_codec, unpacked = pa.Codec("zstd", compression_level=1), Unpacked()
+    page_codec, decompressed = pa.Codec("zstd", compression_level=1), DecompressedRecords()
     data = memoryview(log.read_bytes())
     rows = at = 0
     while at < len(data):
         header = HEADER.unpack_from(data, at)
         stop = at + LOG_OVERHEAD + header[1]
-        unpacked.add(Codec.of_attributes(header[5]), data[at + HEADER_SIZE : stop], BUFFER_BYTES)
+        decompressed.add(Codec.of_attributes(header[5]), data[at + HEADER_SIZE : stop], BUFFER_BYTES)
         rows, at = rows + header[12], stop
-        if len(unpacked.view) >= PAGE_BYTES or at == len(data):
-            page_codec.compress(unpacked.view)
-            unpacked.clear()
+        if len(decompressed.view) >= PAGE_BYTES or at == len(data):
+            page_codec.compress(decompressed.view)
+            decompressed.clear()
     return rows
 
 

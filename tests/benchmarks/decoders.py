@@ -21,7 +21,7 @@ from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.spark.decode.batch_group import Group
 from kcli.spark.decode.chunk import COUNT
 from kcli.spark.decode.decoders import ENVIRONMENT_VARIABLE, decoder_named
-from kcli.spark.decode.decompression import Unpacked
+from kcli.spark.decode.decompression import DecompressedRecords
 from kcli.spark.decode.entry import entry_at, size_at
 from kcli.spark.split import COLUMNS
 from tests.benchmarks.by_hand import decoded, export_by_hand
@@ -92,7 +92,7 @@ def _chunk(batch_bytes: int, headers: Sequence[tuple[str, bytes]]) -> Chunk:
             builder.append(FIRST_TIMESTAMP + number, b"%010d" % number, values[number % 1024], headers)
             number += 1
         data += builder.build()
-    group = Group(memoryview(data), Unpacked())
+    group = Group(memoryview(data), DecompressedRecords())
     at = 0
     while at < len(data):
         entry = entry_at(group.view, at, size_at(group.view, at, len(data)))

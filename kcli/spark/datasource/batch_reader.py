@@ -3,7 +3,7 @@
 Spark plans in a process of its own, more than once for a query (`explain` too), so planning changes nothing.
 What reading needs travels in the partition: the reader object is pickled before it has planned.
 
-Filters that Spark pushes down, as conjuncts that narrow what is read.
+Filters that Spark pushes down, as conditions that narrow what is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kcli.spark.datasource.reader_options import opened
 from kcli.spark.filters.pushdown import narrowing_of
-from kcli.spark.filters.where import Comparison, Conjunct, In
+from kcli.spark.filters.where import Comparison, Condition, In
 from kcli.spark.python_worker import hinted, keep_what_is_loaded
 from kcli.spark.source.data_loss import name_of
 from kcli.spark.source.ranges.resolve import resolve
@@ -46,7 +46,7 @@ _COMPARISONS = {
 _OPPOSITE = {"=": "!=", "!=": "=", ">": "<=", ">=": "<", "<": ">=", "<=": ">"}
 
 
-def conjuncts_of(filters: Iterable[spark.Filter]) -> Iterator[Conjunct]:
+def pushed_conditions(filters: Iterable[spark.Filter]) -> Iterator[Condition]:
     """Yield what is understood of filters that all hold; what is not is left to Spark."""
     for one in filters:
         found = _conjunct(one)
@@ -54,7 +54,7 @@ def conjuncts_of(filters: Iterable[spark.Filter]) -> Iterator[Conjunct]:
             yield found
 
 
-def _conjunct(one: spark.Filter) -> Conjunct | None:
+def _conjunct(one: spark.Filter) -> Condition | None:
     match one:
         case spark.Not(child):
             return _negated(_conjunct(child))
@@ -66,8 +66,8 @@ def _conjunct(one: spark.Filter) -> Conjunct | None:
     return None
 
 
-def _negated(conjunct: Conjunct | None) -> Conjunct | None:
-    match conjunct:
+def _negated(condition: Condition | None) -> Condition | None:
+    match condition:
         case Comparison(column, operator, value):
             return Comparison(column, _OPPOSITE[operator], value)
         case In(column, values, negated):
@@ -148,6 +148,6 @@ class KcliPushdownReader(KcliReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Remember what narrows, and leave every filter for Spark to check."""
-        narrowing = narrowing_of(conjuncts_of(filters))
+        narrowing = narrowing_of(pushed_conditions(filters))
         self.options = replace(self.options, rules=replace(self.options.rules, narrowing=narrowing))
         return filters

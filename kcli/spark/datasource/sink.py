@@ -157,7 +157,7 @@ def _headers(headers: list[dict[str, object]] | None) -> tuple[tuple[str, bytes 
 
 
 @dataclass(frozen=True)
-class Sent(WriterCommitMessage):
+class SentRecords(WriterCommitMessage):
     """How many records a task sent."""
 
     records: int
@@ -195,12 +195,12 @@ class KcliStreamSink(DataSourceStreamArrowWriter):
         """Do nothing: what was sent cannot be taken back."""
 
 
-def send(options: SinkOptions, columns: SinkColumns, batches: Iterator[pa.RecordBatch]) -> Sent:
+def send(options: SinkOptions, columns: SinkColumns, batches: Iterator[pa.RecordBatch]) -> SentRecords:
     """Send the records of some batches, and return when all are acknowledged; raise the first failure."""
     return trio.run(partial(_send, options, columns, batches))
 
 
-async def _send(options: SinkOptions, columns: SinkColumns, batches: Iterator[pa.RecordBatch]) -> Sent:
+async def _send(options: SinkOptions, columns: SinkColumns, batches: Iterator[pa.RecordBatch]) -> SentRecords:
     client_config = ClientConfig.from_properties(options.properties)
     producer_config = ProducerConfig.from_properties(options.properties)
     failures: list[KcliError] = []
@@ -228,7 +228,7 @@ async def _send(options: SinkOptions, columns: SinkColumns, batches: Iterator[pa
         await producer.flush()
         if failures:
             raise failures[0]
-    return Sent(records)
+    return SentRecords(records)
 
 
 _REFUSED = {

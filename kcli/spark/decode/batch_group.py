@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from kcli.protocol.records.message_set import LegacyEntry
     from kcli.protocol.records.record import Record
-    from kcli.spark.decode.decompression import Place, Unpacked
+    from kcli.spark.decode.decompression import ByteRange, DecompressedRecords
 
 
 class LegacyRows:
@@ -207,18 +207,18 @@ _CODECS = tuple(Codec)
 class Group:
     """Batches, or older entries, of `view`, in the order of their offsets."""
 
-    __slots__ = ("_places", "_unpacked", "entries", "legacy", "size_bytes", "view")
+    __slots__ = ("_decompressed", "_places", "entries", "legacy", "size_bytes", "view")
 
-    def __init__(self, view: memoryview, unpacked: Unpacked) -> None:
-        unpacked.clear()
+    def __init__(self, view: memoryview, decompressed: DecompressedRecords) -> None:
+        decompressed.clear()
         self.view = view
         self.entries: list[Entry] = []
         self.legacy: LegacyRows | None = None
         """The rows of older entries, if the group is of those."""
         self.size_bytes = 0
         """Of the records, decompressed."""
-        self._unpacked = unpacked
-        self._places: list[Place] = []
+        self._decompressed = decompressed
+        self._places: list[ByteRange] = []
         """Of the entries in there, from the first compressed one on of all of them."""
 
     def takes(self, entry: Entry) -> bool:
@@ -244,12 +244,12 @@ class Group:
         Raises `CorruptRecord` behind the last one whose records can be had within `max_bytes`.
         """
         # Thousands a second: what is looked up once is not looked up for each.
-        view, places, unpack, keep = self.view, self._places, self._unpacked.add, self.entries.append
+        view, places, unpack, keep = self.view, self._places, self._decompressed.add, self.entries.append
         for entry in islice(entries, at, None):
             begin, end, codec = entry[0] + HEADER_SIZE, entry[0] + entry[1], entry[5] & CODEC_MASK
             if codec or places:
                 if len(places) < len(self.entries):
-                    self._unpack_plain()
+                    self._copy_plain()
                 place = unpack(_CODECS[codec], view[begin:end], max_bytes)
                 places.append(place)
                 begin, end = place
@@ -262,7 +262,7 @@ class Group:
         """Add batches, none of them compressed, that stand next to each other."""
         self.entries += entries
         if self._places:
-            self._unpack_plain()
+            self._copy_plain()
         self.size_bytes += entries[-1].at + entries[-1].size - entries[0].at
 
     def chunk(self, start: int, end: int) -> Chunk:
@@ -271,13 +271,13 @@ class Group:
         if not self._places:
             return Chunk(self.view, batches, start, end)
         batches[:, [BEGIN, END]] = self._places
-        return Chunk(self._unpacked.view, batches, start, end)
+        return Chunk(self._decompressed.view, batches, start, end)
 
-    def _unpack_plain(self) -> None:
+    def _copy_plain(self) -> None:
         """Copy the uncompressed entries that are not in there yet."""
         for entry in self.entries[len(self._places) :]:
             records = self._records(entry)
-            self._places.append(self._unpacked.add(Codec.NONE, records, len(records)))
+            self._places.append(self._decompressed.add(Codec.NONE, records, len(records)))
 
     def _records(self, entry: Entry) -> memoryview:
         return self.view[entry.at + HEADER_SIZE : entry.at + entry.size]

@@ -1,9 +1,4 @@
-"""Decompressing the records of one batch, by the fastest library that is installed.
-
-Unpacked: the records of compressed batches, one batch behind the other, in one buffer for all chunks.
-
-A buffer that is used again and again costs no new pages, and nothing needs to be put together afterwards.
-"""
+"""Decompresses the records of a batch with the fastest library that is installed."""
 
 from __future__ import annotations
 
@@ -91,15 +86,19 @@ FIRST_BYTES = 8 * 1024 * 1024
 """Twice what is decoded in one go: a batch finds room behind the others nearly always."""
 
 
-class Place(NamedTuple):
+class ByteRange(NamedTuple):
     """Where the records of a batch begin and end."""
 
     begin: int
     end: int
 
 
-class Unpacked:
-    """What is in it stays until `clear`; views of it hold as long."""
+class DecompressedRecords:
+    """The records of compressed batches, one batch behind the other, in one buffer for all chunks.
+
+    The buffer is used again and again: it costs no new pages, and nothing is joined afterwards. Its content,
+    and views of it, last until `clear`.
+    """
 
     __slots__ = ("_end", "_plain_frames", "_view")
 
@@ -117,7 +116,7 @@ class Unpacked:
         """Begin again."""
         self._end = 0
 
-    def add(self, codec: Codec, data: Buffer, max_bytes: int) -> Place:
+    def add(self, codec: Codec, data: Buffer, max_bytes: int) -> ByteRange:
         """Put what was compressed behind what is there; raises `CorruptRecord` and leaves that as it is."""
         if codec is Codec.NONE:
             return self._copy(data)
@@ -131,17 +130,17 @@ class Unpacked:
             size = decompress_zstd_into(data, self._view[begin : begin + max_bytes])
             if size is not None:
                 self._end = begin + size
-                return Place(begin, self._end)
+                return ByteRange(begin, self._end)
         return self._copy(decompress(codec, data, max_bytes))
 
-    def _copy(self, data: Buffer) -> Place:
+    def _copy(self, data: Buffer) -> ByteRange:
         size = len(data)
         self._make_room(size)
         self._view[self._end : self._end + size] = data
         return self._advance(size)
 
-    def _advance(self, size: int) -> Place:
-        place = Place(self._end, self._end + size)
+    def _advance(self, size: int) -> ByteRange:
+        place = ByteRange(self._end, self._end + size)
         self._end = place.end
         return place
 

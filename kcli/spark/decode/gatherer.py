@@ -8,7 +8,7 @@
             yield from gatherer.rows(buffer, at, stop, position=...)
             at = gatherer.stopped_at           # an incomplete entry begins here, `gatherer.needed` bytes long
         except CorruptBatch as damage:
-            gatherer.lose(damage, skipped)     # raises it again, or counts it
+            gatherer.skip_damaged(damage, skipped)     # raises it again, or counts it
             at = ...                           # where the next entry begins
 
 Rows are decoded before `rows` ends, so that the buffer may be filled anew then, but not while it runs.
@@ -18,7 +18,7 @@ offset, which the checksum does not cover, is the one expected, or what follows 
 hole. `CorruptBatch` is raised for others, because only the caller knows where to go on. Where the checksum is
 right but the records are not what the header says, the gatherer itself leaves the batch out, and goes on.
 
-Losses: what becomes of damage, and which offsets of a range it took.
+DamageReport: what becomes of damage, and which offsets of a range it took.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kcli.spark.decode.arrow_columns import assemble
 from kcli.spark.decode.batch_group import Group, SoundRun, sound_run
 from kcli.spark.decode.chunk import CorruptRecords
 from kcli.spark.decode.decoders import decode
-from kcli.spark.decode.decompression import Unpacked
+from kcli.spark.decode.decompression import DecompressedRecords
 from kcli.spark.decode.entry import (
     CorruptBatch,
     Entry,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kcli.spark.split import AbortedTransaction, ReadCounters, Reading
 
 
-class Losses:
+class DamageReport:
     """Damage met while offsets `start..end - 1` of one partition are read.
 
     Damage in front of the range, where a reader begins at an earlier entry, is nobody's loss: it counts only
@@ -74,7 +74,7 @@ class Losses:
         """Whether bytes were skipped that no good entry has followed yet."""
         self._undecided: list[tuple[CorruptBatch, int, bytes]] = []
 
-    def lose(self, damage: CorruptBatch, skipped_bytes: int, raw: Buffer, next_offset: int) -> None:
+    def add(self, damage: CorruptBatch, skipped_bytes: int, raw: Buffer, next_offset: int) -> None:
         """Take note that bytes were skipped behind the offsets below `next_offset`, or raise the damage."""
         if not self.is_searching:
             self.is_searching = True
@@ -151,8 +151,8 @@ class Gatherer:
         self.find_aborted: Callable[[int], Iterable[AbortedTransaction]] | None = None
         """Asked once under read_committed, at the first batch of a transaction, for what else was rolled back
         from its offset on."""
-        self._losses = Losses(topic, partition, start, end, reading.on_corrupt, counters)
-        self._unpacked = Unpacked()
+        self._damage = DamageReport(topic, partition, start, end, reading.on_corrupt, counters)
+        self._decompressed = DecompressedRecords()
         self._position = 0
         self._entry_from = -1
         self._max_bytes = min(reading.max_batch_bytes, MAX_CHUNK_BYTES)
@@ -167,7 +167,7 @@ class Gatherer:
     @property
     def is_searching(self) -> bool:
         """Whether damage was met that no good entry has followed yet."""
-        return self._losses.is_searching
+        return self._damage.is_searching
 
     def know_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
         """Replace what is known of transactions that were rolled back; brokers tell with every fetch."""
@@ -196,7 +196,7 @@ class Gatherer:
         """
         view = memoryview(buffer)
         stop = len(view) if stop is None else stop
-        at, group = begin, Group(view, self._unpacked)
+        at, group = begin, Group(view, self._decompressed)
         self._position = position
         damage: CorruptBatch | None = None
         while not self.is_done:
@@ -217,16 +217,16 @@ class Gatherer:
         if damage is not None:
             raise damage
 
-    def lose(self, damage: CorruptBatch, skipped_bytes: int, raw: Buffer = b"") -> None:
+    def skip_damaged(self, damage: CorruptBatch, skipped_bytes: int, raw: Buffer = b"") -> None:
         """Take note that the reader goes on that many bytes behind the damage; raises it if it must not.
 
         `raw` are the bytes that were skipped, or as many of them as are to be kept.
         """
-        self._losses.lose(damage, skipped_bytes, raw, self.next_offset)
+        self._damage.add(damage, skipped_bytes, raw, self.next_offset)
 
     def finish(self) -> None:
         """Take note that nothing follows: what was skipped last reached up to the end of the range."""
-        self._losses.found(self.end)
+        self._damage.found(self.end)
 
     def _run(self, view: memoryview, at: int, stop: int, limit_offset: int) -> SoundRun | None:
         """Return the batches from a place on that need no closer look, None if there are none."""
@@ -235,7 +235,7 @@ class Gatherer:
         run = sound_run(view, at, stop, next_offset=self.next_offset, end=self.end, limit_offset=limit_offset)
         if not run.entries:
             return None
-        self._losses.found(run.entries[0].first)
+        self._damage.found(run.entries[0].first)
         self.next_offset = run.entries[-1].last + 1
         self._mark(view, run.entries[-1])
         return run
@@ -262,7 +262,7 @@ class Gatherer:
                 raise CorruptRecord(f"offset {entry.last} before {following}, which follows it")
         self._entry_from, self.next_offset = self.next_offset, entry.last + 1
         if entry.first >= 0:
-            self._losses.found(entry.first)
+            self._damage.found(entry.first)
         if entry.legacy is None and entry.first < self.end:
             self._mark(view, entry)
         return SoundRun([entry], is_plain=False, is_ordinary=False)
@@ -293,7 +293,7 @@ class Gatherer:
         if group.size_bytes < CHUNK_BYTES and group.takes(entry):
             return group
         yield from self._decoded(group)
-        return Group(group.view, self._unpacked)
+        return Group(group.view, self._decompressed)
 
     def _is_wanted(self, entry: Entry) -> bool:
         """Whether the entry has rows in the range that may be seen."""
@@ -331,7 +331,7 @@ class Gatherer:
         except CorruptRecord as error:
             self._leave_out(group, entry, error.message)
         else:
-            self._losses.found(first)
+            self._damage.found(first)
 
     def _decoded(self, group: Group) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a group; batches that turn out to be none are left out."""
@@ -370,7 +370,7 @@ class Gatherer:
         # The first offset of a compressed entry of the older formats stands inside it.
         first = entry.first if entry.first >= 0 else max(self._entry_from, self.start)
         damage = CorruptBatch(self.where, position, reason, size=entry.size, first=first, last=entry.last)
-        self._losses.leave_out(damage, group.view[entry.at : entry.at + entry.size])
+        self._damage.leave_out(damage, group.view[entry.at : entry.at + entry.size])
 
     def _corrupt(self, view: memoryview, at: int, stop: int, reason: str) -> CorruptBatch:
         try:

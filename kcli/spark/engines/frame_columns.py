@@ -22,7 +22,7 @@ from kcli.spark.split import COLUMNS, Split
 
 if TYPE_CHECKING:
     from kcli.spark.export.options import WriteOptions
-    from kcli.spark.filters.where import Conjunct
+    from kcli.spark.filters.where import Condition
 
 PLACES = ("topic", "partition", "offset", "timestamp")
 SPLIT, OFFSET, TIME = "__kcli_split", "__kcli_offset", "__kcli_time"
@@ -44,11 +44,11 @@ def visible_columns(options: WriteOptions) -> tuple[str, ...]:
 def frame_shaper(options: WriteOptions, split: Split) -> RowShaper:
     """Return what decodes rows before SQL sees them, and leaves out what needs no SQL to be left out."""
     columns = tuple(dict.fromkeys([*visible_columns(options), "timestamp"]))
-    conjuncts = [one for one in parse_where(options.where or "TRUE") if _is_plain(one)]
+    conditions = [one for one in parse_where(options.where or "TRUE") if _is_plain(one)]
     before = replace(
         options,
         reading=replace(options.reading, columns=columns),
-        where=" AND ".join(map(sql_of, conjuncts)) or None,
+        where=" AND ".join(map(sql_of, conditions)) or None,
         select=None,
         # Topic and partition are in the path, and in the user's SQL.
         layout=Layout(()),
@@ -74,9 +74,9 @@ def written_columns(options: WriteOptions, available: list[str]) -> list[str]:
     return [name for name in options.reading.columns if name in available and name not in in_path]
 
 
-def _is_plain(conjunct: Conjunct) -> bool:
-    """Return whether a conjunct means the same to Arrow and to Spark, whatever its types."""
-    match conjunct:
+def _is_plain(condition: Condition) -> bool:
+    """Return whether a condition means the same to Arrow and to Spark, whatever its types."""
+    match condition:
         case Comparison((name,)) | In((name,)) | IsNull((name,)):
             return name in PLACES
     return False

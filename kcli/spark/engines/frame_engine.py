@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kcli.spark.engines.spark_task import TaskOutcome
     from kcli.spark.export.engine import Progress
     from kcli.spark.export.log.receipt import Receipt
-    from kcli.spark.export.writing.task import SplitTask
+    from kcli.spark.export.writing.split_task import SplitTask
 
 SLOTS = 8
 """How many tasks are taken to run at the same time: a server does not tell."""

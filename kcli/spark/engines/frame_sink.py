@@ -22,7 +22,6 @@ from kcli.spark.engines.task_failure import leaving_failure
 from kcli.spark.export.log.receipt import Counters, Receipt
 from kcli.spark.export.log.receipts import publish, read_receipt, write_receipt
 from kcli.spark.export.target.layout import receipts_path
-from kcli.spark.export.writing.data_file import footer_metadata
 from kcli.spark.export.writing.split_writer import Place, SplitWriter
 from kcli.spark.python_worker import keep_what_is_loaded
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from kcli.spark.export.writing.task import SplitTask
+    from kcli.spark.export.writing.split_task import SplitTask
 
 NAME = "kcli-files"
 
@@ -74,7 +73,7 @@ class _Attempt:
         self._name = os.urandom(4).hex()
         place = Place(task.target, task.options.layout, task.split, task.stem, self._name)
         self._writer = SplitWriter(
-            place, schema=schema, metadata=footer_metadata(task), parquet=task.options.parquet
+            place, schema=schema, metadata=task.footer_metadata(), parquet=task.options.parquet
         )
 
     def write(self, batches: Iterator[pa.RecordBatch], attempt_id: int) -> Receipt:

@@ -25,7 +25,7 @@ from kcli.spark.engines.frame_columns import frame_schema, frame_shaper
 from kcli.spark.engines.task_failure import leaving_failure
 from kcli.spark.export.log.receipt import WrittenFile
 from kcli.spark.export.target.layout import receipts_path
-from kcli.spark.export.writing.split_rows import DeadBatches, dead_rows_writer
+from kcli.spark.export.writing.task import DeadBatches, dead_rows_writer
 from kcli.spark.python_worker import keep_what_is_loaded
 from kcli.spark.split import BatchMark, OffsetInterval, ReadCounters
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kcli.spark.export.writing.row_shaper import Shaped
-    from kcli.spark.export.writing.task import SplitTask
+    from kcli.spark.export.writing.split_task import SplitTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from kcli.forensics.ranges.worker_pool import Done, WorkerGone, WorkerPool, available_processors
 from kcli.spark.export.failures import WorkerLost, portable
 from kcli.spark.export.log.receipt import Receipt
-from kcli.spark.export.writing.task import write_split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kcli.forensics.ranges.worker_pool import Send
     from kcli.spark.export.engine import Progress
-    from kcli.spark.export.writing.task import SplitTask
+    from kcli.spark.export.writing.split_task import SplitTask
 
 MAX_ATTEMPTS = 4
 
@@ -70,6 +69,8 @@ class LocalEngine:
 def work(pickled: tuple[bytes], send: Send) -> None:
     """Run a task in a process of the pool; its receipt, or its error, is what it is `Done` with."""
     import pyarrow as pa
+
+    from kcli.spark.export.writing.task import write_split  # not for the driver
 
     result: Receipt | Exception
     try:

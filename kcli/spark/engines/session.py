@@ -49,7 +49,7 @@ Thing = TypeVar("Thing")
 
 
 @contextmanager
-def made_whole(make: Callable[[], Thing], end: Callable[[Thing], None]) -> Iterator[Thing]:
+def uninterrupted(make: Callable[[], Thing], end: Callable[[Thing], None]) -> Iterator[Thing]:
     """Give what `make` returns for the time of the block, and end it.
 
     The first SIGINT, SIGTERM or SIGHUP in one of the two raises `KeyboardInterrupt` when that has returned; a
@@ -203,7 +203,7 @@ def open_session(
         return
     log = SessionLog()
     try:
-        with py4j_silenced(), made_whole(partial(_start, settings, environment, log), stop) as session:
+        with py4j_silenced(), uninterrupted(partial(_start, settings, environment, log), stop) as session:
             yield session
     except (KcliError, KeyboardInterrupt) as error:
         # It stays where somebody is told to look at it, and where nobody knows what was wrong.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kcli.spark.engines.session_log import SessionLog
     from kcli.spark.export.engine import Progress
     from kcli.spark.export.log.receipt import Receipt
-    from kcli.spark.export.writing.task import SplitTask
+    from kcli.spark.export.writing.split_task import SplitTask
 
 
 GROUPS_PER_SLOT = 3
@@ -110,7 +110,7 @@ class SparkEngine:
         self._probe(tasks)
         with ProgressReceiver() if self._is_local else nullcontext() as receiver:
             job = _Job(self._context, tasks, receiver.address if receiver else None)
-            told = _Told(on_done, progress, receiver)
+            told = _JobProgress(on_done, progress, receiver)
             job.start()
             try:
                 while job.is_running(POLL_SECONDS):
@@ -139,7 +139,7 @@ class SparkEngine:
         self._is_probed = True
 
 
-class _Told:
+class _JobProgress:
     """What of a job's progress the caller was told."""
 
     def __init__(

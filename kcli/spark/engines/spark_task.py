@@ -20,7 +20,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from kcli.errors import KcliError
 from kcli.spark.engines.progress_socket import ProgressSender
 from kcli.spark.export.failures import is_passing, portable
-from kcli.spark.export.writing.task import write_split
 from kcli.spark.python_worker import keep_what_is_loaded
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from kcli.spark.engines.progress_socket import ProgressAddress
     from kcli.spark.export.log.receipt import Receipt
-    from kcli.spark.export.writing.task import SplitTask
+    from kcli.spark.export.writing.split_task import SplitTask
 
 
 class TaskOutcome(NamedTuple):
@@ -45,6 +44,8 @@ def attempt(
     position: int, task: SplitTask, *, is_last: bool, address: ProgressAddress | None = None
 ) -> TaskOutcome:
     """Write a split; raise what may pass unless this attempt is the last."""
+    from kcli.spark.export.writing.task import write_split  # not for the driver
+
     try:
         if address is None:
             return TaskOutcome(position, write_split(task))

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kcli.spark.engines.session_log import SessionLog
     from kcli.spark.export.engine import Engine, Progress
     from kcli.spark.export.options import WriteOptions
-    from kcli.spark.export.writing.task import SplitTask
+    from kcli.spark.export.writing.split_task import SplitTask
     from kcli.spark.split import Split
 
 
@@ -87,14 +87,14 @@ def check_available(spark: SparkSession) -> None:
         )
 
 
-def suits(task: SplitTask) -> bool:
+def connector_can_read(task: SplitTask) -> bool:
     """Return whether the connector gives a task's rows as they are to be written."""
     return isinstance(task.reader, BrokersReader) and _gives(task.options)
 
 
-def check_suits(task: SplitTask) -> None:
+def check_connector_can_read(task: SplitTask) -> None:
     """Raise `KcliError` for what the connector cannot do."""
-    if not suits(task):
+    if not connector_can_read(task):
         raise KcliError(
             "Spark's Kafka connector reads from brokers, keys and values as bytes and headers as an array",
             hint="decode with --select, or leave `--via connector` out",
@@ -134,7 +134,7 @@ def _gives(options: WriteOptions) -> bool:
 class SqlEngine:
     """Runs tasks on a session, as many at once as `engine` would.
 
-    `via_connector` None takes Spark's Kafka connector where it is there and suits.
+    `via_connector` None takes Spark's Kafka connector where it is there and connector_can_read.
     """
 
     def __init__(
@@ -198,9 +198,9 @@ class SqlEngine:
         if self._via_connector:
             check_available(self._spark)
             for task in tasks:
-                check_suits(task)
+                check_connector_can_read(task)
         if self._via_connector is None:
-            return is_available(self._spark) and all(map(suits, tasks))
+            return is_available(self._spark) and all(map(connector_can_read, tasks))
         return self._via_connector
 
     def _connector_rows(self, tasks: Sequence[SplitTask]) -> DataFrame:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kcli.spark.export.target.target import Target
-    from kcli.spark.export.writing.task import SplitTask
+    from kcli.spark.export.writing.split_task import SplitTask
 
 _NAME = re.compile(r"\.failure-(\d+)-(\d+)")
 

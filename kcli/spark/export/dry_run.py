@@ -11,7 +11,7 @@ from kcli.spark.export.log.commit import Commit
 from kcli.spark.export.log.export_log import ExportLog, check_mode, check_ours, check_whole
 from kcli.spark.export.log.receipts import receipts_in
 from kcli.spark.export.options import Mode
-from kcli.spark.export.planning import find_news, make_plan
+from kcli.spark.export.planning import find_new_offsets, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +66,7 @@ def plan_export(source: Source, target: Target, options: ExportOptions, *, slots
         splits += [one.split for one in pending.splits if one.index not in done]
         log.last = _as_if_committed(pending)
     if pending is None or options.mode is Mode.APPEND:
-        plan = make_plan(source, log, options, find_news(source, log, options), now_ms=0)
+        plan = make_plan(source, log, options, find_new_offsets(source, log, options), now_ms=0)
         splits += [one.split for one in plan.splits] if plan else []
     return DryRun(
         target=target.uri,

@@ -14,9 +14,9 @@ from kcli.spark.export.log.commit import RunTotals
 from kcli.spark.export.log.export_log import ExportLog, check_mode, check_ours, check_whole, remove_dropped
 from kcli.spark.export.log.lock import locked
 from kcli.spark.export.options import Mode
-from kcli.spark.export.planning import asked, find_news, make_plan, remaining
+from kcli.spark.export.planning import asked, find_new_offsets, make_plan, remaining
 from kcli.spark.export.target.layout import DEAD_BATCHES, LOG, STATE
-from kcli.spark.export.writing.task import SplitTask
+from kcli.spark.export.writing.split_task import SplitTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kcli.spark.export.log.plan import Plan, PlannedSplit
     from kcli.spark.export.log.receipt import Receipt
     from kcli.spark.export.options import ExportOptions
-    from kcli.spark.export.planning import News
+    from kcli.spark.export.planning import NewOffsets
     from kcli.spark.export.target.target import Target
     from kcli.spark.source.source import Source
 
@@ -81,11 +81,11 @@ class ExportSession:
         self._finish(plan)
         return self.options.mode is not Mode.APPEND
 
-    def news(self) -> News:
+    def news(self) -> NewOffsets:
         """Return what the source has that the target does not."""
-        return find_news(self.source, self.log, self.options)
+        return find_new_offsets(self.source, self.log, self.options)
 
-    def export(self, news: News) -> bool:
+    def export(self, news: NewOffsets) -> bool:
         """Plan and export what is new; return whether there was anything."""
         plan = make_plan(self.source, self.log, self.options, news, now_ms=self._now_ms())
         if plan is None:

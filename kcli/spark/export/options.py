@@ -14,7 +14,7 @@ from kcli.spark.export.target.layout import Layout
 from kcli.spark.source.ranges.offset_specs import RangeRules
 from kcli.spark.source.ranges.trigger_limits import TriggerLimits
 from kcli.spark.source.source import SplitLimits
-from kcli.spark.split import OnCorrupt, Reading
+from kcli.spark.split import FieldFormat, OnBadValue, OnCorrupt, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,23 +28,6 @@ class Mode(StrEnum):
     APPEND = "append"
     SNAPSHOT = "snapshot"
     OVERWRITE = "overwrite"
-
-
-class OnBadValue(StrEnum):
-    """What becomes of a key or value that its format does not fit."""
-
-    FAIL = "fail"
-    NULL = "null"
-    DEAD_LETTER = "dead-letter"
-
-
-@dataclass(frozen=True, slots=True)
-class FieldFormat:
-    """How a key or value is decoded: binary, string, int, long, double, json, avro or none (left out)."""
-
-    name: str = "binary"
-    schema: str | None = None
-    """The schema itself (DDL, JSON or Avro), or `registry:URL`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class NewOffsets:
     """What a source has that its target does not."""
 
     ranges: Mapping[TopicPartition, OffsetInterval]
@@ -57,7 +57,7 @@ class News:
         """Return where reading ends."""
         return {one: interval.end for one, interval in self.ranges.items()}
 
-    def limited(self, max_offsets: int) -> News:
+    def limited(self, max_offsets: int) -> NewOffsets:
         """Return about so many offsets of it, spread over the partitions by what each has."""
         ends = limit_offsets(self.starts, self.ends, max_offsets)
         cut = {one: end for one, end in ends.items() if end < self.ranges[one].end}
@@ -69,7 +69,7 @@ class News:
         )
 
 
-def find_news(source: Source, log: ExportLog, options: ExportOptions) -> News:
+def find_new_offsets(source: Source, log: ExportLog, options: ExportOptions) -> NewOffsets:
     """Return what is to be exported; raise `KcliError` if that may not go to the log's target."""
     overwrites = options.mode is Mode.OVERWRITE
     positions = {} if overwrites else _positions(source, log, options)
@@ -89,11 +89,11 @@ def find_news(source: Source, log: ExportLog, options: ExportOptions) -> News:
         for one, found in marks.items()
         if one not in resolved.changed
     }
-    return News(resolved.ranges, resolved.next_positions, kept, identity, gaps)
+    return NewOffsets(resolved.ranges, resolved.next_positions, kept, identity, gaps)
 
 
 def make_plan(
-    source: Source, log: ExportLog, options: ExportOptions, news: News, *, now_ms: int
+    source: Source, log: ExportLog, options: ExportOptions, news: NewOffsets, *, now_ms: int
 ) -> Plan | None:
     """Return the plan for what is new, None if nothing is."""
     overwrites = options.mode is Mode.OVERWRITE and bool(log.commits)

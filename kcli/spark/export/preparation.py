@@ -18,9 +18,10 @@ from kcli.spark.source.ranges.selection import SubscribePattern, select
 from kcli.spark.split import Split
 
 if TYPE_CHECKING:
-    from kcli.spark.export.options import ExportOptions, FieldFormat, WriteOptions
+    from kcli.spark.export.options import ExportOptions, WriteOptions
     from kcli.spark.export.target.target import Target
     from kcli.spark.source.source import Source
+    from kcli.spark.split import FieldFormat
 
 
 def prepared(
@@ -42,8 +43,8 @@ def prepared(
         identity = ExportLog.load(target).identity
         write = replace(
             write,
-            key=_settled(write.key, identity.key if identity else None, topics, "key"),
-            value=_settled(write.value, identity.value if identity else None, topics, "value"),
+            key=_with_schema(write.key, identity.key if identity else None, topics, "key"),
+            value=_with_schema(write.value, identity.value if identity else None, topics, "value"),
         )
     if not registries or topics:
         _check(write)
@@ -54,7 +55,7 @@ def _asks_registry(given: FieldFormat) -> bool:
     return given.schema is not None and given.schema.startswith(REGISTRY) and " " not in given.schema
 
 
-def _settled(
+def _with_schema(
     given: FieldFormat, before: FieldFormat | None, topics: tuple[str, ...], side: str
 ) -> FieldFormat:
     """Return a format with its schema: the one that earlier exports to the target had, or the latest."""

@@ -1,4 +1,4 @@
-"""Predicates: the conjuncts of `--where` as an Arrow expression over decoded columns.
+"""Predicates: the conditions of `--where` as an Arrow expression over decoded columns.
 
 SQL's three values hold: a comparison with null is unknown, and a row whose filter is unknown is left out.
 """
@@ -19,7 +19,7 @@ from kcli.spark.filters.where import Comparison, In, IsNull, StartsWith
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kcli.spark.filters.where import Conjunct, Literal, Path
+    from kcli.spark.filters.where import Condition, Literal, Path
 
 _OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
@@ -30,17 +30,17 @@ def filter_rows(batch: pa.RecordBatch, expression: pc.Expression) -> pa.RecordBa
     return kept[0] if kept else batch.slice(0, 0)
 
 
-def expression_of(conjuncts: Iterable[Conjunct], schema: pa.Schema) -> pc.Expression | None:
-    """Return the conjuncts for batches of that schema, None if there are none.
+def expression_of(conditions: Iterable[Condition], schema: pa.Schema) -> pc.Expression | None:
+    """Return the conditions for batches of that schema, None if there are none.
 
     Raises `UsageError` where one names no column, or compares one with what it cannot be.
     """
-    parts = [_expression(conjunct, schema) for conjunct in conjuncts]
+    parts = [_expression(condition, schema) for condition in conditions]
     return reduce(and_, parts) if parts else None
 
 
-def _expression(conjunct: Conjunct, schema: pa.Schema) -> pc.Expression:
-    match conjunct:
+def _expression(condition: Condition, schema: pa.Schema) -> pc.Expression:
+    match condition:
         case Comparison(column, operator, value):
             type_ = _type(column, schema)
             field = pc.field(*column)
@@ -64,7 +64,7 @@ def _expression(conjunct: Conjunct, schema: pa.Schema) -> pc.Expression:
             if not pa.types.is_string(type_):
                 raise UsageError(f"not a column of text: {'.'.join(column)}")
             return pc.starts_with(pc.field(*column), pattern=prefix)
-    raise UsageError(f"a filter that only Spark can evaluate: {conjunct}")
+    raise UsageError(f"a filter that only Spark can evaluate: {condition}")
 
 
 def _type(column: Path, schema: pa.Schema) -> pa.DataType:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kcli.protocol.topics import TopicPartition
-    from kcli.spark.filters.where import Conjunct, Literal
+    from kcli.spark.filters.where import Condition, Literal
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
@@ -44,13 +44,13 @@ class Narrowing:
         )
 
 
-def narrowing_of(conjuncts: Iterable[Conjunct]) -> Narrowing | None:
-    """Return what conjuncts say of where rows lie, None if they say nothing of it."""
+def narrowing_of(conditions: Iterable[Condition]) -> Narrowing | None:
+    """Return what conditions say of where rows lie, None if they say nothing of it."""
     names: list[Comparison | In] = []
     lows: list[int] = []
     ends: list[int] = []
     oldest: list[int] = []
-    for one in conjuncts:
+    for one in conditions:
         match one:
             case Comparison(("topic",), _, str()) | In(("topic",)) if _all_are(one, str):
                 names.append(one)

@@ -1,4 +1,4 @@
-"""Conjuncts: what `--where` says, taken apart at its ANDs into forms that need no SQL engine.
+"""Conditions: what `--where` says, taken apart at its ANDs into forms that need no SQL engine.
 
     comparison   column = | == | <=> | != | <> | < | <= | > | >= literal, either way round
     between      column BETWEEN literal AND literal, which is two comparisons
@@ -70,7 +70,7 @@ class Opaque:
     text: str
 
 
-Conjunct: TypeAlias = Comparison | In | IsNull | StartsWith | Opaque
+Condition: TypeAlias = Comparison | In | IsNull | StartsWith | Opaque
 
 _RECORD_COLUMNS = {name.lower(): name for name in COLUMNS}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -98,23 +98,23 @@ class _Token:
         return self.kind == "sign" and self.text == sign
 
 
-def parse_where(text: str) -> tuple[Conjunct, ...]:
-    """Return the conjuncts of a condition in their order; raise `UsageError` if a quote is not closed."""
+def parse_where(text: str) -> tuple[Condition, ...]:
+    """Return the conditions of a condition in their order; raise `UsageError` if a quote is not closed."""
     tokens = _tokens(text)
-    found: list[Conjunct] = []
+    found: list[Condition] = []
     for part in _split_at_ands(tokens, text):
-        found += _conjuncts(part, text)
+        found += _conditions(part, text)
     return tuple(found)
 
 
-def is_evaluable(conjuncts: tuple[Conjunct, ...]) -> bool:
-    """Return whether no conjunct needs Spark."""
-    return not any(isinstance(one, Opaque) for one in conjuncts)
+def is_evaluable(conditions: tuple[Condition, ...]) -> bool:
+    """Return whether no condition needs Spark."""
+    return not any(isinstance(one, Opaque) for one in conditions)
 
 
-def sql_of(conjunct: Conjunct) -> str:
-    """Return a conjunct as Spark SQL."""
-    match conjunct:
+def sql_of(condition: Condition) -> str:
+    """Return a condition as Spark SQL."""
+    match condition:
         case Comparison(column, operator, value):
             return f"{_name_sql(column)} {operator} {_literal_sql(value)}"
         case In(column, values, negated):
@@ -149,7 +149,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _split_at_ands(tokens: list[_Token], text: str) -> list[list[_Token]]:
-    """Return the parts between the outermost ANDs; one part if an outermost OR makes them no conjuncts."""
+    """Return the parts between the outermost ANDs; one part if an outermost OR makes them no conditions."""
     parts: list[list[_Token]] = [[]]
     depth = 0
     between = False
@@ -170,11 +170,11 @@ def _split_at_ands(tokens: list[_Token], text: str) -> list[list[_Token]]:
     return parts
 
 
-def _conjuncts(part: list[_Token], text: str) -> list[Conjunct]:
+def _conditions(part: list[_Token], text: str) -> list[Condition]:
     inner = _without_brackets(part)
     if inner is not part:
         nested = _split_at_ands(inner, text)
-        return [one for piece in nested for one in _conjuncts(piece, text)]
+        return [one for piece in nested for one in _conditions(piece, text)]
     for form in (_comparison, _between, _membership, _null, _like, _startswith):
         found = form(part)
         if found is not None:
@@ -196,7 +196,7 @@ def _without_brackets(part: list[_Token]) -> list[_Token]:
 # --- the forms ---------------------------------------------------------------------------------------------
 
 
-def _comparison(part: list[_Token]) -> list[Conjunct] | None:
+def _comparison(part: list[_Token]) -> list[Condition] | None:
     for index, token in enumerate(part):
         if token.kind == "sign" and token.text in _COMPARISONS:
             operator = _SAME.get(token.text, token.text)
@@ -212,7 +212,7 @@ def _comparison(part: list[_Token]) -> list[Conjunct] | None:
     return None
 
 
-def _between(part: list[_Token]) -> list[Conjunct] | None:
+def _between(part: list[_Token]) -> list[Condition] | None:
     where = [index for index, token in enumerate(part) if token.is_word("BETWEEN") or token.is_word("AND")]
     if len(where) != 2 or where[0] != 1:
         return None
@@ -223,7 +223,7 @@ def _between(part: list[_Token]) -> list[Conjunct] | None:
     return [Comparison(column, ">=", low), Comparison(column, "<=", high)]
 
 
-def _membership(part: list[_Token]) -> list[Conjunct] | None:
+def _membership(part: list[_Token]) -> list[Condition] | None:
     negated = len(part) > 1 and part[1].is_word("NOT")
     rest = part[2 if negated else 1 :]
     column = _column(part[:1])
@@ -243,7 +243,7 @@ def _membership(part: list[_Token]) -> list[Conjunct] | None:
     return [In(column, tuple(values), negated)] if rest[-1].is_sign(")") and not item else None
 
 
-def _null(part: list[_Token]) -> list[Conjunct] | None:
+def _null(part: list[_Token]) -> list[Condition] | None:
     words = [token.text.upper() for token in part[1:]]
     column = _column(part[:1])
     if column is None or words not in (["IS", "NULL"], ["IS", "NOT", "NULL"]):
@@ -251,7 +251,7 @@ def _null(part: list[_Token]) -> list[Conjunct] | None:
     return [IsNull(column, negated=len(words) == 3)]
 
 
-def _like(part: list[_Token]) -> list[Conjunct] | None:
+def _like(part: list[_Token]) -> list[Condition] | None:
     if len(part) != 3 or not part[1].is_word("LIKE") or part[2].kind != "text":
         return None
     column, pattern = _column(part[:1]), _unquoted(part[2])
@@ -261,7 +261,7 @@ def _like(part: list[_Token]) -> list[Conjunct] | None:
     return [StartsWith(column, prefix)]
 
 
-def _startswith(part: list[_Token]) -> list[Conjunct] | None:
+def _startswith(part: list[_Token]) -> list[Condition] | None:
     shape = "".join(
         "n" if token.kind == "name" else "t" if token.kind == "text" else token.text for token in part
     )

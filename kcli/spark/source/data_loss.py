@@ -46,7 +46,7 @@ class TopicReset(KcliError):
 
 
 class LossReport:
-    """Losses so far: the first one raises `DataLoss`, or all are kept, as the user wants."""
+    """DamageReport so far: the first one raises `DataLoss`, or all are kept, as the user wants."""
 
     def __init__(self, fails: bool) -> None:
         self.found: list[Loss] = []

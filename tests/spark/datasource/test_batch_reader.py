@@ -27,7 +27,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from kcli.errors import UsageError
 from kcli.spark.datasource import batch_reader
-from kcli.spark.datasource.batch_reader import KcliPushdownReader, KcliReader, SplitPartition, conjuncts_of
+from kcli.spark.datasource.batch_reader import (
+    KcliPushdownReader,
+    KcliReader,
+    SplitPartition,
+    pushed_conditions,
+)
 from kcli.spark.datasource.data_source import KcliDataSource
 from kcli.spark.datasource.row_schema import spark_schema
 from kcli.spark.decode.arrow_columns import arrow_schema
@@ -178,7 +183,7 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("pushed", "conjunct"),
+    ("pushed", "condition"),
     [
         (EqualTo(("partition",), 1), Comparison(("partition",), "=", 1)),
         (EqualNullSafe(("topic",), "t"), Comparison(("topic",), "=", "t")),
@@ -197,9 +202,9 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
         (StringStartsWith(("topic",), "t"), None),
     ],
 )
-def test_filters_are_read_as_conjuncts(pushed: object, conjunct: object) -> None:
-    found = list(conjuncts_of([pushed]))  # type: ignore[list-item]
-    assert found == ([] if conjunct is None else [conjunct])
+def test_filters_are_read_as_conjuncts(pushed: object, condition: object) -> None:
+    found = list(pushed_conditions([pushed]))  # type: ignore[list-item]
+    assert found == ([] if condition is None else [condition])
 
 
 def test_a_filter_narrows_what_is_planned_and_is_left_to_spark_all_the_same(orders: FakeSource) -> None:

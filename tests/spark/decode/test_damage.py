@@ -56,7 +56,7 @@ class Read:
                 raise CorruptBatch("t-0", one.stopped_at, "the data ends inside it")
             except CorruptBatch as damage:
                 behind = next(edge for edge in edges if edge > damage.position)
-                one.lose(damage, behind - damage.position, data[damage.position : behind])
+                one.skip_damaged(damage, behind - damage.position, data[damage.position : behind])
                 at = behind
         one.finish()
 

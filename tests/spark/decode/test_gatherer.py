@@ -16,7 +16,7 @@ from kcli.protocol.records.batch_header import set_base_offset_and_epoch
 from kcli.protocol.records.message_set import MessageSetBuilder
 from kcli.spark.decode.arrow_columns import arrow_schema
 from kcli.spark.decode.batch_group import Group
-from kcli.spark.decode.decompression import Unpacked
+from kcli.spark.decode.decompression import DecompressedRecords
 from kcli.spark.decode.entry import CorruptBatch, entry_at
 from kcli.spark.decode.gatherer import CHUNK_BYTES, Gatherer
 from kcli.spark.split import COLUMNS, AbortedTransaction, ReadCounters, Reading
@@ -194,7 +194,7 @@ def test_more_than_a_chunk_comes_in_several_batches_of_rows() -> None:
 def test_uncompressed_records_are_decoded_where_they_stand() -> None:
     data = batch(0) + batch(1) + batch(2, codec=Codec.SNAPPY)
     view, size = memoryview(data), len(batch(0))
-    group = Group(view, Unpacked())
+    group = Group(view, DecompressedRecords())
     for at in (0, size):
         group.fill([entry_at(view, at, size)], 0, 2**20, 2**20)
     assert group.chunk(0, LATEST).data is view

@@ -13,7 +13,8 @@ from kcli.spark.engines.task_failure import leaving_failure, left_failure
 from kcli.spark.export.engine import Progress
 from kcli.spark.export.failures import FailureKind
 from kcli.spark.export.log.receipt import Receipt
-from kcli.spark.export.writing.task import SplitTask, write_split
+from kcli.spark.export.writing.split_task import SplitTask
+from kcli.spark.export.writing.task import write_split
 from kcli.spark.source.data_loss import DataLoss
 from tests.spark.export.exporting import InlineEngine, export, files_in
 from tests.spark.export.fake_source import FakeSource

@@ -1,4 +1,4 @@
-"""Predicates: conjuncts as Arrow expressions, null being unknown as in SQL."""
+"""Predicates: conditions as Arrow expressions, null being unknown as in SQL."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kcli.protocol.topics import TopicPartition
 from kcli.spark.filters.pushdown import Narrowing, narrowing_of
-from kcli.spark.filters.where import Comparison, Conjunct, In, parse_where
+from kcli.spark.filters.where import Comparison, Condition, In, parse_where
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -60,7 +60,7 @@ def test_partitions_that_cannot_pass_are_not_read(where: str, allowed: list[str]
 operators = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
 numbers = st.integers(-3, 12) | st.sampled_from([2.5, -0.5, 7.0])
 moments = st.integers(0, 12_000).map(lambda us: EPOCH + timedelta(microseconds=us))
-conjuncts = st.one_of(
+conditions = st.one_of(
     st.builds(Comparison, st.just(("offset",)), operators, numbers),
     st.builds(Comparison, st.just(("partition",)), operators, numbers),
     st.builds(Comparison, st.just(("timestamp",)), operators, moments),
@@ -70,10 +70,10 @@ conjuncts = st.one_of(
 
 
 @given(
-    filters=st.lists(conjuncts, min_size=1, max_size=4),
+    filters=st.lists(conditions, min_size=1, max_size=4),
     times_ms=st.lists(st.integers(0, 12), min_size=1, max_size=10),
 )
-def test_every_row_that_passes_is_read(filters: list[Conjunct], times_ms: list[int]) -> None:
+def test_every_row_that_passes_is_read(filters: list[Condition], times_ms: list[int]) -> None:
     narrowing = narrowing_of(filters) or Narrowing()
     since = narrowing.min_timestamp_ms
     begin = 0
@@ -90,7 +90,7 @@ def test_every_row_that_passes_is_read(filters: list[Conjunct], times_ms: list[i
                 assert narrowing.end_offset is None or offset < narrowing.end_offset
 
 
-def passes(actual: object, one: Conjunct) -> bool:
+def passes(actual: object, one: Condition) -> bool:
     match one:
         case In(_, values, negated):
             return (actual in values) != negated

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kcli.errors import UsageError
 from kcli.spark.filters.where import (
     Comparison,
-    Conjunct,
+    Condition,
     In,
     IsNull,
     Opaque,
@@ -60,7 +60,7 @@ MAY_DAY = datetime(2026, 5, 1, tzinfo=UTC)
         ("value:field::int > 3", [Opaque("value:field::int > 3")]),
     ],
 )  # fmt: skip
-def test_conditions_come_apart(text: str, expected: list[Conjunct]) -> None:
+def test_conditions_come_apart(text: str, expected: list[Condition]) -> None:
     assert list(parse_where(text)) == expected
     assert is_evaluable(parse_where(text)) == (not any(isinstance(one, Opaque) for one in expected))
 
@@ -86,15 +86,15 @@ literals = st.one_of(
     st.text(st.characters(exclude_characters="\\", exclude_categories=["Cs"])),
     st.datetimes(timezones=st.just(UTC), min_value=datetime(1900, 1, 1)),
 )
-conjuncts = st.one_of(
+conditions = st.one_of(
     st.builds(Comparison, names, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), literals),
     st.builds(In, names, st.lists(literals, min_size=1).map(tuple), st.booleans()),
     st.builds(IsNull, names, st.booleans()),
 )
 
 
-@given(st.lists(conjuncts, min_size=1, max_size=4))
-def test_what_is_written_as_sql_is_read_again(written: list[Conjunct]) -> None:
+@given(st.lists(conditions, min_size=1, max_size=4))
+def test_what_is_written_as_sql_is_read_again(written: list[Condition]) -> None:
     # Spark doubles no quotes, it escapes them; texts without quotes read the same both ways.
     text = " AND ".join(sql_of(one).replace("\\'", "''") for one in written)
     assert list(parse_where(text)) == written

@@ -25,7 +25,7 @@ from kcli.spark.decode.formats.column_formats import Binary, ColumnFormat, Fixed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kcli.spark.export.options import FieldFormat, OnBadValue
+    from kcli.spark.split import FieldFormat, OnBadValue
 
 SIDES = ("key", "value")
 ERROR = pa.field("error", pa.string())

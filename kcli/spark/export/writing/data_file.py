@@ -1,9 +1,7 @@
-"""What is in a file of an export: the checksum of all its bytes, and whether its pages can be read.
+"""Reads an exported Parquet file back: its checksum, its pages, and its footer, which names its plan.
 
-Of a file system the bytes are read back when they have just been written and are still in memory, which
-costs a third of what checksums in the pages of Parquet cost.
-
-What the footer of an exported file says: whose rows they are, and of which plan.
+An export checks a file by the CRC-32C of all its bytes, read right after writing while they are still in the
+page cache: a third of the cost of page checksums in Parquet.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kcli import __version__
 from kcli.errors import KcliError, reason_of
 from kcli.protocol.records.batch_header import crc32c
 from kcli.spark.export.options import Identity
@@ -22,7 +19,6 @@ from kcli.spark.split import OffsetInterval
 
 if TYPE_CHECKING:
     from kcli.spark.export.target.target import Target
-    from kcli.spark.export.writing.task import SplitTask
 
 
 BATCH_BYTES = 4 * 1024 * 1024
@@ -101,22 +97,6 @@ class Footer(NamedTuple):
     last_offset: int | None
     files: int | None
     """How many files its attempt wrote; only the last of them knows."""
-
-
-def footer_metadata(task: SplitTask) -> dict[str, str]:
-    """Return what files say of themselves: from it a lost log is made again."""
-    split = task.split
-    return {
-        "kcli.topic": split.topic,
-        "kcli.partition": str(split.partition),
-        "kcli.start": str(split.start),
-        "kcli.end": str(split.end),
-        "kcli.plan": str(task.plan),
-        "kcli.planned": f"{task.planned.start}-{task.planned.end}",
-        "kcli.cluster": task.identity.cluster_id or "",
-        "kcli.version": __version__,
-        "kcli.identity": json.dumps(task.identity.to_json(), separators=(",", ":"), sort_keys=True),
-    }
 
 
 def read_footer(target: Target, path: str) -> Footer:

@@ -16,14 +16,13 @@ import pyarrow as pa
 
 from kcli.spark.decode.arrow_columns import arrow_schema
 from kcli.spark.decode.formats.formats import ERROR, SIDES, Formats
-from kcli.spark.export.options import OnBadValue
 from kcli.spark.filters.arrow_filter import expression_of, filter_rows
 from kcli.spark.filters.where import Comparison, In, IsNull, StartsWith, parse_where
-from kcli.spark.split import COLUMNS
+from kcli.spark.split import COLUMNS, OnBadValue
 
 if TYPE_CHECKING:
     from kcli.spark.export.options import WriteOptions
-    from kcli.spark.filters.where import Conjunct
+    from kcli.spark.filters.where import Condition
     from kcli.spark.split import Split
 
 
@@ -76,13 +75,13 @@ class RowShaper:
         self._formats = Formats(split.topic, split.partition, **formats, on_bad_value=options.on_bad_value)
         written = [one for one in options.reading.columns if one not in in_path]
         self._written = [one for one in written if one not in SIDES or formats[one].name != "none"]
-        conjuncts = parse_where(options.where) if options.where else ()
-        self.columns = _needed(options, self._written, conjuncts)
+        conditions = parse_where(options.where) if options.where else ()
+        self.columns = _needed(options, self._written, conditions)
         """What is asked of the reader."""
         raw = arrow_schema(self.columns)
         decoded = self._formats.schema(raw)
-        early = [one for one in conjuncts if not set(_columns_of(one)) & set(SIDES)]
-        late = [one for one in conjuncts if one not in early]
+        early = [one for one in conditions if not set(_columns_of(one)) & set(SIDES)]
+        late = [one for one in conditions if one not in early]
         self._early = expression_of(early, raw)
         self._late = expression_of(late, decoded)
         self._maps = options.headers_as_map
@@ -117,18 +116,18 @@ class RowShaper:
         return pa.field("headers", HEADER_MAP) if field.name == "headers" and self._maps else field
 
 
-def _needed(options: WriteOptions, written: list[str], conjuncts: tuple[Conjunct, ...]) -> tuple[str, ...]:
+def _needed(options: WriteOptions, written: list[str], conditions: tuple[Condition, ...]) -> tuple[str, ...]:
     if options.on_bad_value is OnBadValue.DEAD_LETTER:
         return COLUMNS
-    needed = {*written, "offset", *(name for one in conjuncts for name in _columns_of(one))}
+    needed = {*written, "offset", *(name for one in conditions for name in _columns_of(one))}
     if options.layout.by_date:
         needed.add("timestamp")
     return tuple(one for one in COLUMNS if one in needed)
 
 
-def _columns_of(conjunct: Conjunct) -> tuple[str, ...]:
-    """Return the column that a conjunct is about."""
-    match conjunct:
+def _columns_of(condition: Condition) -> tuple[str, ...]:
+    """Return the column that a condition is about."""
+    match condition:
         case Comparison(column) | In(column) | IsNull(column) | StartsWith(column):
             return column[:1]
     return ()

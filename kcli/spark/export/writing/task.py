@@ -1,39 +1,38 @@
-"""SplitTask and `write_split`: reads one split, writes its files and leaves a receipt.
+"""`write_split`: one attempt of a task, from the reader to files and a receipt.
 
-It runs wherever an engine puts it and may run more than once for the same split, at the same time even: the
-first attempt that creates the receipt has written the split, any other removes what it wrote.
-
-Memory that a task lets go of stays with its process, which puts the next row group into it.
-
-The C library gives large blocks back to the system as soon as they are free, and what it asks for then comes
-page by page, each filled with zeros: a thirtieth of the CPU time of an export of large records. A worker soon
-needs as much again, for the next row group or the next task, so it keeps what it had at its highest.
+It runs wherever an engine puts it, and may run more than once for one split, even at the same time: the first
+attempt that creates the receipt has written the split, every other one removes its files.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import os
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
+from zlib import crc32
+
+import pyarrow as pa
 
 from kcli.errors import KcliError
+from kcli.spark.export.log.receipt import Counters, Receipt
 from kcli.spark.export.log.receipts import publish, read_receipt, write_receipt
-from kcli.spark.export.target.layout import commit_path, receipts_path
+from kcli.spark.export.target.layout import DEAD_BATCHES, DEAD_VALUES, Layout, commit_path, receipts_path
+from kcli.spark.export.writing.row_shaper import RowShaper
+from kcli.spark.export.writing.split_task import SplitTask as SplitTask  # noqa: TC001  # for those who write one
+from kcli.spark.export.writing.split_writer import Place, SplitWriter
+from kcli.spark.split import ReadCounters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kcli.spark.export.log.receipt import Receipt
-    from kcli.spark.export.options import Identity, WriteOptions
     from kcli.spark.export.target.target import Target
-    from kcli.spark.source.source import SplitReader
-    from kcli.spark.split import OffsetInterval, ReadCounters, Split
-
+    from kcli.spark.split import Split
 
 KEPT_BYTES = 512 * 1024 * 1024
 """More than a task has: what is free at the end of the heap up to this size is not given back."""
@@ -47,7 +46,11 @@ _M_MMAP_THRESHOLD = -3
 
 @cache
 def keep_freed_memory() -> bool:
-    """Let this process keep its heap; return whether the C library can be told so, which is glibc's only."""
+    """Let this process keep freed memory; return False where the C library is not glibc.
+
+    glibc gives large blocks back to the kernel when they are free, and gets the next one page by page, each
+    filled with zeros: a thirtieth of the CPU time of an export of large records.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
@@ -60,24 +63,137 @@ _COLLECT_AFTER = 50_000
 """So many objects more than were let go of."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitTask:
-    """Everything that is needed to write one split; plain data that pickles."""
+class DeadBatches:
+    """Keeps the damaged batches of one split."""
 
-    target: Target
-    plan: int
-    plan_id: str
-    index: int
-    """The split's number in its plan."""
-    split: Split
-    """What to read; the plan's split, without what was lost of it since."""
-    stem: str
-    """How the names of its files begin."""
-    planned: OffsetInterval
-    """What the plan reads of the split's partition."""
-    identity: Identity
-    reader: SplitReader
-    options: WriteOptions
+    def __init__(self, target: Target, split: Split, plan: int) -> None:
+        self._target = target
+        self._split = split
+        self._plan = plan
+        self.count = 0
+
+    def keep(self, topic: str, partition: int, position: int, raw: bytes, reason: str) -> None:
+        """Write a batch and what is known of it; `ReadCounters.on_damaged_batch` calls this."""
+        stem = f"{DEAD_BATCHES}/{topic}-{partition}-{position}"
+        if not self._write(f"{stem}.bin", raw):
+            stem = f"{stem}-{crc32(raw):08x}"
+            self._write(f"{stem}.bin", raw)
+        facts = {
+            "topic": topic,
+            "partition": partition,
+            "position": position,
+            "size_bytes": len(raw),
+            "reason": reason,
+            "directory": self._split.directory,
+            "split": [self._split.start, self._split.end],
+            "plan": self._plan,
+        }
+        self._target.write_atomically(f"{stem}.json", json.dumps(facts, indent=1).encode() + b"\n")
+        self.count += 1
+
+    def _write(self, path: str, raw: bytes) -> bool:
+        """Write a file, and return whether it now holds `raw`."""
+        return self._target.create_exclusively(path, raw) or self._target.read(path) == raw
+
+
+def dead_rows_writer(task: SplitTask, attempt: str, schema: pa.Schema) -> SplitWriter:
+    """Return what writes the rows of a split whose keys or values their formats do not fit."""
+    flat = Layout(())
+    return SplitWriter(
+        Place(task.target, flat, task.split, flat.stem(task.split, task.plan), attempt, DEAD_VALUES),
+        schema=schema,
+        metadata=task.footer_metadata(),
+        parquet=task.options.parquet,
+    )
+
+
+class SplitRows:
+    """Reads a split, shapes its rows and writes them."""
+
+    def __init__(self, task: SplitTask, attempt: str) -> None:
+        self._task = task
+        self._attempt = attempt
+        self._shaper = RowShaper(task.options, task.split)
+        self._dead = DeadBatches(task.target, task.split, task.plan)
+        self._writer = SplitWriter(
+            Place(task.target, task.options.layout, task.split, task.stem, attempt),
+            schema=self._shaper.schema,
+            metadata=task.footer_metadata(),
+            parquet=task.options.parquet,
+        )
+        self._dead_rows = dead_rows_writer(task, attempt, self._shaper.dead_schema)
+
+    def write(self, tell: ThrottledReport) -> Receipt:
+        """Write all rows and return the receipt; the files stand under their temporary names."""
+        task = self._task
+        met = ReadCounters(on_damaged_batch=self._dead.keep)
+        counters = self._copy(met, tell)
+        files, dead_letters = self._writer.finish(), self._dead_rows.finish()
+        tell(met, now=True)
+        return Receipt(
+            plan=task.plan,
+            plan_id=task.plan_id,
+            index=task.index,
+            attempt=self._attempt,
+            topic=task.split.topic,
+            partition=task.split.partition,
+            start=task.split.start,
+            end=task.split.end,
+            files=files,
+            dead_letters=dead_letters,
+            counters=counters,
+            missing=tuple(met.missing),
+            marks=met.marks,
+        )
+
+    def _copy(self, met: ReadCounters, tell: ThrottledReport) -> Counters:
+        """Take every row from the reader to a writer; return what there was."""
+        task = self._task
+        reading = replace(task.options.reading, columns=self._shaper.columns)
+        read = rows = bad_values = dead = 0
+        for batch in task.reader.read(task.split, reading, met):
+            shaped = self._shaper.shape(batch)
+            read += batch.num_rows
+            rows += shaped.rows.num_rows
+            bad_values += shaped.bad_values
+            self._writer.add(shaped.rows, shaped.offsets, shaped.times_us)
+            if shaped.dead is not None:
+                dead += shaped.dead.num_rows
+                self._dead_rows.add(shaped.dead, shaped.dead.column("offset").to_numpy(), None)
+            tell(met)
+        return Counters(
+            rows=rows,
+            bytes_read=met.bytes_read,
+            rows_filtered=read - rows - dead,
+            corrupt_batches=met.corrupt_batches,
+            corrupt_bytes=met.corrupt_bytes,
+            bad_values=bad_values,
+            dead_letter_batches=self._dead.count,
+            dead_letter_rows=dead,
+        )
+
+    def discard(self) -> None:
+        """Remove everything that this attempt wrote."""
+        self._writer.discard()
+        self._dead_rows.discard()
+
+
+class ThrottledReport:
+    """Passes on what was done, not more often than a user can see."""
+
+    def __init__(self, report: Callable[[int, int], None]) -> None:
+        self._report = report
+        self._told = (0, 0)
+        self._due = time.monotonic() + _REPORT_SECONDS
+
+    def __call__(self, counters: ReadCounters, *, now: bool = False) -> None:
+        clock = time.monotonic()
+        if clock < self._due and not now:
+            return
+        self._due = clock + _REPORT_SECONDS
+        rows, size = counters.rows, counters.bytes_read
+        self._report(rows - self._told[0], size - self._told[1])
+        self._told = (rows, size)
 
 
 def write_split(task: SplitTask, report: Callable[[int, int], None] | None = None) -> Receipt:
@@ -86,8 +202,6 @@ def write_split(task: SplitTask, report: Callable[[int, int], None] | None = Non
     `report(rows, read_bytes)` is told of what was done since the last call, several times a second. An error
     leaves nothing behind.
     """
-    import pyarrow as pa
-
     pa.set_cpu_count(1)
     keep_freed_memory()
     with _collecting_seldom(), task.target.while_writing(receipts_path(task.plan)):
@@ -114,12 +228,10 @@ def _collecting_seldom() -> Iterator[None]:
 
 def _attempt(task: SplitTask, report: Callable[[int, int], None]) -> Receipt:
     """Write the files of a split and their receipt; return the receipt that counts."""
-    from kcli.spark.export.writing.split_rows import SplitRows
-
     attempt = os.urandom(4).hex()
     rows = SplitRows(task, attempt)
     try:
-        receipt = rows.write(_Throttled(report))
+        receipt = rows.write(ThrottledReport(report))
         if task.target.size(commit_path(task.plan)) is not None:
             raise KcliError(f"plan {task.plan} was committed while an attempt at split {task.index} ran")
         if write_receipt(task.target, receipt):
@@ -132,21 +244,3 @@ def _attempt(task: SplitTask, report: Callable[[int, int], None]) -> Receipt:
     if winner is None:
         raise KcliError(f"the receipt of split {task.index} came and went: two exports write to the target")
     return winner
-
-
-class _Throttled:
-    """Passes on what was done, not more often than a user can see."""
-
-    def __init__(self, report: Callable[[int, int], None]) -> None:
-        self._report = report
-        self._told = (0, 0)
-        self._due = time.monotonic() + _REPORT_SECONDS
-
-    def __call__(self, counters: ReadCounters, *, now: bool = False) -> None:
-        clock = time.monotonic()
-        if clock < self._due and not now:
-            return
-        self._due = clock + _REPORT_SECONDS
-        rows, size = counters.rows, counters.bytes_read
-        self._report(rows - self._told[0], size - self._told[1])
-        self._told = (rows, size)

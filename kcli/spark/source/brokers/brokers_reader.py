@@ -128,7 +128,7 @@ class _SplitReading:
                 break
             except CorruptBatch as damage:
                 begin, at = gatherer.stopped_at, next_entry(answer.records, damage, gatherer.stopped_at)
-                gatherer.lose(damage, at - begin, answer.records[begin:at])
+                gatherer.skip_damaged(damage, at - begin, answer.records[begin:at])
                 if at == stop:
                     self._position = self._behind_damage(damage, answer)
         if gatherer.next_offset > self._position:

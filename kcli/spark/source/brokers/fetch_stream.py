@@ -15,7 +15,7 @@
 | an error that passes, no answer | back-off, metadata, another connection, up to the same time limit |
 | any other error                 | raised                                                            |
 
-FetchPlace: the broker to fetch a partition from, as the metadata of this moment says.
+FetchTarget: the broker to fetch a partition from, as the metadata of this moment says.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _READ_COMMITTED_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
-class FetchPlace:
+class FetchTarget:
     """A broker, the version to speak with it, and what it must know of the partition."""
 
     node: Node
@@ -69,7 +69,7 @@ class FetchPlace:
 
 async def place_of(
     client: Client, partition: TopicPartition, *, read_committed: bool, replica: int = -1
-) -> FetchPlace:
+) -> FetchTarget:
     """Return the leader, or that replica if it is alive; raise `KafkaError` while there is none."""
     cluster = await client.metadata({partition.topic})
     if partition.topic in cluster.errors:
@@ -86,7 +86,7 @@ async def place_of(
         min_version=_READ_COMMITTED_VERSION if read_committed else 0,
         max_version=max_fetch_version(topic_id),
     )
-    return FetchPlace(node, version, topic_id, leader.leader_epoch, is_leader)
+    return FetchTarget(node, version, topic_id, leader.leader_epoch, is_leader)
 
 
 async def bounds_of(client: Client, partition: TopicPartition) -> tuple[int, int]:
@@ -175,7 +175,7 @@ class FetchStream:
         self._limit = access.fetch_bytes
         self._backoff = Backoff(self._client.retry_backoff_ms, self._client.retry_backoff_max_ms)
         self._connection: FetchConnection | None = None
-        self._place: FetchPlace | None = None
+        self._place: FetchTarget | None = None
         self._replica = -1
         self._in_flight: int | None = None
         self._bytes_per_offset = 0.0

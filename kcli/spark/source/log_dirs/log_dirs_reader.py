@@ -115,7 +115,7 @@ class SegmentReading:
         if self._gatherer.reading.on_corrupt is OnCorrupt.DEAD_LETTER:
             with reading(self._segment.path):
                 raw = self._file.read(damage.position, min(count, MAX_DEAD_LETTER_BYTES))
-        self._gatherer.lose(damage, count, raw)
+        self._gatherer.skip_damaged(damage, count, raw)
 
 
 WINDOW_BYTES = 8 * 1024 * 1024

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from kcli.errors import KcliError, UsageError
 from kcli.spark.decode.formats.avro_values import AvroValues, pin_schema
 from kcli.spark.decode.formats.formats import column_format, pinned
-from kcli.spark.export.options import FieldFormat
+from kcli.spark.split import FieldFormat
 
 
 def record(*fields: tuple[str, Any], name: str = "R") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kcli.errors import UsageError
 from kcli.spark.decode.formats.formats import BadValue, Formats, column_format
-from kcli.spark.export.options import FieldFormat, OnBadValue
+from kcli.spark.split import FieldFormat, OnBadValue
 
 PACKERS = {"int": ">i", "long": ">q", "double": ">d"}
 

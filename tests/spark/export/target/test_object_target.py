@@ -20,7 +20,8 @@ from kcli.spark.export.target.layout import Layout
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.target.object_target import ObjectTarget, open_target
 from kcli.spark.export.verification import verify_export
-from kcli.spark.export.writing.task import SplitTask, write_split
+from kcli.spark.export.writing.split_task import SplitTask
+from kcli.spark.export.writing.task import write_split
 from tests.spark.export.exporting import InlineEngine, export, options
 from tests.spark.export.fake_source import FakeReader, FakeSource
 from tests.spark.export.test_resuming import StopsAfter

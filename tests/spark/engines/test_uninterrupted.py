@@ -14,8 +14,7 @@ from signal import SIGHUP, SIGINT, SIGTERM
 
 import pytest
 
-from kcli.commands.export.export_actions import terminable
-from kcli.spark.engines.session import jvm_launches, made_whole, py4j_silenced
+from kcli.spark.engines.session import jvm_launches, py4j_silenced, uninterrupted
 from kcli.spark.export.stop_request import termination_interrupts
 from tests.support.waiting import eventually
 
@@ -46,7 +45,7 @@ class Making:
         self.events.append(name)
 
     def run(self) -> None:
-        with made_whole(lambda: self.step("made"), lambda _: self.step("ended")):
+        with uninterrupted(lambda: self.step("made"), lambda _: self.step("ended")):
             self.step("used")
 
 
@@ -86,7 +85,7 @@ def test_who_ignores_a_signal_goes_on_to_ignore_it(number: signal.Signals) -> No
     assert signal.signal(number, signal.default_int_handler) == signal.SIG_IGN
 
 
-@pytest.mark.parametrize("interrupts", [termination_interrupts, terminable])
+@pytest.mark.parametrize("interrupts", [termination_interrupts])
 @pytest.mark.parametrize("number", [SIGTERM, SIGHUP])
 def test_an_export_ends_as_with_ctrl_c(
     number: signal.Signals, interrupts: Callable[[], AbstractContextManager[None]]
@@ -110,7 +109,7 @@ def test_what_cannot_be_made_is_not_ended() -> None:
     def fail() -> object:
         raise RuntimeError("no")
 
-    with pytest.raises(RuntimeError, match="no"), made_whole(fail, ended.append):
+    with pytest.raises(RuntimeError, match="no"), uninterrupted(fail, ended.append):
         pass
     assert ended == []
 
