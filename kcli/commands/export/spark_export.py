@@ -2,71 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
 import typer
 
-from kcli.commands.export import export_options as given
-from kcli.commands.shared.options import CommandConfig, OutputFormat, Property
+from kcli.commands.export.export_options import ExportChoices
+from kcli.commands.shared.options import OutputFormat
+from kcli.commands.shared.output import note
 from kcli.commands.shared.runner import command
+from kcli.errors import Interrupted, KcliError, install_hint
+
+if TYPE_CHECKING:
+    from kcli.commands.shared.output import Result
+    from kcli.spark.export.dry_run import DryRun
+    from kcli.spark.export.options import ExportOptions
+    from kcli.spark.export.target.target import Target
+    from kcli.spark.source.source import Source
 
 app = typer.Typer(rich_markup_mode=None)
 
 
 @command(app, "spark-export", example="kcli spark-export orders --to orders.parquet --engine local")
-def spark_export(
-    topics: given.Topics = None,
-    to: given.To = None,
-    bootstrap_server: given.Brokers = None,
-    log_dir: given.ExportLogDirs = None,
-    assign: given.AssignJson = None,
-    topic_pattern: given.TopicPattern = None,
-    starting_offsets: given.StartingOffsets = None,
-    ending_offsets: given.EndingOffsets = None,
-    starting_timestamp: given.StartingTimestamp = None,
-    ending_timestamp: given.EndingTimestamp = None,
-    starting_by_timestamp: given.StartingByTimestamp = None,
-    ending_by_timestamp: given.EndingByTimestamp = None,
-    strategy: given.TimestampStrategy = given.NoMatch.ERROR,
-    fail_on_data_loss: given.FailOnDataLoss = True,
-    isolation_level: given.IsolationLevel = given.Isolation.COMMITTED,
-    include_headers: given.IncludeHeaders = False,
-    headers: given.Headers = None,
-    columns: given.Columns = None,
-    key_as: given.KeyAs = given.Format.BINARY,
-    value_as: given.ValueAs = given.Format.BINARY,
-    key_schema: given.KeySchema = None,
-    value_schema: given.ValueSchema = None,
-    on_bad_value: given.OnBad = given.BadValue.FAIL,
-    where: given.Where = None,
-    select: given.Select = None,
-    partition_by: given.PartitionBy = None,
-    flat: given.Flat = False,
-    compression: given.ParquetCompression = given.ParquetCodec.ZSTD,
-    compression_level: given.CompressionLevel = None,
-    target_file_size: given.TargetFileSize = "256MB",
-    row_group_rows: given.RowGroupRows = 1_000_000,
-    mode: given.ModeOption = given.ExportMode.APPEND,
-    on_corrupt: given.OnCorruptOption = given.Corrupt.FAIL,
-    on_reset: given.OnResetOption = given.Reset.FAIL,
-    follow: given.Follow = False,
-    interval: given.Interval = "30s",
-    min_offsets_per_trigger: given.MinOffsets = None,
-    max_trigger_delay: given.MaxDelay = "15m",
-    max_offsets_per_trigger: given.MaxOffsets = None,
-    engine: given.EngineOption = given.EngineName.SPARK,
-    writer: given.Writer = given.WriterName.AUTO,
-    via: given.ViaOption = given.Via.AUTO,
-    master: given.Master = None,
-    conf: given.Conf = None,
-    min_partitions: given.MinPartitions = None,
-    max_records_per_partition: given.MaxRecords = None,
-    dry_run: given.DryRunOption = False,
-    list_files: given.ListOption = False,
-    verify: given.Verify = False,
-    repair: given.Repair = False,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
-    output: OutputFormat | None = None,
-) -> object:
+def spark_export(choices: ExportChoices, output: OutputFormat | None = None) -> object:
     """Export topics to Parquet files: every record once, and next time only what is new.
 
     Run it again and it goes on where it ended. What it has done stands in DIR/_kcli:
@@ -107,62 +66,132 @@ def spark_export(
     damage, a value that does not fit, a target in use; 2 wrong usage;
     3 --verify found problems; 130 interrupted, and the next run goes on.
     """
-    from kcli.commands.export import export_options as choice
-    from kcli.commands.export.export_actions import perform
+    name = choices.action.name()
+    try:
+        check_environment()
+        from kcli.spark.export.stop_request import termination_interrupts
 
-    return perform(
-        choice.ExportChoices(
-            choice.SourceChoice(
-                topics or (),
-                assign,
-                topic_pattern,
-                bootstrap_server,
-                log_dir or (),
-                command_config,
-                command_property or (),
-            ),
-            choice.RangeChoice(
-                starting_offsets,
-                ending_offsets,
-                starting_timestamp,
-                ending_timestamp,
-                starting_by_timestamp,
-                ending_by_timestamp,
-                strategy,
-                fail_on_data_loss,
-                isolation_level,
-                on_reset,
-                min_partitions,
-                max_records_per_partition,
-            ),
-            choice.ColumnChoice(
-                columns,
-                include_headers,
-                headers,
-                key_as,
-                value_as,
-                key_schema,
-                value_schema,
-                on_bad_value,
-                where,
-                select,
-            ),
-            choice.OutputChoice(
-                to,
-                partition_by,
-                flat,
-                compression,
-                compression_level,
-                target_file_size,
-                row_group_rows,
-                mode,
-                on_corrupt,
-            ),
-            choice.FollowChoice(
-                follow, interval, min_offsets_per_trigger, max_trigger_delay, max_offsets_per_trigger
-            ),
-            choice.EngineChoice(engine, writer, via, master, conf or ()),
-            choice.ActionChoice(dry_run, list_files, verify, repair),
-        ),
-        output,
-    )
+        with termination_interrupts():
+            return ACTIONS[name](choices)
+    except KcliError as error:
+        return failed(name, error, output)
+    except KeyboardInterrupt:
+        interrupted = Interrupted(
+            "interrupted: what is done is kept", hint="the same command goes on from here"
+        )
+        return failed(name, interrupted, output)
+
+
+def failed(operation: str, error: KcliError, output: OutputFormat | None) -> Result:
+    """Raise an error, but with JSON return it with its kind."""
+    if output is not OutputFormat.JSON or find_spec("pyarrow") is None:
+        raise error
+    from kcli.commands.export.export_view import Failed
+    from kcli.spark.export.failures import kind_of
+
+    return Failed(operation, kind_of(error), (error,))
+
+
+def check_environment() -> None:
+    """Refuse to begin without the libraries that every export needs."""
+    missing = [name for name in ("pyarrow", "numpy") if find_spec(name) is None]
+    if missing:
+        raise KcliError(f"`spark-export` needs {' and '.join(missing)}", hint=install_hint("spark"))
+
+
+def export(choices: ExportChoices) -> Result:
+    """Run an export, once or again and again."""
+    from kcli.commands.export.export_view import Exported, warnings_of
+    from kcli.commands.export.progress import work_progress
+    from kcli.spark.export.export_run import follow_export, run_export
+    from kcli.spark.export.preparation import prepared
+
+    choices.check()
+    options, follow = choices.export_options(), choices.follow.options()
+    follows, target = choices.follow.follow, choices.open_target()
+    with ExitStack() as stack:
+        source = stack.enter_context(closing(choices.open_source()))
+        options = prepared(source, target, options, may_be_nothing=follows)
+        is_idle = not follows and is_nothing(planned(source, target, options, choices))
+        by_sql = options.write if choices.uses_spark_writer() else None
+        engine = stack.enter_context(choices.engine.open(by_sql=by_sql, is_idle=is_idle))
+        progress = stack.enter_context(work_progress("exporting"))
+        if follows:
+            summary = follow_export(source, target, options, engine, progress, follow=follow)
+        else:
+            summary = run_export(source, target, options, engine, progress)
+    for line in warnings_of(summary):
+        note(f"warning: {line}")
+    return Exported(summary)
+
+
+def planned(source: Source, target: Target, options: ExportOptions, choices: ExportChoices) -> DryRun | None:
+    """Return what there is to do, None if it is not worth to know before: Spark takes seconds to start."""
+    from kcli.spark.export.dry_run import plan_export
+
+    if choices.engine.is_local:
+        return None
+    return plan_export(source, target, options)
+
+
+def is_nothing(plan: DryRun | None) -> bool:
+    """Tell whether there is no task in a plan."""
+    return plan is not None and plan.resumes_plan is None and not plan.partitions
+
+
+def dry_run(choices: ExportChoices) -> Result:
+    """Show what an export would do."""
+    from kcli.commands.export.export_view import Planned
+    from kcli.spark.export.dry_run import plan_export
+    from kcli.spark.export.preparation import prepared
+
+    choices.check()
+    options = choices.export_options()
+    target = choices.open_target()
+    with closing(choices.open_source()) as source:
+        options = prepared(source, target, options)
+        plan = plan_export(source, target, options, slots=choices.engine.slots())
+    for gap in plan.gaps:
+        note(f"warning: {gap.topic}-{gap.partition}: offsets {gap.start} to {gap.end}: {gap.reason}")
+    return Planned(plan)
+
+
+def list_files(choices: ExportChoices) -> Result:
+    """List the committed files."""
+    from kcli.commands.export.export_view import Listed
+    from kcli.spark.export.log.export_log import list_export
+
+    return Listed(list_export(choices.open_target()))
+
+
+def verify(choices: ExportChoices) -> Result:
+    """Check the committed files."""
+    from kcli.commands.export.export_view import Verified
+    from kcli.spark.export.verification import verify_export
+
+    found = verify_export(choices.open_target())
+    for line in found.notes:
+        note(f"note: {line}")
+    return Verified.of(found)
+
+
+def repair(choices: ExportChoices) -> Result:
+    """Make the commit log again."""
+    from kcli.commands.export.export_view import Repaired
+    from kcli.spark.export.log.export_log import list_export
+    from kcli.spark.export.repair import repair_export
+
+    target = choices.open_target()
+    repaired = repair_export(target)
+    if repaired.commit is None:
+        list_export(target)  # which refuses what is no export
+    return Repaired(repaired)
+
+
+ACTIONS = {
+    "export": export,
+    "dry-run": dry_run,
+    "list": list_files,
+    "verify": verify,
+    "repair": repair,
+}

@@ -7,7 +7,7 @@ They are `Annotated` aliases. A command lists those that it uses as parameters, 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
@@ -36,14 +36,6 @@ def complete_config(context: typer.Context, incomplete: str) -> list[str]:
     return config_names(context.params, incomplete)
 
 
-class OptionGroup:
-    """Options of a command that belong together: its subclasses' parameters, declared as a command's are.
-
-    A command has one parameter for a group. A parameter of a group may be a group itself. Typer knows the
-    option by the parameter's name, which therefore occurs once in a command.
-    """
-
-
 # If it is not given, `bootstrap.servers` of the properties counts before the default.
 BootstrapServer = Annotated[
     str | None,
@@ -67,18 +59,12 @@ Property = Annotated[
 ]
 
 
-class ClusterAddress(OptionGroup):
+class ClusterAddress(NamedTuple):
     """The cluster that a command talks to, and the properties of its client."""
 
-    def __init__(
-        self,
-        bootstrap_server: BootstrapServer = None,
-        command_config: CommandConfig = None,
-        command_property: Property = None,
-    ) -> None:
-        self.bootstrap_server = bootstrap_server
-        self.command_config = command_config
-        self.command_property = command_property
+    bootstrap_server: BootstrapServer = None
+    command_config: CommandConfig = None
+    command_property: Property = None
 
     def connect(self, *, timeout_ms: int | None = None) -> AbstractAsyncContextManager[Client]:
         """Return a context manager that connects on entry and closes the client on exit.

@@ -18,12 +18,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from itertools import pairwise
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
-from kcli.commands.shared.options import OptionGroup as OptionGroup
 from kcli.commands.shared.options import Output, OutputFormat, Verbose
 from kcli.errors import Interrupted, KcliError, MissingArgument
 
@@ -74,7 +73,7 @@ def command(
 ) -> Callable[[Body], Body]:
     """Register a function as the command `name` of `app`; its help ends with `example`.
 
-    A parameter whose type is an `OptionGroup` stands for the options of the group.
+    A parameter whose type is a NamedTuple stands for a group of options.
 
     The function returns a result (see `kcli.commands.shared.output`), or None if it has printed its own. It
     gets `output` and `verbose` if it has such parameters, whose annotations may replace the common ones. An
@@ -100,32 +99,43 @@ def command(
     return register
 
 
-def group_of(parameter: inspect.Parameter) -> type[OptionGroup] | None:
-    """Return the group that a parameter stands for, None if it is an option or an argument."""
-    kind = parameter.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, OptionGroup) else None
+def is_group(kind: object) -> bool:
+    """Return whether a parameter's type is a group of options: a NamedTuple.
+
+    Its fields are declared like parameters of a command, or are groups themselves. Typer knows an option by
+    the name of its field, which therefore occurs once in a command.
+    """
+    return isinstance(kind, type) and issubclass(kind, tuple)
 
 
-def fields_of(group: type[OptionGroup]) -> Mapping[str, inspect.Parameter]:
+@functools.cache
+def options_of(group: Any) -> dict[str, inspect.Parameter]:  # noqa: ANN401  # the class of a NamedTuple
     """Return the fields of a group, in order, as parameters."""
-    return inspect.signature(group, eval_str=True).parameters
+    return {
+        name: inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=group._field_defaults.get(name, inspect.Parameter.empty),
+            annotation=annotation,
+        )
+        for name, annotation in get_type_hints(group, include_extras=True).items()
+    }
 
 
 def flattened(parameters: Mapping[str, inspect.Parameter]) -> Iterator[inspect.Parameter]:
-    """Yield parameters, in place of each group its fields."""
+    """Yield parameters, in place of each group its options."""
     for parameter in parameters.values():
-        group = group_of(parameter)
-        if group is None:
-            yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        if is_group(parameter.annotation):
+            yield from flattened(options_of(parameter.annotation))
         else:
-            yield from flattened(fields_of(group))
+            yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
 
 def grouped(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, object]) -> dict[str, Any]:
-    """Return the arguments for `parameters`, with the groups built of what Typer gave by name."""
+    """Return the arguments for `parameters`; groups are built by name of what Typer gave."""
     return {
-        name: given[name] if group is None else group(**grouped(fields_of(group), given))
-        for name, group in ((name, group_of(parameter)) for name, parameter in parameters.items())
+        name: kind(**grouped(options_of(kind), given)) if is_group(kind) else given[name]
+        for name, kind in ((name, parameter.annotation) for name, parameter in parameters.items())
     }
 
 

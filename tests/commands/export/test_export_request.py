@@ -2,65 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kcli.commands.export.export_engines import LateEngine, slots_of
-from kcli.commands.export.export_options import (
+from kcli.commands.export.export_options import ExportChoices
+from kcli.commands.export.file_options import (
+    BadValue,
     ColumnChoice,
     Corrupt,
-    EngineChoice,
-    EngineName,
-    ExportChoices,
-    FollowChoice,
+    DamageChoice,
+    ExportMode,
     Format,
     HeadersAs,
-    Isolation,
     OutputChoice,
     ParquetCodec,
-    RangeChoice,
-    SourceChoice,
+    field_format,
+    parse_size,
+)
+from kcli.commands.export.run_options import (
+    EngineChoice,
+    EngineName,
+    FollowChoice,
+    LateEngine,
     Via,
     WriterName,
 )
-from kcli.commands.export.export_request import (
-    check_combination,
-    column_names,
-    export_options,
-    field_format,
-    follow_options,
-    parse_size,
-    range_rules,
-    selection,
-    source_properties,
-    uses_spark_writer,
+from kcli.commands.export.source_options import (
+    ConnectionChoice,
+    Isolation,
+    NoMatch,
+    RangeChoice,
+    Reset,
+    SourceChoice,
 )
 from kcli.errors import UsageError
 from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.engine import NoProgress
-from kcli.spark.export.options import ExportOptions, FieldFormat, FollowOptions, Mode, WriteOptions
+from kcli.spark.export.options import ExportOptions, FollowOptions, Mode, WriteOptions
 from kcli.spark.source.ranges.offset_specs import (
     AtOffsets,
     AtTimestamp,
     AtTimestamps,
     Earliest,
     Latest,
+    OnNoMatch,
+    OnReset,
     RangeRules,
 )
 from kcli.spark.source.ranges.selection import Assign, Subscribe, SubscribePattern
 from kcli.spark.source.ranges.trigger_limits import TriggerLimits
 from kcli.spark.source.source import SplitLimits
-from kcli.spark.split import COLUMNS, OnCorrupt, Reading
+from kcli.spark.split import COLUMNS, FieldFormat, OnBadValue, OnCorrupt, Reading
 
-ORDERS = SourceChoice(("orders",))
+ORDERS = SourceChoice(["orders"])
 
 
 def test_what_is_not_said_is_as_the_export_has_it() -> None:
-    assert export_options(ExportChoices(ORDERS)) == ExportOptions(
+    assert ExportChoices(source=ORDERS).export_options() == ExportOptions(
         selection=Subscribe(("orders",)),
         rules=RangeRules(read_committed=True),
         write=WriteOptions(reading=Reading(read_committed=True)),
@@ -72,7 +75,7 @@ def test_what_is_not_said_is_as_the_export_has_it() -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        (SourceChoice(("a", "b", "a")), Subscribe(("a", "b"))),
+        (SourceChoice(["a", "b", "a"]), Subscribe(("a", "b"))),
         (SourceChoice(topic_pattern="^ord"), SubscribePattern("^ord")),
         (
             SourceChoice(assign='{"a": [1, 0]}'),
@@ -81,7 +84,7 @@ def test_what_is_not_said_is_as_the_export_has_it() -> None:
     ],
 )
 def test_topics(source: SourceChoice, expected: object) -> None:
-    assert selection(source) == expected
+    assert source.selection() == expected
 
 
 @pytest.mark.parametrize(
@@ -114,12 +117,14 @@ def test_topics(source: SourceChoice, expected: object) -> None:
     ],
 )
 def test_ranges(ranges: RangeChoice, starting: object, ending: object) -> None:
-    rules = range_rules(ranges, None, follows=False)
+    rules = ranges.rules(None, on_reset=Reset.FAIL, follows=False)
     assert (rules.starting, rules.ending) == (starting, ending)
 
 
 def test_a_stream_may_begin_at_its_end() -> None:
-    rules = range_rules(RangeChoice("latest", isolation=Isolation.UNCOMMITTED), None, follows=True)
+    rules = RangeChoice("latest", isolation_level=Isolation.UNCOMMITTED).rules(
+        None, on_reset=Reset.FAIL, follows=True
+    )
     assert (rules.starting, rules.ending, rules.read_committed) == (Latest(), Latest(), False)
 
 
@@ -129,31 +134,33 @@ def test_a_stream_may_begin_at_its_end() -> None:
         (ColumnChoice(), COLUMNS[:-1]),
         (ColumnChoice(include_headers=True), COLUMNS),
         (ColumnChoice(headers=HeadersAs.MAP), COLUMNS),
-        (ColumnChoice("Value,offset"), ("value", "offset")),
-        (ColumnChoice("offset, value", include_headers=True), ("value", "offset", "headers")),
-        (ColumnChoice("headers,value"), ("value", "headers")),
-        (ColumnChoice("key,value", key=Format.NONE), ("value",)),
+        (ColumnChoice(columns="Value,offset"), ("value", "offset")),
+        (ColumnChoice(columns="offset, value", include_headers=True), ("value", "offset", "headers")),
+        (ColumnChoice(columns="headers,value"), ("value", "headers")),
+        (ColumnChoice(columns="key,value", key_as=Format.NONE), ("value",)),
     ],
 )
 def test_columns(choice: ColumnChoice, expected: tuple[str, ...]) -> None:
-    assert column_names(choice) == expected
+    assert choice.names() == expected
 
 
 def test_what_is_written() -> None:
     choices = ExportChoices(
-        ORDERS,
-        columns=ColumnChoice(key=Format.STRING, value=Format.LONG, headers=HeadersAs.MAP, where="offset > 5"),
+        to="out",
+        source=ORDERS,
+        columns=ColumnChoice(
+            key_as=Format.STRING, value_as=Format.LONG, headers=HeadersAs.MAP, where="offset > 5"
+        ),
         output=OutputChoice(
-            "out",
             "date,hour",
             compression=ParquetCodec.GZIP,
             compression_level=9,
             target_file_size="1G",
-            on_corrupt=Corrupt.QUARANTINE,
         ),
-        range=RangeChoice(min_partitions=7, max_records=100),
+        damage=DamageChoice(Corrupt.QUARANTINE),
+        engine=EngineChoice(min_partitions=7, max_records_per_partition=100),
     )
-    options = export_options(choices, slots=3)
+    options = choices.export_options(slots=3)
     write = options.write
     assert (write.key, write.value) == (FieldFormat("string"), FieldFormat("long"))
     assert (write.headers_as_map, write.layout.partition_by) == (True, ("date", "hour"))
@@ -175,8 +182,8 @@ def test_sizes(text: str, size: int) -> None:
 
 def test_how_an_export_goes_on() -> None:
     choice = FollowChoice(True, "500ms", 10, "1m", 20)
-    assert follow_options(choice) == FollowOptions(interval_s=0.5, triggers=TriggerLimits(20, 10, 60_000))
-    assert follow_options(FollowChoice()) == FollowOptions()
+    assert choice.options() == FollowOptions(interval_s=0.5, triggers=TriggerLimits(20, 10, 60_000))
+    assert FollowChoice().options() == FollowOptions()
 
 
 def test_a_schema_may_be_in_a_file(tmp_path: Path) -> None:
@@ -189,10 +196,10 @@ def test_a_schema_may_be_in_a_file(tmp_path: Path) -> None:
 
 
 def test_tasks_at_the_same_time() -> None:
-    assert slots_of(EngineChoice(master="local[3]")) == 3
-    assert slots_of(EngineChoice(master="local[3, 4]")) == 3
-    assert slots_of(EngineChoice(master="local")) == 1
-    assert slots_of(EngineChoice()) == slots_of(EngineChoice(master="local[*]")) >= 1
+    assert EngineChoice(master="local[3]").slots() == 3
+    assert EngineChoice(master="local[3, 4]").slots() == 3
+    assert EngineChoice(master="local").slots() == 1
+    assert EngineChoice().slots() == EngineChoice(master="local[*]").slots() >= 1
 
 
 class Recorder:
@@ -237,9 +244,9 @@ def test_spark_is_started_only_for_a_task() -> None:
     ],
 )
 def test_who_writes(columns: ColumnChoice, engine: EngineChoice, expected: bool) -> None:
-    choices = ExportChoices(ORDERS, columns=columns, engine=engine)
-    check_combination(choices)
-    assert uses_spark_writer(choices) is expected
+    choices = ExportChoices(source=ORDERS, columns=columns, engine=engine)
+    choices.check()
+    assert choices.uses_spark_writer() is expected
 
 
 def test_properties_that_mean_nothing_to_an_export_are_said_and_left_out(
@@ -247,7 +254,7 @@ def test_properties_that_mean_nothing_to_an_export_are_said_and_left_out(
 ) -> None:
     path = tmp_path / "consumer.properties"
     path.write_text("group.id=billing\nisolation.level=read_uncommitted\nfetch.max.bytes=5000000\n")
-    properties = source_properties(SourceChoice(command_config=path, command_property=("nonsense=1",)))
+    properties = ConnectionChoice(path, ["nonsense=1"]).properties()
     assert properties == {
         "client.id": "kcli-spark-export",
         "fetch.max.bytes": "5000000",
@@ -262,19 +269,22 @@ def test_properties_that_mean_nothing_to_an_export_are_said_and_left_out(
 
 def everything(choices: ExportChoices) -> Any:
     """Do all that is done with a command line before anything is opened."""
-    check_combination(choices)
-    return export_options(choices), follow_options(choices.follow)
+    choices.check()
+    return choices.export_options(), choices.follow.options()
 
 
 COLUMNS_WRONG = [
-    (ColumnChoice("value,nothing"), "there is no column `nothing`"),
-    (ColumnChoice("value", key=Format.INT), "`--key-as int` without the column `key`"),
-    (ColumnChoice("key", key=Format.NONE), "no column is left to export"),
-    (ColumnChoice(","), "no column is left to export"),
+    (ColumnChoice(columns="value,nothing"), "there is no column `nothing`"),
+    (ColumnChoice(columns="value", key_as=Format.INT), "`--key-as int` without the column `key`"),
+    (ColumnChoice(columns="key", key_as=Format.NONE), "no column is left to export"),
+    (ColumnChoice(columns=","), "no column is left to export"),
     (ColumnChoice(value_schema="id BIGINT"), "`--value-schema` needs `--value-as json` or `avro`"),
-    (ColumnChoice(key=Format.AVRO), "`--key-as avro` needs `--key-schema`"),
-    (ColumnChoice(value=Format.JSON, value_schema="registry:http://a"), "is for avro"),
-    (ColumnChoice(value=Format.JSON, value_schema="no-such.ddl"), "cannot read `no-such.ddl`: No such file"),
+    (ColumnChoice(key_as=Format.AVRO), "`--key-as avro` needs `--key-schema`"),
+    (ColumnChoice(value_as=Format.JSON, value_schema="registry:http://a"), "is for avro"),
+    (
+        ColumnChoice(value_as=Format.JSON, value_schema="no-such.ddl"),
+        "cannot read `no-such.ddl`: No such file",
+    ),
     (ColumnChoice(where="(offset"), "invalid filter"),
     (ColumnChoice(select=" "), "`--select` names no column"),
 ]
@@ -299,44 +309,59 @@ OUTPUT_WRONG = [
 ]
 FOLLOW_WRONG = [
     (FollowChoice(True, "soon"), "invalid value for `--interval`: soon"),
-    (FollowChoice(True, max_delay="-1m"), "cannot be negative"),
+    (FollowChoice(True, max_trigger_delay="-1m"), "cannot be negative"),
     (FollowChoice(interval="5s"), "`--interval` has no meaning without `--follow`"),
-    (FollowChoice(max_offsets=5), "`--max-offsets-per-trigger` has no meaning without `--follow`"),
-    (FollowChoice(True, min_offsets=9, max_offsets=5), "higher than `--max-offsets-per-trigger`: 9 > 5"),
+    (
+        FollowChoice(max_offsets_per_trigger=5),
+        "`--max-offsets-per-trigger` has no meaning without `--follow`",
+    ),
+    (
+        FollowChoice(True, min_offsets_per_trigger=9, max_offsets_per_trigger=5),
+        "higher than `--max-offsets-per-trigger`: 9 > 5",
+    ),
 ]
 ENGINE_WRONG = [
     (EngineChoice(EngineName.LOCAL, WriterName.SPARK), "`--writer spark` needs `--engine spark`"),
     (EngineChoice(EngineName.LOCAL, via=Via.CONNECTOR), "`--via connector` needs `--engine spark`"),
     (EngineChoice(writer=WriterName.ARROW, via=Via.CONNECTOR), "need `--writer spark`"),
-    (EngineChoice(EngineName.LOCAL, conf=("a=b",)), "`--conf` has no meaning with `--engine local`"),
+    (EngineChoice(EngineName.LOCAL, conf=["a=b"]), "`--conf` has no meaning with `--engine local`"),
     (EngineChoice(EngineName.LOCAL, master="yarn"), "`--engine local` cannot run on yarn"),
 ]
 SOURCE_WRONG = [
     (SourceChoice(), "missing argument `TOPIC`"),
-    (SourceChoice(("a",), topic_pattern="b"), "exclude each other"),
+    (SourceChoice(["a"], topic_pattern="b"), "exclude each other"),
     (SourceChoice(assign="{}"), "`--assign` names no partition"),
     (SourceChoice(assign="a"), "invalid value for `--assign`: a"),
     (SourceChoice(topic_pattern="("), "invalid topic pattern"),
-    (SourceChoice(("a",), None, None, "b:1", (Path("c"),)), "`--bootstrap-server` and `--log-dir` exclude"),
+    (SourceChoice(["a"], "b:1", [Path("c")]), "`--bootstrap-server` and `--log-dir` exclude"),
 ]
 WRONG = [
-    *((ExportChoices(ORDERS, columns=one), message) for one, message in COLUMNS_WRONG),
-    *((ExportChoices(ORDERS, range=one), message) for one, message in RANGES_WRONG),
-    *((ExportChoices(ORDERS, output=one), message) for one, message in OUTPUT_WRONG),
-    *((ExportChoices(ORDERS, follow=one), message) for one, message in FOLLOW_WRONG),
-    *((ExportChoices(ORDERS, engine=one), message) for one, message in ENGINE_WRONG),
-    *((ExportChoices(one), message) for one, message in SOURCE_WRONG),
-    (ExportChoices(ORDERS, RangeChoice(ending_timestamp="5"), follow=FollowChoice(True)), "has no end"),
+    *((ExportChoices(source=ORDERS, columns=one), message) for one, message in COLUMNS_WRONG),
+    *((ExportChoices(source=ORDERS, range=one), message) for one, message in RANGES_WRONG),
+    *((ExportChoices(source=ORDERS, output=one), message) for one, message in OUTPUT_WRONG),
+    *((ExportChoices(source=ORDERS, follow=one), message) for one, message in FOLLOW_WRONG),
+    *((ExportChoices(source=ORDERS, engine=one), message) for one, message in ENGINE_WRONG),
+    *((ExportChoices(source=one), message) for one, message in SOURCE_WRONG),
     (
-        ExportChoices(SourceChoice(("a",), log_dirs=(Path("b"),)), engine=EngineChoice(via=Via.CONNECTOR)),
+        ExportChoices(source=ORDERS, range=RangeChoice(ending_timestamp="5"), follow=FollowChoice(True)),
+        "has no end",
+    ),
+    (
+        ExportChoices(
+            source=SourceChoice(["a"], log_dir=[Path("b")]), engine=EngineChoice(via=Via.CONNECTOR)
+        ),
         "`--via connector` reads from brokers",
     ),
     (
-        ExportChoices(ORDERS, columns=ColumnChoice(where="f(key)"), engine=EngineChoice(EngineName.LOCAL)),
+        ExportChoices(
+            source=ORDERS, columns=ColumnChoice(where="f(key)"), engine=EngineChoice(EngineName.LOCAL)
+        ),
         "this `--where` needs `--engine spark`",
     ),
     (
-        ExportChoices(ORDERS, columns=ColumnChoice(select="key"), engine=EngineChoice(EngineName.LOCAL)),
+        ExportChoices(
+            source=ORDERS, columns=ColumnChoice(select="key"), engine=EngineChoice(EngineName.LOCAL)
+        ),
         "`--select` needs `--engine spark`",
     ),
 ]
@@ -348,3 +373,20 @@ def test_wrong_usage_is_told_before_anything_is_opened(choices: ExportChoices, m
         everything(choices)
     assert message in caught.value.message
     assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("given", "understood"),
+    [
+        (NoMatch, OnNoMatch),
+        (Reset, OnReset),
+        (BadValue, OnBadValue),
+        ([one for one in Corrupt if one is not Corrupt.QUARANTINE], OnCorrupt),
+        (ExportMode, Mode),
+    ],
+)
+def test_every_choice_is_one_that_the_export_knows(
+    given: Iterable[StrEnum], understood: Iterable[StrEnum]
+) -> None:
+    # Options are declared without importing the export: `--help` does not load it.
+    assert [str(one) for one in given] == [str(one) for one in understood]

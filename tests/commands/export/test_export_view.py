@@ -15,7 +15,7 @@ from kcli.commands.export.export_view import (
     Verified,
     warnings_of,
 )
-from kcli.commands.export.import_actions import Imported, ImportedPartition
+from kcli.commands.export.spark_import import Imported, ImportedPartition
 from kcli.commands.shared.options import OutputFormat
 from kcli.commands.shared.output import Result, print_result
 from kcli.errors import KcliError

@@ -343,7 +343,7 @@ def test_a_topic_that_somebody_else_writes_to(live: Kcli, out: Path) -> None:
 
 @pytest.mark.parametrize("command", ["spark-export spark-ten --to {out}", "spark-import {out} --topic t"])
 def test_without_pyarrow(command: str, live: Kcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kcli.commands.export.export_actions.find_spec", lambda name: None)
+    monkeypatch.setattr("kcli.commands.export.spark_export.find_spec", lambda name: None)
     monkeypatch.setattr("kcli.commands.export.spark_import.find_spec", lambda name: None)
     words = command.format(out=tmp_path / "out").split()
     for form in ("text", "json"):

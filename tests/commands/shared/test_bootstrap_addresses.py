@@ -10,8 +10,7 @@ from typing import Never
 
 import pytest
 
-from kcli.commands.export.export_options import SourceChoice
-from kcli.commands.export.export_request import open_source
+from kcli.commands.export.source_options import ConnectionChoice, SourceChoice
 from kcli.commands.shared.session import addresses
 from kcli.errors import KcliError
 from tests.conftest import Finished
@@ -122,5 +121,6 @@ def test_an_export_asks_the_same_brokers_as_other_commands(
     option: str | None, variable: str, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", variable)
-    choice = SourceChoice(("orders",), bootstrap_server=option, command_property=["bootstrap.servers=a:1"])
-    assert f"ClusterAccess({asked}," in repr(open_source(choice))
+    choice = SourceChoice(["orders"], bootstrap_server=option)
+    connection = ConnectionChoice(command_property=["bootstrap.servers=a:1"])
+    assert f"ClusterAccess({asked}," in repr(choice.open(connection))

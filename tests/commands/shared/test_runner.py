@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import pytest
@@ -18,7 +17,7 @@ from typer.testing import CliRunner
 from kcli import errors
 from kcli.cli import COMMANDS, build_app, main
 from kcli.commands.shared.options import OutputFormat
-from kcli.commands.shared.runner import OptionGroup, command, run
+from kcli.commands.shared.runner import command, run
 from kcli.errors import ChecksFailed, Interrupted, KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.conftest import Finished
@@ -184,16 +183,14 @@ def test_main_reads_the_command_line_of_the_process(
     assert capfd.readouterr().out.startswith("kcli ")
 
 
-@dataclass(frozen=True)
-class Inner(OptionGroup):
+class Inner(NamedTuple):
     """What stands in another group."""
 
     size: Annotated[int, typer.Option("--size")] = 3
     names: Annotated[list[str] | None, typer.Option("--name")] = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outer(OptionGroup):
+class Outer(NamedTuple):
     """A group that holds another one between its own options."""
 
     topic: Annotated[str, typer.Argument()]

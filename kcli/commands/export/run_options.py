@@ -1,0 +1,268 @@
+"""How `spark-export` runs: once or following its topics, by which engine, or another action altogether."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.shared.arguments import parse_properties
+from kcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from kcli.spark.export.engine import Engine, Progress
+    from kcli.spark.export.log.receipt import Receipt
+    from kcli.spark.export.options import FollowOptions, WriteOptions
+    from kcli.spark.export.writing.split_task import SplitTask
+
+LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?")
+
+
+class EngineName(StrEnum):
+    """What runs the tasks."""
+
+    SPARK = "spark"
+    LOCAL = "local"
+
+
+class WriterName(StrEnum):
+    """What writes Parquet files."""
+
+    AUTO = "auto"
+    ARROW = "arrow"
+    SPARK = "spark"
+
+
+class Via(StrEnum):
+    """What reads from brokers for the Spark writer."""
+
+    AUTO = "auto"
+    NATIVE = "native"
+    CONNECTOR = "connector"
+
+
+class FollowChoice(NamedTuple):
+    """Whether to export new records until interrupted, and how often."""
+
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on as records come, until Ctrl-C or SIGTERM")
+    ] = False
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="TIME", help="How long --follow waits between two looks")
+    ] = "30s"
+    min_offsets_per_trigger: Annotated[
+        int | None,
+        typer.Option(
+            "--min-offsets-per-trigger", min=1, metavar="N", help="--follow waits until there are so many"
+        ),
+    ] = None
+    max_trigger_delay: Annotated[
+        str, typer.Option("--max-trigger-delay", metavar="TIME", help="But no longer than this")
+    ] = "15m"
+    max_offsets_per_trigger: Annotated[
+        int | None,
+        typer.Option(
+            "--max-offsets-per-trigger", min=1, metavar="N", help="--follow takes so many at a time"
+        ),
+    ] = None
+
+    def options(self) -> FollowOptions:
+        """Return how often to look for records, and how many to take."""
+        from kcli.spark.export.options import FollowOptions
+        from kcli.spark.filters.timestamps import parse_duration_ms
+        from kcli.spark.source.ranges.trigger_limits import TriggerLimits
+
+        least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
+        if least is not None and most is not None and least > most:
+            raise UsageError(
+                f"`--min-offsets-per-trigger` is higher than `--max-offsets-per-trigger`: {least} > {most}"
+            )
+        interval_ms = parse_duration_ms(self.interval, "--interval")
+        delay_ms = parse_duration_ms(self.max_trigger_delay, "--max-trigger-delay")
+        if interval_ms < 0 or delay_ms < 0:
+            raise UsageError("`--interval` and `--max-trigger-delay` cannot be negative")
+        return FollowOptions(interval_s=interval_ms / 1000, triggers=TriggerLimits(most, least, delay_ms))
+
+    def check(self) -> None:
+        """Raise `UsageError` if an option needs `--follow` and it is not given."""
+        if self.follow:
+            return
+        usual = FollowChoice()
+        for option, given, default in (
+            ("--interval", self.interval, usual.interval),
+            ("--min-offsets-per-trigger", self.min_offsets_per_trigger, None),
+            ("--max-trigger-delay", self.max_trigger_delay, usual.max_trigger_delay),
+            ("--max-offsets-per-trigger", self.max_offsets_per_trigger, None),
+        ):
+            if given != default:
+                raise UsageError(f"`{option}` has no meaning without `--follow`")
+
+
+class EngineChoice(NamedTuple):
+    """What runs the tasks, and into how many the work is cut."""
+
+    engine: Annotated[
+        EngineName,
+        typer.Option("--engine", help="Who runs the tasks; local are processes here, without Spark and Java"),
+    ] = EngineName.SPARK
+    writer: Annotated[
+        WriterName,
+        typer.Option(
+            "--writer",
+            help="arrow: each task writes its files itself; spark: Spark SQL does, for --select and any "
+            "--where",
+        ),
+    ] = WriterName.AUTO
+    via: Annotated[
+        Via,
+        typer.Option("--via", help="With the writer spark: read by kcli, or by Spark's Kafka connector"),
+    ] = Via.AUTO
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help="Spark's master: local[4], spark://host:7077, yarn …  [default: local]",
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--conf", metavar="NAME=VALUE", help="A property of Spark (repeatable)", show_default=False
+        ),
+    ] = None
+    min_partitions: Annotated[
+        int | None,
+        typer.Option("--min-partitions", min=1, metavar="N", help="Cut into about so many tasks at least"),
+    ] = None
+    max_records_per_partition: Annotated[
+        int | None,
+        typer.Option(
+            "--max-records-per-partition", min=1, metavar="N", help="At most so many offsets a task"
+        ),
+    ] = None
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether the tasks run in processes of this machine, without Spark."""
+        return self.engine is EngineName.LOCAL
+
+    def slots(self) -> int:
+        """Return how many tasks run at the same time on this machine; a cluster tells only when asked."""
+        match = LOCAL_MASTER.fullmatch(self.master or "local[*]")
+        cores = len(os.sched_getaffinity(0))
+        if match is None or match[1] == "*":
+            return cores
+        return int(match[1] or 1) or cores
+
+    def check(self) -> None:
+        """Raise `UsageError` if an option does not fit `--engine local`."""
+        if not self.is_local:
+            return
+        if self.conf:
+            raise UsageError("`--conf` has no meaning with `--engine local`")
+        if self.master is not None and LOCAL_MASTER.fullmatch(self.master) is None:
+            raise UsageError(f"`--engine local` cannot run on {self.master}", hint="--master local[4]")
+
+    def open(
+        self, *, by_sql: WriteOptions | None = None, is_idle: bool = False
+    ) -> AbstractContextManager[Engine]:
+        """Return an engine that is closed with the block; with `is_idle` Spark starts with the first task.
+
+        `by_sql` is what Spark SQL computes and writes, None if the tasks write.
+        """
+        if self.is_local:
+            from kcli.spark.engines.local_engine import LocalEngine
+
+            return closing(LocalEngine(self.slots()))
+        if is_idle:
+            return LateEngine(lambda: self._spark(by_sql), self.slots())
+        return self._spark(by_sql)
+
+    @contextmanager
+    def _spark(self, by_sql: WriteOptions | None) -> Iterator[Engine]:
+        """Give the running Spark session, or a new one."""
+        from kcli.spark.engines.session import SessionSettings, open_session
+
+        settings = SessionSettings(
+            master=self.master,
+            conf=parse_properties(self.conf, "--conf"),
+            app_name="kcli spark-export",
+            only_schedules=by_sql is None,
+        )
+        with open_session(settings) as session:
+            if by_sql is None:
+                yield session.engine()
+            else:
+                via_connector = None if self.via is Via.AUTO else self.via is Via.CONNECTOR
+                engine = session.sql_engine(via_connector=via_connector)
+                engine.check(by_sql)
+                yield engine
+
+
+class LateEngine:
+    """Opens another engine when the first task comes."""
+
+    def __init__(self, opened: Callable[[], AbstractContextManager[Engine]], slots: int) -> None:
+        self._open = opened
+        self._stack = ExitStack()
+        self._engine: Engine | None = None
+        self.slots = slots
+
+    def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
+        """Run the tasks, if there are any."""
+        if tasks and self._engine is None:
+            self._engine = self._stack.enter_context(self._open())
+        if self._engine is not None:
+            self._engine.run(tasks, on_done, progress)
+
+    def close(self) -> None:
+        """Close the other engine."""
+        self._stack.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ActionChoice(NamedTuple):
+    """What to do instead of an export."""
+
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show offsets, bytes and files, and write nothing")
+    ] = False
+    list_files: Annotated[
+        bool, typer.Option("--list", help="List the committed files of the target, and end")
+    ] = False
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Check that the committed files are there, whole, and byte for byte as written: by the "
+            "log's checksums, or, in an object store, by reading all their pages; exit 3 if not",
+        ),
+    ] = False
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Make a lost commit log again from the files' footers, and end"),
+    ] = False
+
+    def name(self) -> str:
+        """Return the action, `export` if no option names another; raise `UsageError` if several do."""
+        flags = {
+            "dry-run": self.dry_run,
+            "list": self.list_files,
+            "verify": self.verify,
+            "repair": self.repair,
+        }
+        given = [name for name, is_given in flags.items() if is_given]
+        if len(given) > 1:
+            raise UsageError(f"`--{given[0]}` and `--{given[1]}` exclude each other")
+        return given[0] if given else "export"
