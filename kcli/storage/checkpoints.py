@@ -86,7 +86,7 @@ def decode_checkpoint(data: bytes, name: str) -> list[list[str]]:
     if len(lines) < 2 or not lines[1].isascii() or not lines[1].isdigit():
         raise CheckpointError(f"the second line is not a number of entries: `{name}`")
     if int(lines[1]) != len(lines) - 2:
-        raise CheckpointError(f"{lines[1]} entries promised, {len(lines) - 2} found: `{name}`")
+        raise CheckpointError(f"{lines[1]} entries declared, {len(lines) - 2} found: `{name}`")
     return [line.split() for line in lines[2:]]
 
 
@@ -159,7 +159,7 @@ def read_small_file(path: str, max_bytes: int = MAX_BYTES) -> bytes:
     with open(path, "rb") as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
-        raise CheckpointError(f"more than {max_bytes} bytes cannot be right: `{path}`")
+        raise CheckpointError(f"larger than {max_bytes} bytes: `{path}`")
     return data
 
 

@@ -43,7 +43,7 @@ class DirectoryLoader:
     """The replicas in a log directory, their checkpointed offsets, and the deleted directories to unlink.
 
     Takes the clean-stop marker. Leaves alone the metadata log's directory and those set aside earlier, and
-    reports others that are no replica. Raises `OSError`.
+    reports others that are not replicas. Raises `OSError`.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class DirectoryLoader:
             path = f"{directory.path}/{name}"
             parsed = parse_replica_directory(name)
             if parsed is None:
-                report(f"ignoring a directory that is no replica: `{path}`")
+                report(f"ignoring a directory that is not a replica: `{path}`")
             elif parsed.suffix == DELETE_DIRECTORY_SUFFIX:
                 self.deleted.append(path)
             elif parsed.suffix != STRAY_DIRECTORY_SUFFIX and parsed.topic_partition.topic != METADATA_TOPIC:
@@ -85,7 +85,9 @@ class DirectoryLoader:
             stray = suffixed_directory_name(
                 replica.topic_partition, STRAY_DIRECTORY_SUFFIX, random_uuid().hex()
             )
-            self._report(f"a replica that this node does not have: `{replica.path}` is now `{stray}`")
+            self._report(
+                f"setting aside a replica not assigned to this node: `{replica.path}` is now `{stray}`"
+            )
             os.replace(replica.path, f"{self._directory.path}/{stray}")
         self.replicas = kept
 

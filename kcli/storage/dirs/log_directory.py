@@ -97,7 +97,7 @@ class MetaProperties(NamedTuple):
         if self.version not in VERSIONS:
             known = " and ".join(map(str, VERSIONS))
             raise KcliError(
-                f"`{path}` has version {self.version}, which is not known",
+                f"`{path}` has an unknown version, {self.version}",
                 hint=f"a newer release wrote it, or it is damaged: versions {known} are known",
             )
         if self.cluster_id is None and self.node_id is None:
@@ -301,7 +301,7 @@ def _number(fields: Mapping[str, str], name: str) -> int | None:
     """Return a numeric field, None if it is missing. Raises `ValueError`."""
     text = fields.get(name)
     if text is not None and not _NUMBER.fullmatch(text):
-        raise ValueError(f"`{name}` is no number: {text}")
+        raise ValueError(f"`{name}` is not a number: {text}")
     return None if text is None else int(text)
 
 

@@ -137,7 +137,7 @@ class LogManager:
 
         `keep(topic_partition, topic_id)` says whether the node has this replica, the id being None where the
         directory does not tell; without it every replica is kept. The others are renamed to `-stray`. Raises
-        `KcliError` when a replica is found twice, or when no directory is left.
+        `KcliError` if a replica is found twice, or if no directory is left.
         """
         for directory in self.directories.online:
             try:

@@ -139,7 +139,7 @@ class LogLoader:
                 self._check_transaction_indexes(log_start_offset)
         if end_offset < log_start_offset:
             self._drop_everything(
-                f"the log ends at {end_offset}, below its start {log_start_offset}; it begins anew there"
+                f"the log ends at {end_offset}, below its start {log_start_offset}; it restarts there, empty"
             )
             end_offset, has_producers = log_start_offset, False
         if not len(self.segments):

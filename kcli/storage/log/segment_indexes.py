@@ -192,7 +192,7 @@ class SegmentIndexes:
                         position + batch.position, batch.size_in_bytes, batch.last_offset, batch.max_timestamp
                     )
         except CorruptRecord as error:
-            self._report(f"the index ends where records are bad: {error}: `{self._records.path}`")
+            self._report(f"the index ends before bad records: {error}: `{self._records.path}`")
         self.finish()
 
     # --- files

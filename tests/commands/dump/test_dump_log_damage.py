@@ -222,7 +222,7 @@ def test_an_entry_that_is_being_written_is_no_damage(
         ("", "`meta.properties` is damaged: it names neither a node nor a cluster"),
         ("no properties", "`meta.properties` is damaged: it names neither a node nor a cluster"),
         ("version=1\nnode.id=1\nclust", "`meta.properties` is damaged: `cluster.id` is missing"),
-        ("version=7\ncluster.id=c\n", "`meta.properties` has version 7, which is not known"),
+        ("version=7\ncluster.id=c\n", "`meta.properties` has an unknown version, 7"),
     ],
 )
 def test_an_identity_that_no_broker_starts_on_is_damage(

@@ -89,10 +89,10 @@ NOBODYS = "it names neither a node nor a cluster"
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        (b"version=x\n", "`version` is no number: x"),
-        (b"version=1\nnode.id=one\n", "`node.id` is no number: one"),
-        (b"version=1\nnode.id=1_0\n", "`node.id` is no number: 1_0"),
-        (b"broker.id=abc\ncluster.id=cluster\n", "`broker.id` is no number: abc"),
+        (b"version=x\n", "`version` is not a number: x"),
+        (b"version=1\nnode.id=one\n", "`node.id` is not a number: one"),
+        (b"version=1\nnode.id=1_0\n", "`node.id` is not a number: 1_0"),
+        (b"broker.id=abc\ncluster.id=cluster\n", "`broker.id` is not a number: abc"),
         (b"version=1\ndirectory.id=short\n", ""),
         (b"version=1\n", NOBODYS),
         (b"cluster.id=\n", NOBODYS),
@@ -122,7 +122,7 @@ def test_an_identity_of_a_version_that_is_not_known_is_refused(tmp_path: Path) -
     path.write_text("version=7\nnode.id=1\ncluster.id=cluster\n")
     with pytest.raises(KcliError) as caught:
         opened(tmp_path)
-    assert caught.value.message == f"`{path}` has version 7, which is not known"
+    assert caught.value.message == f"`{path}` has an unknown version, 7"
     assert caught.value.hint == "a newer release wrote it, or it is damaged: versions 0 and 1 are known"
 
 

@@ -207,7 +207,7 @@ def test_a_log_that_ends_below_its_start_begins_anew(filled: LogHarness) -> None
     assert (filled.log.log_start_offset, filled.log.log_end_offset) == (100, 100)
     assert filled.bases == [100]
     assert filled.log.leader_epochs.entries() == []
-    assert any("begins anew" in report for report in filled.reports)
+    assert any("it restarts there, empty" in report for report in filled.reports)
     filled.fill(1)
     filled.reopen()
     assert filled.values() == [b"100-" + b"x" * 50]

@@ -48,7 +48,7 @@ def test_without_a_high_watermark_it_ends_behind_the_last_batch(log: LogDir) -> 
 def test_a_damaged_checkpoint_counts_as_empty(log: LogDir) -> None:
     (log.root / REPLICATION_OFFSET_CHECKPOINT).write_text("0\n7\norders 0 3\n")
     assert log.ends() == (0, 36, 36)
-    assert log.notes[0].startswith("a checkpoint counts as empty: 7 entries promised, 1 found")
+    assert log.notes[0].startswith("a checkpoint counts as empty: 7 entries declared, 1 found")
 
 
 def test_it_starts_where_the_checkpoint_says(log: LogDir) -> None:
