@@ -1,10 +1,7 @@
-"""Configurations on the wire: what may have them, where a value comes from, what type it has.
+"""The numbers of DescribeConfigs and AlterConfigs (Kafka classes `ConfigResource`, `ConfigEntry`; KIP-569).
 
-The numbers of DescribeConfigs and AlterConfigs (Kafka classes `ConfigResource`, `ConfigEntry`; KIP-569).
-
-What a kcli broker says of a configuration that Kafka knows and kcli does not act on: an inert one.
-
-The protocol only has a code for names and values that are wrong, so clients know this refusal by its words.
+A kcli broker refuses to set a configuration that Kafka knows and kcli does not act on. The protocol has an
+error code for wrong names and values only, so clients recognize this refusal by its message.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 
 class ConfigResourceType(IntEnum):
-    """What a configuration belongs to."""
+    """The kind of thing that a configuration belongs to."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -35,7 +32,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """Where a value was set."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -66,8 +63,8 @@ class ConfigType(IntEnum):
 _NO_EFFECT = " has no effect in kcli"
 
 
-class InertConfig(KafkaError):
-    """The refusal of an inert configuration: no other name and no other value would do."""
+class ConfigWithoutEffect(KafkaError):
+    """The refusal of a configuration without effect in kcli: no other name or value helps."""
 
     wants_hint = False
 
@@ -75,11 +72,11 @@ class InertConfig(KafkaError):
         super().__init__(ErrorCode.INVALID_CONFIG, message)
 
 
-def no_effect(name: str) -> str:
-    """Return what to say of an inert configuration."""
+def no_effect_message(name: str) -> str:
+    """Return the message that refuses a configuration without effect."""
     return f"`{name}`{_NO_EFFECT}"
 
 
-def tells_no_effect(message: str) -> bool:
-    """Tell whether a broker's words are those of `no_effect`."""
+def is_no_effect_message(message: str) -> bool:
+    """Return whether a broker's message is one of `no_effect_message`."""
     return message.endswith(_NO_EFFECT)

@@ -1,8 +1,8 @@
 """The error codes that travel on the wire, and the exception that carries one.
 
-Numbers, names and what is retriable are those of Apache Kafka 4.3 (class `Errors`); the descriptions are
-our own. `KafkaError` is what both sides raise: a handler's `KafkaError` becomes the error code of the item
-it was answering, and a client turns a code it received into one.
+Numbers, names and retriability are those of Apache Kafka 4.3 (class `Errors`); the descriptions are kcli's.
+Both sides raise `KafkaError`: a handler's `KafkaError` becomes the error code of the item it answers, and a
+client turns an error code it receives into one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kcli.errors import KcliError
 class ErrorCode(IntEnum):
     """A code from a response's `error_code` field.
 
-    `retriable` says that the same request may succeed later, usually after refreshing metadata.
-    `description` is a short sentence for people, without a full stop.
+    `retriable` means that the same request may succeed later, usually after refreshing metadata.
+    `description` is a short sentence without a full stop.
     """
 
     retriable: bool
@@ -32,7 +32,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """Return the member for a received code; a number we do not know is UNKNOWN_SERVER_ERROR."""
+        """Return the member for a received code, UNKNOWN_SERVER_ERROR for an unknown number."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
     UNKNOWN_SERVER_ERROR = -1, False, "the broker failed in a way it has no code for"
@@ -176,20 +176,20 @@ _BY_CODE = {int(member): member for member in ErrorCode}
 
 
 class KafkaError(KcliError):
-    """A refusal with a wire code. `message` defaults to the code's description."""
+    """An error with a wire code. `message` defaults to the code's description."""
 
     def __init__(self, code: ErrorCode, message: str | None = None, *, hint: str | None = None) -> None:
         super().__init__(code.description if message is None else message, hint=hint)
         self.code = code
 
     def __reduce__(self) -> tuple[partial[KafkaError], tuple[()]]:
-        """Travel between processes, as a plain `KafkaError`."""
+        """Pickle as a plain `KafkaError`."""
         return partial(KafkaError, self.code, self.message, hint=self.hint), ()
 
     def detached(self) -> KafkaError:
-        """Return this error for keeping: without traceback and causes.
+        """Return this error without traceback and causes, so that it can be kept.
 
-        Their frames keep everything alive that was worked on, records included, and often the error too.
+        Frames of a traceback keep every local object alive, records included.
         """
         self.__traceback__ = self.__cause__ = self.__context__ = None
         return self

@@ -9,12 +9,10 @@
 | response header 0 | correlation id int32 |
 | response header 1, flexible versions | header 0, tagged fields |
 
-The response header of ApiVersions is always 0: a client must be able to read the answer to a version that
+The response header of ApiVersions is always 0: a client must be able to read the response to a version that
 the broker does not know (KIP-511).
 
-Frames out of a stream of bytes: an int32 size, then that many bytes.
-
-For clients and tests; the broker's connections read frames straight into buffers of their own.
+`FrameReader` is for clients and tests; the broker's connections read frames straight into their own buffers.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ _CORRELATION = Struct(">i")
 
 
 class RequestHeader:
-    """Who asks for what. `client_id` is None where the client sent null."""
+    """The header of a request. `client_id` is None if the client sent null."""
 
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
 
@@ -65,22 +63,22 @@ class RequestHeader:
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
-    """Return 1 or, from the first flexible version of the API, 2."""
+    """Return 2 for flexible versions of an API, 1 for others."""
     return 2 if is_flexible(api_key, api_version) else 1
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """Return 0 or, from the first flexible version of the API, 1; always 0 for ApiVersions."""
+    """Return 1 for flexible versions of an API, 0 for others and always for ApiVersions."""
     if api_key == API_VERSIONS:
         return 0
     return 1 if is_flexible(api_key, api_version) else 0
 
 
 def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
-    """Return the header that a request begins with, behind its size, and the offset of the body.
+    """Return the header at the start of a request frame without its size, and the offset of the body.
 
-    Says nothing about whether the API or its version is known; the header of an API that nobody declared is
-    read as header 1. Raises `DecodeError`.
+    Does not check whether the API or its version is known; the header of an undeclared API is read as
+    version 1. Raises `DecodeError`.
     """
     try:
         api_key, api_version, correlation_id, length = _REQUEST_START.unpack_from(buffer)
@@ -151,7 +149,7 @@ def parse_response_header(api_key: int, api_version: int, frame: Buffer) -> tupl
 def decode_response(api_key: int, api_version: int, frame: Buffer) -> tuple[int, Any]:
     """Return the correlation id and the response in a frame without its size.
 
-    The API's module must have been imported, as it was to make the request.
+    The module of the API must have been imported.
     """
     correlation_id, position = parse_response_header(api_key, api_version, frame)
     response, _ = codec(response_class(api_key), api_version).decode(frame, position)
@@ -162,14 +160,14 @@ _SIZE = Struct(">i")
 
 
 class FrameError(KcliError):
-    """A frame size that is negative or beyond the limit: the stream cannot be read any further."""
+    """A frame size that is negative or above the limit: the stream cannot be read any further."""
 
 
 class FrameReader:
-    """Collects bytes and gives whole frames, without their size, in order.
+    """Cuts a stream of bytes into frames, returned in order without their size.
 
-    `feed` raises `FrameError` as soon as a refused size is seen, before anything is kept for it; frames that
-    were whole before it can still be taken. A frame is a `bytearray` that nobody else refers to.
+    `feed` raises `FrameError` as soon as it sees a refused size, before it reserves memory; earlier frames
+    can still be taken. The caller owns the `bytearray` of a frame.
     """
 
     def __init__(self, max_size: int) -> None:
@@ -181,11 +179,11 @@ class FrameReader:
 
     @property
     def buffered_bytes(self) -> int:
-        """How many bytes of an incomplete frame have arrived, its size included."""
+        """How many bytes of an incomplete frame have arrived, including its size."""
         return len(self._partial) + (_SIZE.size if self._has_size else 0)
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Take the next bytes of the stream."""
+        """Add the next bytes of the stream."""
         view = memoryview(data)
         while True:
             part = view[: self._need - len(self._partial)]
@@ -207,6 +205,6 @@ class FrameReader:
         self._partial = bytearray()
 
     def __iter__(self) -> Iterator[bytearray]:
-        """Take the frames that are whole."""
+        """Remove and yield the complete frames."""
         while self._frames:
             yield self._frames.popleft()

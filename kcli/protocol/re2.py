@@ -1,21 +1,17 @@
-r"""Reads regular expressions in the syntax of RE2, which is that of subscriptions in KIP-848.
+r"""Parses regular expressions in the syntax of RE2, the one of subscriptions in KIP-848.
 
     .  [abc]  [^a-z]  [[:alpha:]]  \d \w \s  \pL \p{Greek}      one character
     xy  x|y  (x)  (?:x)  (?P<name>x)  (?<name>x)  (?i)  (?im-sU:x)   together
-    x*  x+  x?  x{2}  x{2,}  x{2,5}, each with ? behind it            repeated, up to 1000 times
+    x*  x+  x?  x{2}  x{2,}  x{2,5}, each may have a ? behind it      repeated, up to 1000 times
     ^  $  \A  \z  \b  \B                                            places
     \.  \n  \x7F  \x{10FFFF}  \123  \Q...\E                        literally
 
 RE2 has no look-around and no back-references, because these cannot be matched in linear time: they are errors
-here as well (library RE2/J, which Kafka uses).
+here as well (library RE2/J, which Kafka uses). A parsed expression keeps nothing of its captures.
 
-What a regular expression is made of, once read. What only concerns captures has left no trace.
-
-The characters of topic names, and sets of them as bits: bit i stands for `ALPHABET[i]`.
-
-Expressions are matched against topic names only, and these have 65 different characters, all ASCII and none
-of them a line break. So every class of characters, however large, comes down to one of 2^65 sets, and much
-that distinguishes one dialect of regular expressions from another cannot make a difference.
+Expressions are matched against topic names only, which have 65 different characters, all ASCII and no line
+break. A set of characters is therefore 65 bits, bit i for `ALPHABET[i]`, and most differences between
+dialects of regular expressions do not matter.
 """
 
 from __future__ import annotations
@@ -44,28 +40,28 @@ class Position(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """One character out of a set (`topic_characters`)."""
+    """One character out of a set."""
 
     bits: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One after the other; none at all matches nothing."""
+    """Parts one after the other; without parts it matches the empty text."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Any one of these."""
+    """One of several options."""
 
     options: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The same again, from `least` to `most` times; None: any number."""
+    """A part repeated `least` to `most` times, or any number of times if `most` is None."""
 
     part: Node
     least: int
@@ -81,12 +77,12 @@ INDEX = {character: index for index, character in enumerate(ALPHABET)}
 
 ALL = (1 << len(ALPHABET)) - 1
 
-# What else is the same letter where case does not matter (Unicode's simple folding).
+# Further characters that fold to the same letter (Unicode's simple case folding).
 _UNUSUAL_CASES = {"k": "\u212a", "s": "\u017f"}
 
 
-def where(holds: Callable[[str], bool], *, fold_case: bool = False) -> int:
-    """Return the characters for which something holds, or with `fold_case` holds in either case."""
+def characters_that(holds: Callable[[str], bool], *, fold_case: bool = False) -> int:
+    """Return the characters for which `holds` is true, with `fold_case` in either case."""
 
     def fits(character: str) -> bool:
         if not fold_case:
@@ -109,7 +105,7 @@ def single(character: str, *, fold_case: bool = False) -> int:
     return (_FOLDED if fold_case else _EXACT).get(character, 0)
 
 
-def between(low: str, high: str, *, fold_case: bool = False) -> int:
+def character_range(low: str, high: str, *, fold_case: bool = False) -> int:
     """Return the set of the characters from one to another, with `fold_case` in either case."""
     bits = 0
     for character, each in (_FOLDED if fold_case else _EXACT).items():
@@ -121,35 +117,35 @@ def between(low: str, high: str, *, fold_case: bool = False) -> int:
 @lru_cache(maxsize=1024)
 def either_case(bits: int) -> int:
     """Return a set with both cases of every letter in it."""
-    return where(lambda each: each in INDEX and bool(bits >> INDEX[each] & 1), fold_case=True)
+    return characters_that(lambda each: each in INDEX and bool(bits >> INDEX[each] & 1), fold_case=True)
 
 
-def among(characters: str) -> int:
-    """Return a set of the given characters, as far as topic names have them."""
+def characters_of(characters: str) -> int:
+    """Return the set of the given characters; those that topic names lack are left out."""
     return sum(1 << INDEX[character] for character in set(characters) if character in INDEX)
 
 
-_DIGITS = among("0123456789")
-WORD = where(lambda character: character.isalnum() or character == "_")
+_DIGITS = characters_of("0123456789")
+WORD = characters_that(lambda character: character.isalnum() or character == "_")
 
 PERL_CLASSES = {"d": _DIGITS, "s": 0, "w": WORD}
-"""The classes written as a backslash and a letter; the capital letter is all but them."""
+"""The classes written as a backslash and a letter; the capital letter is the complement."""
 
 POSIX_CLASSES = {
-    "alnum": where(str.isalnum),
-    "alpha": where(str.isalpha),
+    "alnum": characters_that(str.isalnum),
+    "alpha": characters_that(str.isalpha),
     "ascii": ALL,
     "blank": 0,
     "cntrl": 0,
     "digit": _DIGITS,
     "graph": ALL,
-    "lower": where(str.islower),
+    "lower": characters_that(str.islower),
     "print": ALL,
-    "punct": among("-._"),
+    "punct": characters_of("-._"),
     "space": 0,
-    "upper": where(str.isupper),
+    "upper": characters_that(str.isupper),
     "word": WORD,
-    "xdigit": among("0123456789abcdefABCDEF"),
+    "xdigit": characters_of("0123456789abcdefABCDEF"),
 }
 """The classes written `[:name:]`, inside a class."""
 
@@ -176,15 +172,15 @@ _SCRIPTS = (
 
 
 def _in_category(name: str) -> int:
-    return where(lambda each: unicodedata.category(each).startswith(name))
+    return characters_that(lambda each: unicodedata.category(each).startswith(name))
 
 
 UNICODE_CLASSES = {
     "Any": ALL,
     **{name: _in_category(name) for name in _CATEGORIES.split()},
     **dict.fromkeys(_SCRIPTS.split(), 0),
-    "Latin": where(str.isalpha),
-    "Common": where(lambda character: not character.isalpha()),
+    "Latin": characters_that(str.isalpha),
+    "Common": characters_that(lambda character: not character.isalpha()),
 }
 """The classes written `\\p{name}`: general categories and scripts."""
 
@@ -205,7 +201,7 @@ _PLACES = {
 
 
 class InvalidExpression(KcliError):
-    """An expression that RE2 refuses. `description` says why, in the words of RE2/J, `piece` where."""
+    """An expression that RE2 refuses. `description` is the reason in RE2/J's words, `piece` the place."""
 
     def __init__(self, description: str, piece: str = "") -> None:
         super().__init__(f"{description}: `{piece}`" if piece else description)
@@ -214,13 +210,13 @@ class InvalidExpression(KcliError):
 
 
 def parse(text: str) -> Node:
-    """Return what an expression says; raise `InvalidExpression`."""
+    """Return a parsed expression; raise `InvalidExpression`."""
     return _Parser(text).whole()
 
 
 @dataclass(slots=True)
 class _Group:
-    """A group being read: its finished options, the current one, and whether case matters in it."""
+    """A group being parsed: its finished options, the parts of the current one, and its flags."""
 
     options: list[Node]
     parts: list[Node]
@@ -334,7 +330,7 @@ class _Parser:
             if counts is None:
                 self._at += 1
                 self._literal("{")
-                self._group.after_repeat = True  # RE2/J's way: what is no repetition still takes its place
+                self._group.after_repeat = True  # RE2/J does the same for a `{` that repeats nothing
                 return
             least = int(counts[1])
             most = least if counts[2] is None else None if counts[3] is None else int(counts[3])
@@ -460,7 +456,7 @@ class _Parser:
                 raise InvalidExpression("invalid character class range", self._text[start : self._at])
         if low == high:
             return single(low, fold_case=self._group.fold_case)
-        return between(low, high, fold_case=self._group.fold_case)
+        return character_range(low, high, fold_case=self._group.fold_case)
 
     def _class_character(self) -> str:
         if self._at >= len(self._text):

@@ -11,7 +11,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 
 ZERO_UUID = bytes(16)
-"""The id that stands for "none"."""
+"""Means no id."""
 
 _RESERVED = frozenset({ZERO_UUID, (1).to_bytes(16, "big")})
 
@@ -36,7 +36,7 @@ def uuid_to_text(value: bytes) -> str:
 
 
 def uuid_from_text(text: str) -> bytes:
-    """Return the 16 bytes of a text form; raise `ValueError` if it is not one."""
+    """Return the 16 bytes of a text form; raise `ValueError` for any other text."""
     try:
         raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (Base64Error, UnicodeEncodeError) as error:

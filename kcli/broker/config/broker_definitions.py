@@ -30,7 +30,7 @@ from kcli.broker.config.config_definition import (
 )
 from kcli.broker.config.inert_configs import is_inert
 from kcli.broker.config.topic_definitions import LOG_BROKER_CONFIGS
-from kcli.protocol.configs import ConfigType, no_effect
+from kcli.protocol.configs import ConfigType, no_effect_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -523,5 +523,5 @@ def broker_config(name: str) -> ConfigDefinition[Any]:
         return BROKER_CONFIGS[name]
     except KeyError:
         if is_inert(name):
-            raise InvalidConfig(no_effect(name)) from None
+            raise InvalidConfig(no_effect_message(name)) from None
         raise InvalidConfig(f"unknown broker config name: {name}") from None

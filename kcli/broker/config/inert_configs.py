@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.configs import no_effect
+from kcli.protocol.configs import no_effect_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -202,7 +202,7 @@ def _is_of_listener(name: str, door: str) -> bool:
 def warning(name: str, value: str) -> str | None:
     """Return a warning for a configuration without effect, None if it has its effect."""
     if is_inert(name) or name in _ACCEPTED_ONLY or name.startswith(_OF_OTHER_GROUPS):
-        return no_effect(name)
+        return no_effect_message(name)
     if name in {"cleanup.policy", "log.cleanup.policy"} and "compact" in value:
         return f"`{name}={value}`: kcli does not compact logs yet and keeps every record of a key"
     return None

@@ -12,7 +12,13 @@ from kcli.client.admin.types import (
     ConfigSynonym,
 )
 from kcli.client.network.metadata import ANY, CONTROLLER, Target
-from kcli.protocol.configs import ConfigResourceType, ConfigSource, ConfigType, InertConfig, tells_no_effect
+from kcli.protocol.configs import (
+    ConfigResourceType,
+    ConfigSource,
+    ConfigType,
+    ConfigWithoutEffect,
+    is_no_effect_message,
+)
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -159,8 +165,8 @@ def _altered(resource: ConfigResource, alterations: Sequence[ConfigAlteration]) 
 
 def _refusal(code: int, message: str | None) -> KafkaError | None:
     """Return why a resource was not altered, None if it was."""
-    if code == ErrorCode.INVALID_CONFIG and message is not None and tells_no_effect(message):
-        return InertConfig(message)
+    if code == ErrorCode.INVALID_CONFIG and message is not None and is_no_effect_message(message):
+        return ConfigWithoutEffect(message)
     return error_of(code, message)
 
 

@@ -1,1 +1,1 @@
-"""Declarations of what travels, and the encoders and decoders made of them. Knows no message."""
+"""Declarations of messages and records, and the encoders and decoders compiled from them."""

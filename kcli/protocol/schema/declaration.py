@@ -1,4 +1,4 @@
-"""Declarations of what travels: one class per struct covers all its versions, codecs are derived.
+"""Declarations of messages: one class per struct covers all its versions, and codecs are derived from it.
 
     @message(key=0, versions="0-13", flexible="9+")
     class ProduceResponse:
@@ -59,7 +59,7 @@ uuid = Annotated[bytes, WIRES["uuid"]]
 """16 raw bytes."""
 bytes_ = Annotated[bytes, WIRES["bytes"]]
 records_ = Annotated[bytes | bytearray | memoryview, WIRES["records"]]
-"""Record batches; a decoder leaves them where they are and gives a `memoryview` of the frame."""
+"""Record batches; a decoder does not copy them, it returns a `memoryview` of the frame."""
 
 v = Versions
 ignorable = Ignorable()
@@ -71,7 +71,7 @@ def nullable(versions: str) -> Nullable:
 
 
 def tag(number: int, versions: str | None = None) -> Tag:
-    """Return the mark of a field that is tagged, in these versions or in all flexible ones."""
+    """Return the mark of a field that is tagged in these versions, or in all flexible ones."""
     return Tag(number, ALWAYS if versions is None else Versions(versions))
 
 
@@ -88,18 +88,18 @@ Without a limit a request of 100 MB can name fifty million topics, which take gi
 
 
 class DecodeError(KcliError):
-    """Bytes that are not what they should be: cut short, out of range, not UTF-8."""
+    """Malformed bytes: cut short, out of range, not UTF-8."""
 
 
 class EncodeError(KcliError):
-    """A value that does not fit its field, or that the version has no field for."""
+    """A value that does not fit its field, or for which the version has no field."""
 
 
 # --- classes ---------------------------------------------------------------------------------------
 
 
 class _Message:
-    """What the decorators give a class: a constructor compiled on first use, equality and a repr."""
+    """Base of all declared classes: a constructor compiled on first use, equality and a repr."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -120,7 +120,7 @@ class _Message:
 
 
 def _compile_constructor(cls: type[Any]) -> None:
-    """Replace the inherited constructor of a class by one with its own keywords."""
+    """Give a class a constructor with its own keywords."""
     defaults: dict[str, Any] = cls.__field_defaults__
     names: dict[str, Any] = {"_defaults": defaults, "_missing": object()}
     parameters, body = [], []
@@ -140,7 +140,7 @@ def _compile_constructor(cls: type[Any]) -> None:
 
 
 def _make(cls: type[T]) -> type[T]:
-    """Make the class again with slots, its defaults put aside: a slot cannot have a class attribute."""
+    """Return the class with slots. Defaults move aside, because a slot cannot have a class attribute."""
     namespace = dict(cls.__dict__)
     names = tuple(namespace.get("__annotations__", ()))
     namespace["__field_defaults__"] = {name: namespace.pop(name) for name in names if name in namespace}
@@ -164,7 +164,7 @@ def message(*, key: int, versions: str, flexible: str = "none") -> Callable[[typ
 
 @dataclass_transform(kw_only_default=True)
 def record(*, type: int, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T]]:
-    """Declare a record of a log that the cluster keeps for itself, with its type id."""
+    """Declare a record of an internal topic or of the metadata log, with its type id."""
     return _declaration(type, versions, flexible)
 
 
@@ -184,7 +184,7 @@ def _declaration(key: int, versions: str, flexible: str) -> Callable[[type[T]], 
 
 
 class MessageInfo:
-    """What a `@message` or `@record` declares of itself. `key` is the API key or the record's type id."""
+    """What a `@message` or `@record` declares. `key` is the API key or the record's type id."""
 
     __slots__ = ("flexible_from", "key", "max_version", "min_version", "name")
 
@@ -254,21 +254,21 @@ class Codec(Generic[T]):
     def encode_parts(self, value: T) -> list[Any]:
         """Return the bytes of a value in parts.
 
-        Record data is a part of its own, the very object given: anything with a length will do, such as a
-        piece of a file that is never read into memory.
+        Record data is a part of its own, the very object given: it may be anything with a length, such as a
+        slice of a file that is never read into memory.
         """
         try:
             return self._encode(value)
         except (StructError, ValueError, TypeError, AttributeError, OverflowError) as error:
-            from kcli.protocol.schema.encoder import find_misfit
+            from kcli.protocol.schema.encoder import reason_not_encodable
 
-            reason = find_misfit(self.cls, value, self.version) or str(error)
+            reason = reason_not_encodable(self.cls, value, self.version) or str(error)
             raise EncodeError(f"{self.cls.__name__} does not fit version {self.version}: {reason}") from error
 
     def decode(self, buffer: Buffer, offset: int = 0, end: int | None = None) -> tuple[T, int]:
         """Return the object that starts at `offset` and the offset behind it.
 
-        Nothing at or after `end` is read. Raises `DecodeError` for everything that is not well formed.
+        Nothing at or after `end` is read. Raises `DecodeError` for malformed bytes.
         """
         data = buffer
         start = offset
@@ -276,7 +276,7 @@ class Codec(Generic[T]):
             if end is not None or type(buffer) is not memoryview:
                 data = memoryview(buffer)[:end]
         elif end is not None or type(buffer) is not bytes:
-            # Without record data to keep, a copy is worth it: slicing and decoding text is faster on bytes.
+            # Without record data to keep, copying pays: slicing and decoding text is faster on bytes.
             data = bytes(memoryview(buffer)[offset:end])
             start = 0
         size = len(data)
@@ -289,7 +289,7 @@ class Codec(Generic[T]):
             raise DecodeError(f"malformed {what}: {error}") from error
         return value, position - start + offset
 
-    # The generators are imported here: a command line that talks to nobody needs none.
+    # The generators are imported on first use: commands that send nothing do not need them.
 
     def _compile_encoder(self, value: T) -> list[Any]:
         from kcli.protocol.schema.encoder import generate_encoder
@@ -311,7 +311,7 @@ _CODECS: dict[tuple[type[Any], int, bool | None], Codec[Any]] = {}
 def codec(cls: type[T], version: int, flexible: bool | None = None) -> Codec[T]:
     """Return the codec of a class for one version.
 
-    A bare struct needs `flexible` said; for a message or record it follows from the version. Raises
+    `flexible` must be given for a bare struct; for a message or record it follows from the version. Raises
     `ValueError` for a version outside the declared range.
     """
     found = _CODECS.get((cls, version, flexible))

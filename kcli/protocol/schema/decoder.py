@@ -8,11 +8,10 @@ The function it makes is `decode(b, p, end) -> (object, position)`. What makes i
   in place.
 - An array of rows that are nothing but fixed fields is read by one `Struct.iter_unpack`.
 
-What makes it safe: a fixed field beyond the end makes `struct` raise, an index beyond the end too; a
-string cut short leaves the position beyond the end, where the next read raises or, at the very end,
-`Codec` does. Counts of structs are compared with the bytes that remain before anything is made. Where that
-is not enough, a decoder also counts down a number of array elements and tagged fields: an element of one byte
-may become an object of a hundred.
+What makes it safe: reading a fixed field or an index beyond the end raises. A string cut short leaves the
+position beyond the end, where the next read raises or, at the very end, `Codec` does. Counts of structs are
+compared with the remaining bytes before any object is made. Decoders of requests also limit the total number
+of array elements and tagged fields, because an element of one byte may become an object of a hundred.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from kcli.protocol.schema.unsigned_varint import decode_unsigned_varint
 _MAX_CACHED_LENGTH = 256
 
 _FEW_ROWS = 7
-"""Up to so many rows a plain loop is faster than setting up the quick way."""
+"""For up to this many rows a plain loop is faster than setting up `iter_unpack`."""
 
 
 class Unpackers(dict[int, Callable[..., tuple[Any, ...]]]):
@@ -75,9 +74,9 @@ def _minimum_field_size(field: Field, version: int, flexible: bool) -> int:
 
 
 class _DecoderWriter:
-    """Collects the source. `pending` holds fixed fields read but not yet written: (letter, target).
+    """Writes the source. `pending` holds fixed fields whose read is not written yet: (letter, target).
 
-    Its first entry may be the integers of an array: ("3i" family, target, name of the length).
+    `pending_array` is an array of integers in front of them: (letter, target, name of the length).
     """
 
     def __init__(self, version: int, flexible: bool, has_records: bool, max_elements: int | None) -> None:
@@ -140,7 +139,7 @@ class _DecoderWriter:
     # --- structs ---
 
     def struct(self, struct: type[Any], variable: str) -> None:
-        """Write the reading of a struct into the attributes of an object that exists."""
+        """Write the reading of a struct into the attributes of an existing object."""
         tagged = []
         for field in fields_of(struct):
             target = f"{variable}.{field.name}"
@@ -296,7 +295,7 @@ class _DecoderWriter:
         self.count_down(length)
 
     def count_down(self, count: str) -> None:
-        """Write the check that there may be so many elements more, for a decoder that minds."""
+        """Write the check that so many more elements are allowed, if the decoder has a limit."""
         if self.is_counting:
             self.emit(f"room -= {count}")
             self.emit("if room < 0: raise ValueError('too many elements')")
@@ -335,10 +334,10 @@ class _DecoderWriter:
         self.source.depth -= 2 if is_fixed else 1
 
     def fixed_rows(self, struct: type[Any], target: str, row: str, length: str, size: int) -> bool:
-        """Write the quick way for many rows of fixed size, if these are: all by one `iter_unpack`.
+        """Write the reading of many rows by one `iter_unpack`, and return whether rows are of fixed size.
 
-        In a flexible version each row ends with a byte that counts its tags, and the quick way is open when
-        all of these bytes are zero. An `else` has to follow.
+        In a flexible version each row ends with a byte that counts its tags, and all of these bytes must be
+        zero. The caller has to write an `else`.
         """
         letters, values, others = "", [], []
         for field in fields_of(struct):
@@ -380,8 +379,8 @@ def generate_decoder(
 ) -> Callable[..., tuple[Any, int]]:
     """Return the compiled `decode(b, p, end)`: of `bytes`, or of a `memoryview` if it holds record data.
 
-    What it raises on malformed input, and on more array elements and tagged fields than `max_elements`:
-    `struct.error`, `IndexError` or `ValueError`.
+    It raises `struct.error`, `IndexError` or `ValueError` for malformed input, and for more array elements
+    and tagged fields than `max_elements`.
     """
     writer = _DecoderWriter(version, flexible, has_records(struct, version), max_elements)
     if max_elements is not None:

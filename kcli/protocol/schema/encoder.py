@@ -7,9 +7,8 @@ The function it makes is `encode(o) -> list of parts`. What makes it fast:
 - Everything is inlined: loops, strings, nested structs.
 - Parts go into a list for one `b"".join`, which beats packing into a buffer of the final size.
 
-A field that the version lacks must hold its default, unless it is ignorable.
-
-Finds the field that made an encoder fail. Slow, and only ever asked after the failure.
+A field that the version lacks must hold its default, unless it is ignorable. An encoder does not say which
+value it could not encode: after a failure `reason_not_encodable` goes through the fields to find it.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Packers(dict[Any, Callable[..., bytes]]):
 
 
 class _EncoderWriter:
-    """Collects the source. `pending` holds fixed fields not yet written: (letters, value expressions)."""
+    """Writes the source. `pending` holds fixed fields not written yet: (letters, value expressions)."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -82,7 +81,7 @@ class _EncoderWriter:
     # --- writing ---
 
     def flush(self) -> None:
-        """Write the one pack of all that is pending."""
+        """Write one pack of everything pending."""
         if not self.pending:
             return
         parts = tuple(part for part, _ in self.pending)
@@ -134,7 +133,7 @@ class _EncoderWriter:
         return f"({' or '.join(parts)})"
 
     def tags(self, tagged: list[Field], variable: str) -> None:
-        """Write the tag section: the count joins what is pending, as almost always it is zero."""
+        """Write the tag section. Its count, nearly always zero, joins the pending fields."""
         if not tagged:
             self.pending.append(("x", ""))
             return
@@ -191,7 +190,7 @@ class _EncoderWriter:
             self.struct(struct, inner)
             return
         self.flush()
-        # Null is -1, but in a tag, where Kafka writes a varint, it is 0.
+        # Null is -1, except in a tag: there Kafka writes a varint, and null is 0.
         null = r"b'\0'" if field.is_tagged(self.version) else r"b'\xff'"
         self.emit(f"if {inner} is None:")
         self.emit(f"    {self.add}({null})")
@@ -277,8 +276,7 @@ class _EncoderWriter:
 def generate_encoder(struct: type[Any], version: int, flexible: bool) -> Callable[[Any], list[Any]]:
     """Return the compiled `encode(o)`.
 
-    What it raises for a value that does not fit: `struct.error`, `ValueError`, `TypeError` or
-    `AttributeError`.
+    It raises `struct.error`, `ValueError`, `TypeError` or `AttributeError` for a value that does not fit.
     """
     writer = _EncoderWriter(version, flexible)
     writer.emit("out = []")
@@ -292,12 +290,12 @@ def generate_encoder(struct: type[Any], version: int, flexible: bool) -> Callabl
 _SHORT_TEXT = 60
 
 
-def find_misfit(struct: type[Any], value: object, version: int) -> str | None:
-    """Return where the first value that does not fit is and why, such as "topics[3].name: null"."""
-    return next(_misfits(struct, value, version), None)
+def reason_not_encodable(struct: type[Any], value: object, version: int) -> str | None:
+    """Return the first field whose value cannot be encoded, and why, such as "topics[3].name: null"."""
+    return next(_problems(struct, value, version), None)
 
 
-def _misfits(struct: type[Any], value: object, version: int) -> Iterator[str]:
+def _problems(struct: type[Any], value: object, version: int) -> Iterator[str]:
     if type(value) is not struct:
         yield f": a {type(value).__name__} in place of a {struct.__name__}"
         return
@@ -310,32 +308,32 @@ def _misfits(struct: type[Any], value: object, version: int) -> Iterator[str]:
             if version not in field.nullable:
                 yield f"{field.name}: null"
         else:
-            for misfit in _content_misfits(field, content, version):
-                yield field.name + misfit
+            for problem in _content_problems(field, content, version):
+                yield field.name + problem
 
 
-def _content_misfits(field: Field, content: object, version: int) -> Iterator[str]:
+def _content_problems(field: Field, content: object, version: int) -> Iterator[str]:
     if not field.is_array:
-        yield from _item_misfits(field, content, version, "")
+        yield from _item_problems(field, content, version, "")
     elif not isinstance(content, Sequence) or isinstance(content, str):
         yield f": a {type(content).__name__} in place of a list"
     else:
         for index, item in enumerate(content):
-            yield from _item_misfits(field, item, version, f"[{index}]")
+            yield from _item_problems(field, item, version, f"[{index}]")
 
 
-def _item_misfits(field: Field, item: object, version: int, where: str) -> Iterator[str]:
+def _item_problems(field: Field, item: object, version: int, where: str) -> Iterator[str]:
     if field.struct is not None:
-        for misfit in _misfits(field.struct, item, version):
-            yield f"{where}{'' if misfit.startswith(':') else '.'}{misfit}"
+        for problem in _problems(field.struct, item, version):
+            yield f"{where}{'' if problem.startswith(':') else '.'}{problem}"
     else:
         assert field.wire is not None
-        reason = _wire_misfit(field.wire, item)
+        reason = _wire_problem(field.wire, item)
         if reason is not None:
             yield f"{where}: {reason}"
 
 
-def _wire_misfit(wire: Wire, item: object) -> str | None:
+def _wire_problem(wire: Wire, item: object) -> str | None:
     shown = repr(item)
     shown = shown if len(shown) <= _SHORT_TEXT else shown[:_SHORT_TEXT] + "…"
     if wire.kind == "uuid":

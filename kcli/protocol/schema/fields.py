@@ -1,4 +1,4 @@
-"""What a declaration says: the fields of a struct, read from its annotations.
+"""The fields of a struct, read from the annotations of its declaration.
 
 `fields_of` evaluates a class's annotations the first time a codec (or a test) asks for them, so importing
 a message module costs no more than making its classes.
@@ -77,7 +77,7 @@ class Tag:
 
 
 class Nullable:
-    """Limits the versions in which a field that may be `None` really may."""
+    """Limits the versions in which a field may be `None`."""
 
     __slots__ = ("versions",)
 
@@ -117,11 +117,11 @@ class Field:
         self.default: Any = None
 
     def is_tagged(self, version: int) -> bool:
-        """Return whether the field is a tagged one in a version."""
+        """Return whether the field is tagged in a version."""
         return self.tag is not None and version in self.tag.versions
 
     def make_default(self) -> object:
-        """Return the default, made anew if it can be changed."""
+        """Return the default; a mutable one is a new object."""
         return self.default.factory() if isinstance(self.default, Fresh) else self.default
 
 
@@ -137,7 +137,7 @@ def fields_of(struct: type[Any]) -> tuple[Field, ...]:
 
 
 def has_records(struct: type[Any], version: int) -> bool:
-    """True if record data travels somewhere inside this struct."""
+    """Return whether a struct, or a struct inside it, has a field of record data."""
     return any(
         field.wire is WIRES["records"] or (field.struct is not None and has_records(field.struct, version))
         for field in fields_of(struct)

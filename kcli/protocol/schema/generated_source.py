@@ -1,4 +1,4 @@
-"""GeneratedSource: the Python source of one function while it is written, and the names it uses."""
+"""GeneratedSource: the Python source of one function while it is being written, and the names it uses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GeneratedSource:
         self._lines.append("    " * self.depth + line)
 
     def fresh_name(self, prefix: str) -> str:
-        """Return the name of a variable that is not used yet."""
+        """Return the name of an unused variable."""
         self._serial += 1
         return f"{prefix}{self._serial}"
 

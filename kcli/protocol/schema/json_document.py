@@ -2,8 +2,8 @@
 
     document(OffsetCommitValue(...), 3)    {"offset": 12, "leaderEpoch": -1, "metadata": "", ...}
 
-The same rules as those of Kafka's generated `…JsonConverter` classes: the fields of that version in the order
-of the schema, tagged ones only where they are not the default, bytes in base64, ids as text.
+The rules are those of Kafka's generated `…JsonConverter` classes: the fields of that version in the order of
+the schema, tagged fields only if they differ from the default, bytes in base64, ids as text.
 """
 
 from __future__ import annotations

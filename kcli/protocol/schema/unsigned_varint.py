@@ -1,7 +1,7 @@
 """Unsigned varints: seven bits to a byte, least significant first, the high bit set on all but the last.
 
-Flexible versions (KIP-482) use them for lengths, counts and tags. Five bytes carry the 32 bits that the
-protocol allows; the zigzag varints of records are another thing (`record_batch`).
+Flexible versions (KIP-482) use them for lengths, counts and tags, in at most five bytes for 32 bits. Records
+use zigzag varints instead (`kcli.protocol.records.varints`).
 """
 
 from __future__ import annotations

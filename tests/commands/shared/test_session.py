@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kcli.commands.shared.session import failure
-from kcli.protocol.configs import InertConfig
+from kcli.protocol.configs import ConfigWithoutEffect
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 
@@ -19,7 +19,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
             id="the hint is that of the error",
         ),
         pytest.param(
-            InertConfig("`log.cleaner.threads` has no effect in kcli"),
+            ConfigWithoutEffect("`log.cleaner.threads` has no effect in kcli"),
             "cannot alter x: `log.cleaner.threads` has no effect in kcli",
             None,
             id="no other name would do",
