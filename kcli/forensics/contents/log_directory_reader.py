@@ -9,34 +9,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from kcli.errors import KcliError, UsageError
+from kcli.forensics.contents.log_directories import log_directories, replica_directories
+from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import HEADER_SIZE, BatchHead
 from kcli.protocol.records.message_set import LegacyEntry
-from kcli.storage.checkpoints import CheckpointError, read_offsets, read_partition_metadata
-from kcli.storage.log_paths import (
-    LOG_SUFFIX,
-    SWAP_SUFFIX,
-    base_offset_of,
-    parse_replica_directory,
+from kcli.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    CheckpointError,
+    read_offsets,
+    read_partition_metadata,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
-META_PROPERTIES = "meta.properties"
-NODE_PREFIX = "node-"
-"""A data directory of kcli holds a log directory of each node under this name."""
+from kcli.storage.log_paths import LOG_SUFFIX, SWAP_SUFFIX, base_offset_of
 
 BLOCK_BYTES = 1024 * 1024
 
 _ENTRY_HEAD = Struct(">qiib")
 _MIN_ENTRY_SIZE = 14
-_BATCH_HEAD_SIZE = 61
 _MAGIC_BATCH = 2
 
 Batch = RecordBatch | LegacyEntry
@@ -59,12 +54,9 @@ def find_replicas(directories: Iterable[Path]) -> dict[tuple[str, int], ReplicaD
     Of a partition that is there several times, the replica that reaches furthest is the one.
     """
     found: dict[tuple[str, int], ReplicaDirectory] = {}
-    for directory in (each for given in directories for each in log_directories(given)):
-        for path in sorted(directory.iterdir()):
-            name = parse_replica_directory(path.name)
-            if name is None or name.suffix or not path.is_dir():
-                continue
-            topic, partition = name.topic_partition
+    for directory in _log_directories(directories):
+        for name, (topic, partition) in replica_directories(directory):
+            path = Path(name)
             replica = ReplicaDirectory(topic, partition, path, topic_id_of(path))
             other = found.get((topic, partition))
             if other is None or end_offset(path) > end_offset(other.path):
@@ -72,16 +64,14 @@ def find_replicas(directories: Iterable[Path]) -> dict[tuple[str, int], ReplicaD
     return found
 
 
-def log_directories(directory: Path) -> list[Path]:
-    """Return a log directory itself, or those of the nodes in a data directory of kcli."""
-    try:
-        nodes = sorted(path for path in directory.iterdir() if path.name.startswith(NODE_PREFIX))
-    except OSError as error:
-        # What is there and no directory is the wrong thing to name; what is not there cannot be read.
-        kind = UsageError if isinstance(error, NotADirectoryError) else KcliError
-        raise kind(f"cannot read `{directory}`: {error.strerror}") from error
-    nodes = [path for path in nodes if (path / META_PROPERTIES).exists()]
-    return nodes or [directory]
+def _log_directories(directories: Iterable[Path]) -> Iterator[str]:
+    for directory in directories:
+        try:
+            yield from log_directories(str(directory))
+        except OSError as error:
+            # What is there and no directory is the wrong thing to name; what is not there cannot be read.
+            kind = UsageError if isinstance(error, NotADirectoryError) else KcliError
+            raise kind(f"cannot read `{directory}`: {error.strerror}") from error
 
 
 def topic_id_of(path: Path) -> bytes | None:
@@ -113,9 +103,9 @@ def segment_files(path: Path) -> list[tuple[int, Path]]:
 def start_offsets(directories: Iterable[Path]) -> dict[tuple[str, int], int]:
     """Return the log start offsets that the checkpoints of log directories tell."""
     offsets: dict[tuple[str, int], int] = {}
-    for directory in (each for given in directories for each in log_directories(given)):
+    for directory in _log_directories(directories):
         try:
-            checkpoint = read_offsets(str(directory / LOG_START_CHECKPOINT))
+            checkpoint = read_offsets(f"{directory}/{LOG_START_OFFSET_CHECKPOINT}")
         except CheckpointError:
             continue
         offsets.update({(topic, partition): offset for (topic, partition), offset in checkpoint.items()})
@@ -127,28 +117,26 @@ def end_offset(path: Path) -> int:
     end = 0
     for base_offset, file in reversed(segment_files(path)):
         end = max(end, base_offset)
-        for head in _heads(file):
-            end = head
+        for next_offset in _next_offsets(file):
+            end = next_offset
         if end > base_offset:
             break
     return end
 
 
-def _heads(file: Path) -> Iterator[int]:
-    """Yield the next offset after each whole entry of a segment, looking at heads only."""
-    with file.open("rb") as source:
-        size, position = os.fstat(source.fileno()).st_size, 0
-        while size - position >= _ENTRY_HEAD.size:
-            source.seek(position)
-            head = source.read(_BATCH_HEAD_SIZE)
-            offset, length, _, magic = _ENTRY_HEAD.unpack_from(head)
-            position += 12 + length
-            if length < _MIN_ENTRY_SIZE or position > size:
+def _next_offsets(file: Path) -> Iterator[int]:
+    """Yield the offset behind each whole entry of a segment; only heads are read."""
+    with SegmentFile(str(file)) as source:
+        position = 0
+        while position < source.end:
+            try:
+                head = BatchHead.at(source.read(position, HEADER_SIZE), 0, position)
+            except CorruptRecord:
                 return
-            if magic < _MAGIC_BATCH:
-                yield offset + 1
-            elif len(head) == _BATCH_HEAD_SIZE:
-                yield RecordBatch(head).next_offset
+            position = head.end
+            if position > source.end:
+                return
+            yield head.next_offset
 
 
 def read_batches(path: Path, report: Report) -> Iterator[Batch]:

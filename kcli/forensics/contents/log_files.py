@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError, UsageError
+from kcli.forensics.contents.log_directories import META_PROPERTIES, NODE_PREFIX, is_log_directory
 from kcli.storage.log_paths import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 TRANSIENT_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 BOOTSTRAP_SNAPSHOT = "bootstrap.checkpoint"
-META_PROPERTIES = "meta.properties"
-NODE_PREFIX = "node-"
-"""A data directory of kcli holds a log directory of each node under this name."""
 
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})", re.ASCII)
 _OFFSET_CHECKPOINT = "-offset-checkpoint"
@@ -170,20 +168,16 @@ def _files_of(directory: str, selection: Selection) -> Iterator[DumpFile]:
             except UsageError:
                 continue
             own.append(file)
-    if _is_log_directory(directory) and (selection.topics or selection.partitions):
+    if is_log_directory(directory) and (selection.topics or selection.partitions):
         own = []
     yield from sorted(
         (file for file in own if not selection.kinds or file.kind in selection.kinds), key=_reading_order
     )
     for name in sorted(inner, key=_replica_order):
         path = f"{directory.rstrip('/')}/{name}"
-        is_node = name.startswith(NODE_PREFIX) and _is_log_directory(path)
+        is_node = name.startswith(NODE_PREFIX) and is_log_directory(path)
         if is_node or selection.has_replica(name):
             yield from _files_of(path, selection)
-
-
-def _is_log_directory(path: str) -> bool:
-    return os.path.exists(f"{path}/{META_PROPERTIES}")
 
 
 def _reading_order(file: DumpFile) -> tuple[bool, int, int, str]:

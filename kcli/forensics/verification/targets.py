@@ -6,13 +6,13 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError, UsageError
+from kcli.forensics.contents.log_directories import META_PROPERTIES, log_directories
 from kcli.storage.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
-from kcli.storage.dirs.log_directory import META_PROPERTIES
 from kcli.storage.log_paths import (
     DELETE_DIRECTORY_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -26,9 +26,6 @@ from kcli.storage.log_paths import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
-
-NODE_PREFIX = "node-"
-"""A data directory of kcli holds a log directory of each node under this name."""
 
 OFFSET_CHECKPOINTS = (
     RECOVERY_POINT_CHECKPOINT,
@@ -66,7 +63,7 @@ class Targets(NamedTuple):
 
 def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Collection[int]) -> Targets:
     """Return what the paths stand for. Raises `KcliError`."""
-    log_directories: dict[str, None] = {}
+    directories: dict[str, None] = {}
     replicas: dict[Replica, None] = {}
     files: set[str] = set()
     empty: list[str] = []
@@ -78,7 +75,7 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
                 # As findings name it, which put a directory before every name.
                 files.add(f"{os.path.dirname(path) or '.'}/{os.path.basename(path)}")
                 if replica is None:
-                    log_directories[os.path.dirname(path) or "."] = None
+                    directories[os.path.dirname(path) or "."] = None
                 else:
                     replicas[replica] = None
                 continue
@@ -86,8 +83,8 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
                 replicas[Replica(path)] = None
                 continue
             found: list[Replica] = []
-            for directory in _log_directories(path):
-                log_directories[directory] = None
+            for directory in log_directories(path):
+                directories[directory] = None
                 found += [Replica(each) for each in _replicas_in(directory, topics, partitions)]
             replicas.update(dict.fromkeys(found))
         except OSError as error:
@@ -97,7 +94,7 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
     if empty and not replicas:
         raise nothing_in(empty[0], topics=topics, partitions=partitions)
     # Who asks for a topic does not expect it in every log directory.
-    return Targets([*log_directories], [*replicas], files, [] if topics or partitions else empty)
+    return Targets([*directories], [*replicas], files, [] if topics or partitions else empty)
 
 
 def nothing_in(path: str, *, topics: Collection[str], partitions: Collection[int]) -> UsageError:
@@ -130,12 +127,6 @@ def _of_file(path: str) -> Replica | None:
         f"not a file of a log directory: `{path}`",
         hint="give a directory of a partition or of a broker, or one of the files in it",
     )
-
-
-def _log_directories(path: str) -> list[str]:
-    """Return a log directory itself, or those of the nodes in a data directory of kcli."""
-    nodes = [f"{path}/{name}" for name in sorted(os.listdir(path)) if name.startswith(NODE_PREFIX)]
-    return [node for node in nodes if os.path.exists(f"{node}/{META_PROPERTIES}")] or [path]
 
 
 def _replicas_in(directory: str, topics: Collection[str], partitions: Collection[int]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, UsageError
+from kcli.forensics.contents.log_directories import log_directories, replica_directories
 from kcli.protocol.topics import METADATA_TOPIC, TopicPartition
 from kcli.spark.source.log_dirs.segment import reading
 from kcli.storage.checkpoints import (
@@ -24,9 +25,7 @@ from kcli.storage.dirs.log_directory import META_PROPERTIES, MetaProperties
 from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, parse_replica_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-_NODE_PREFIX = "node-"
+    from collections.abc import Callable, Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,10 @@ def find_replicas(directories: Iterable[str], report: Callable[[str], None]) -> 
     for directory, wanted in _wanted(directories).items():
         marks = _offsets(directory, REPLICATION_OFFSET_CHECKPOINT, report)
         starts = _offsets(directory, LOG_START_OFFSET_CHECKPOINT, report)
-        for path, topic_partition in _replica_directories(directory):
-            if wanted is None or path in wanted:
+        with reading(directory):
+            replicas = replica_directories(directory)
+        for path, topic_partition in replicas:
+            if topic_partition.topic != METADATA_TOPIC and (wanted is None or path in wanted):
                 mark, start = marks.get(topic_partition), starts.get(topic_partition)
                 found.append(Replica(path, topic_partition, _topic_id(path, report), mark, start))
     return found
@@ -82,7 +83,7 @@ def _wanted(directories: Iterable[str]) -> dict[str, set[str] | None]:
     wanted: dict[str, set[str] | None] = {}
     for given in map(os.path.abspath, directories):
         try:
-            names = sorted(os.listdir(given))
+            names, meant = sorted(os.listdir(given)), log_directories(given)
         except OSError as error:
             raise UsageError(f"cannot read the log directory `{given}`: {error.strerror}") from error
         if _is_replica(given, names):
@@ -90,9 +91,7 @@ def _wanted(directories: Iterable[str]) -> dict[str, set[str] | None]:
             if others is not None:
                 others.add(given)
             continue
-        nodes = [f"{given}/{name}" for name in names if name.startswith(_NODE_PREFIX)]
-        nodes = [path for path in nodes if os.path.exists(f"{path}/{META_PROPERTIES}")]
-        wanted.update(dict.fromkeys(nodes or [given]))
+        wanted.update(dict.fromkeys(meant))
     return wanted
 
 
@@ -101,16 +100,6 @@ def _is_replica(path: str, names: list[str]) -> bool:
     parsed = parse_replica_directory(os.path.basename(path))
     is_named_so = parsed is not None and not parsed.suffix
     return is_named_so and any(base_offset_of(name, LOG_SUFFIX) is not None for name in names)
-
-
-def _replica_directories(directory: str) -> Iterator[tuple[str, TopicPartition]]:
-    with reading(directory):
-        names = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
-    for name in names:
-        parsed = parse_replica_directory(name)
-        if parsed is None or parsed.suffix or parsed.topic_partition.topic == METADATA_TOPIC:
-            continue
-        yield f"{directory}/{name}", TopicPartition(*parsed.topic_partition)
 
 
 def _offsets(directory: str, name: str, report: Callable[[str], None]) -> dict[TopicPartition, int]:
