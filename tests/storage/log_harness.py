@@ -20,7 +20,7 @@ from kcli.storage.log.log_config import LogConfig, LogSettings
 from kcli.storage.log.log_loader import Checkpointed, load_log
 from kcli.storage.log.log_read import Isolation
 from kcli.storage.log.unified_log import UnifiedLog
-from kcli.storage.producers.producer_state import Origin
+from kcli.storage.producers.producer_state import AppendOrigin
 
 NOW_MS = 1_760_000_000_000
 TOPIC_PARTITION = TopicPartition("orders", 0)
@@ -115,7 +115,7 @@ class LogHarness:
         *,
         leader_epoch: int = 0,
         now_ms: int = NOW_MS,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> LogAppendInfo:
         """Append bytes as leader, in a memoryview as a request has them, and make them visible."""
         info = self.log.append_as_leader(

@@ -19,7 +19,7 @@ from kcli.protocol.records.batch import RecordBatch
 from kcli.storage import disk
 from kcli.storage.log.log_segment import LogSegment
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
-from kcli.storage.producers.producer_state import Origin, ProducerAppends
+from kcli.storage.producers.producer_state import AppendOrigin, ProducerAppends
 
 if TYPE_CHECKING:
     from kcli.forensics.entries.scanned_entry import ScannedEntry
@@ -241,7 +241,7 @@ class SegmentCopy:
         appends = None
         if isinstance(batch, RecordBatch) and batch.producer_id >= 0:
             appends = ProducerAppends(self._state)
-            appends.check((batch,), Origin.REPLICATION)
+            appends.check((batch,), AppendOrigin.REPLICATION)
         segment = self._segment or self.create()
         position = segment.size
         start = 0

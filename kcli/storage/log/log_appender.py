@@ -34,7 +34,7 @@ from kcli.protocol.records.record import NO_TIMESTAMP
 from kcli.protocol.records.record_walk import is_one_record, walk_records
 from kcli.storage.log.file_records import write_at
 from kcli.storage.log.log_validator import LogValidator
-from kcli.storage.producers.producer_state import BatchMetadata, Origin
+from kcli.storage.producers.producer_state import AppendOrigin, BatchMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -146,7 +146,7 @@ class LogAppender:
     def append_as_follower(self, records: Buffer, now_ms: int) -> LogAppendInfo:
         """Do `UnifiedLog.append_as_follower`."""
         data, batches = whole_batches(records, self.local.end_offset)
-        return self._append(data, batches, Origin.REPLICATION, now_ms)
+        return self._append(data, batches, AppendOrigin.REPLICATION, now_ms)
 
     def write_ahead(
         self, validated: ValidatedRecords, *, leader_epoch: int, now_ms: int
@@ -188,7 +188,7 @@ class LogAppender:
         self,
         data: Buffer,
         batches: Sequence[RecordBatch | LegacyEntry],
-        origin: Origin,
+        origin: AppendOrigin,
         now_ms: int,
         written: WriteAhead | None = None,
     ) -> LogAppendInfo:

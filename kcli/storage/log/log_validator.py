@@ -36,7 +36,7 @@ from kcli.protocol.records.batch_header import (
 from kcli.protocol.records.record import NO_TIMESTAMP, TimestampType
 from kcli.protocol.records.record_walk import walk_records
 from kcli.storage.log.log_config import PRODUCER_COMPRESSION
-from kcli.storage.producers.producer_state import Origin
+from kcli.storage.producers.producer_state import AppendOrigin
 
 if TYPE_CHECKING:
     from kcli.protocol.corruption import Buffer
@@ -92,7 +92,11 @@ class ValidatedRecords:
     __slots__ = ("batches", "data", "log_append_time", "origin")
 
     def __init__(
-        self, data: bytearray | memoryview, batches: list[RecordBatch], log_append_time: int, origin: Origin
+        self,
+        data: bytearray | memoryview,
+        batches: list[RecordBatch],
+        log_append_time: int,
+        origin: AppendOrigin,
     ) -> None:
         self.data = data
         self.batches = batches
@@ -136,7 +140,7 @@ class LogValidator:
         records: Buffer,
         *,
         now_ms: int,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         max_decompressed: int = MAX_DECOMPRESSED_BYTES,
     ) -> ValidatedRecords:
         """Check records for a leader, and convert them to what the topic stores.
@@ -172,7 +176,7 @@ class LogValidator:
         return ValidatedRecords(data, batches, NO_TIMESTAMP, origin)
 
     def _take_batches(
-        self, data: bytearray | memoryview, origin: Origin, max_decompressed: int
+        self, data: bytearray | memoryview, origin: AppendOrigin, max_decompressed: int
     ) -> tuple[bytearray | memoryview, list[RecordBatch]]:
         """Return the whole batches at the start of a buffer, converted up from magic 0 and 1."""
         size = len(data)
@@ -187,7 +191,7 @@ class LogValidator:
                 return self._convert_up(data, max_decompressed)
             batches.append(entry)
             end += entry.size_in_bytes
-        if len(batches) > 1 and origin is Origin.CLIENT:
+        if len(batches) > 1 and origin is AppendOrigin.CLIENT:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"{len(batches)} record batches instead of one")
         return memoryview(data)[:end], batches
 
@@ -205,7 +209,7 @@ class LogValidator:
         converted = up_convert(data, codec=self._codec, max_bytes=max_decompressed)
         return converted, [RecordBatch(converted)] if converted else []
 
-    def _check(self, batch: RecordBatch, now_ms: int, origin: Origin, max_decompressed: int) -> bool:
+    def _check(self, batch: RecordBatch, now_ms: int, origin: AppendOrigin, max_decompressed: int) -> bool:
         """Check one batch and correct its max timestamp; return whether it must be rebuilt."""
         size = batch.size_in_bytes
         if size > self._max_message_bytes:
@@ -215,7 +219,7 @@ class LogValidator:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
         attributes = batch.attributes
         count = batch.count
-        if origin is Origin.CLIENT and (
+        if origin is AppendOrigin.CLIENT and (
             batch.base_offset
             or count <= 0
             or count != batch.last_offset_delta + 1

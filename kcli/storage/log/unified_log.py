@@ -26,7 +26,7 @@ from kcli.storage.log.log_read import Isolation, LogOffsetMetadata, LogRead
 from kcli.storage.log.log_validator import MAX_DECOMPRESSED_BYTES
 from kcli.storage.log.retention import Retention, rules_of
 from kcli.storage.log_paths import PARTITION_METADATA
-from kcli.storage.producers.producer_state import Origin
+from kcli.storage.producers.producer_state import AppendOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,7 +175,7 @@ class UnifiedLog:
         *,
         leader_epoch: int,
         now_ms: int,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         max_decompressed: int = MAX_DECOMPRESSED_BYTES,
         try_plain: bool = True,
     ) -> LogAppendInfo:
@@ -187,7 +187,12 @@ class UnifiedLog:
         INVALID_PRODUCER_EPOCH (47), INVALID_TXN_STATE (48), KAFKA_STORAGE_ERROR (56) and `InvalidRecords`
         (32, 87); nothing was written then.
         """
-        if try_plain and type(records) is memoryview and origin is Origin.CLIENT and not records.readonly:
+        if (
+            try_plain
+            and type(records) is memoryview
+            and origin is AppendOrigin.CLIENT
+            and not records.readonly
+        ):
             first_offset = self.append_plain(records, leader_epoch, now_ms)
             if first_offset != NOT_PLAIN:
                 info = self.appender.plain_info(records, first_offset)

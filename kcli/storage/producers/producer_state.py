@@ -164,7 +164,7 @@ class ProducerStateManager:
         self._unreplicated: dict[int, int] = {}
 
     def check(
-        self, batches: Sequence[RecordBatch | LegacyEntry], origin: Origin
+        self, batches: Sequence[RecordBatch | LegacyEntry], origin: AppendOrigin
     ) -> Continuation | ProducerAppends | BatchMetadata | None:
         """Return what to publish after the batches are written, or the batch that one of them repeats.
 
@@ -192,7 +192,7 @@ class ProducerStateManager:
         aborted: Sequence[AbortedTransaction] = ()
         if batch.producer_id >= 0:
             appends = ProducerAppends(self)
-            appends.check((batch,), Origin.REPLICATION)
+            appends.check((batch,), AppendOrigin.REPLICATION)
             aborted = appends.publish()
         self.map_end_offset = batch.last_offset + 1
         return aborted
@@ -276,7 +276,7 @@ class ProducerStateManager:
         self.map_end_offset = end_offset
 
 
-class Origin(Enum):
+class AppendOrigin(Enum):
     """The source of an append, which decides the checks (Kafka class `AppendOrigin`)."""
 
     CLIENT = "client"
@@ -308,7 +308,7 @@ class ProducerAppendInfo:
         topic_partition: TopicPartition,
         producer_id: int,
         current: ProducerStateEntry | None,
-        origin: Origin,
+        origin: AppendOrigin,
     ) -> None:
         self._topic_partition = topic_partition
         self._current = current
@@ -341,7 +341,7 @@ class ProducerAppendInfo:
         """
         entry = self.entry
         self._check_epoch(producer_epoch, first_offset)
-        if self._origin is Origin.CLIENT:
+        if self._origin is AppendOrigin.CLIENT:
             self._check_sequence(producer_epoch, base_sequence, first_offset)
         if entry.current_txn_first_offset >= 0 and not is_transactional:
             raise KafkaError(
@@ -363,7 +363,7 @@ class ProducerAppendInfo:
         """
         entry = self.entry
         self._check_epoch(producer_epoch, offset)
-        if self._origin is not Origin.REPLICATION and coordinator_epoch < entry.coordinator_epoch:
+        if self._origin is not AppendOrigin.REPLICATION and coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"coordinator epoch {coordinator_epoch} of producer {entry.producer_id} is older than "
@@ -381,7 +381,7 @@ class ProducerAppendInfo:
         return completed
 
     def _check_epoch(self, producer_epoch: int, offset: int) -> None:
-        if producer_epoch < self.entry.producer_epoch and self._origin is not Origin.REPLICATION:
+        if producer_epoch < self.entry.producer_epoch and self._origin is not AppendOrigin.REPLICATION:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"epoch {producer_epoch} of producer {self.entry.producer_id} is older than "
@@ -438,7 +438,9 @@ class ProducerAppends:
         self._appends: dict[int, ProducerAppendInfo] = {}
         self._completed: list[CompletedTransaction] = []
 
-    def check(self, batches: Iterable[RecordBatch | LegacyEntry], origin: Origin) -> BatchMetadata | None:
+    def check(
+        self, batches: Iterable[RecordBatch | LegacyEntry], origin: AppendOrigin
+    ) -> BatchMetadata | None:
         """Check the batches with a producer id; return the earlier batch that one of them repeats, if any.
 
         Raises `KafkaError` as `ProducerAppendInfo` does, and `CorruptRecord` for a malformed control batch.
@@ -448,7 +450,7 @@ class ProducerAppends:
             if producer_id < 0 or not isinstance(batch, RecordBatch):
                 continue
             known = self._state.producers.get(producer_id)
-            if origin is Origin.CLIENT and known is not None:
+            if origin is AppendOrigin.CLIENT and known is not None:
                 duplicate = known.find_duplicate(
                     batch.producer_epoch, batch.base_sequence, batch.last_sequence
                 )

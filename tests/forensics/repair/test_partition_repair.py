@@ -25,7 +25,7 @@ from kcli.protocol.records.batch_header import set_base_offset_and_epoch
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.storage.checkpoints import read_epochs, write_partition_metadata
 from kcli.storage.producers.producer_snapshot import decode_snapshot
-from kcli.storage.producers.producer_state import Origin
+from kcli.storage.producers.producer_state import AppendOrigin
 from tests.forensics.segment_makers import Harm, Shape, harm, harms, make_entries, make_entry, shapes
 from tests.storage.log_harness import LogHarness, batch_of
 from tests.support.hostile_records import batch as forged_batch
@@ -200,11 +200,11 @@ def test_leader_epochs_are_kept_if_the_batches_agree_and_else_made_of_them(
 def transact(log: LogHarness, producer_id: int, sequence: int, end: ControlRecordType | None) -> None:
     log.append_batch(
         batch_of(b"value", producer=(producer_id, 0, sequence), is_transactional=True),
-        origin=Origin.COORDINATOR,
+        origin=AppendOrigin.COORDINATOR,
     )
     if end is not None:
         marker = end_txn_batch(EndTxnMarker(end, 0), timestamp=1, producer_id=producer_id, producer_epoch=0)
-        log.append_batch(marker, origin=Origin.COORDINATOR)
+        log.append_batch(marker, origin=AppendOrigin.COORDINATOR)
 
 
 @pytest.mark.parametrize("mode", RepairMode)

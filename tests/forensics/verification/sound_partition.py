@@ -11,7 +11,7 @@ from kcli.forensics.verification.log_directory_checks import PartitionOffsets
 from kcli.forensics.verification.partition_verifier import verify_partition
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
-from kcli.storage.producers.producer_state import Origin
+from kcli.storage.producers.producer_state import AppendOrigin
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness
 
 ALL = VerificationOptions()
@@ -60,7 +60,7 @@ def write_partition(root: Path) -> LogHarness:
 def mark(harness: LogHarness, producer: int, kind: ControlRecordType, leader_epoch: int) -> None:
     """End a transaction."""
     batch = end_txn_batch(EndTxnMarker(kind, 0), timestamp=NOW_MS, producer_id=producer, producer_epoch=0)
-    harness.append_batch(batch, leader_epoch=leader_epoch, origin=Origin.COORDINATOR)
+    harness.append_batch(batch, leader_epoch=leader_epoch, origin=AppendOrigin.COORDINATOR)
 
 
 def found(directory: Path, options: VerificationOptions = ALL, **offsets: int) -> list[Finding]:

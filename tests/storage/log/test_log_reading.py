@@ -15,7 +15,7 @@ from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarke
 from kcli.storage.index.transaction_index import AbortedTransaction
 from kcli.storage.log.file_records import FileRecords
 from kcli.storage.log.log_read import Isolation
-from kcli.storage.producers.producer_state import Origin
+from kcli.storage.producers.producer_state import AppendOrigin
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of
 
 ABORT, COMMIT = ControlRecordType.ABORT, ControlRecordType.COMMIT
@@ -243,17 +243,17 @@ def test_readers_of_committed_records_stop_at_open_transactions(log: LogHarness)
     assert [batch.base_offset for batch in iter_batches(part.file_slice.read())] == [0]
     assert part.aborted == []
     assert log.log.read(1, 1 << 20, isolation=Isolation.TXN_COMMITTED).file_slice is None
-    log.append_batch(marker(COMMIT), origin=Origin.COORDINATOR)
+    log.append_batch(marker(COMMIT), origin=AppendOrigin.COORDINATOR)
     assert log.log.last_stable_offset == 4
 
 
 def test_aborted_transactions_are_told_to_readers_of_committed_records(log: LogHarness) -> None:
     log.append(b"a", producer=(7, 0, 0), is_transactional=True)
     log.append(b"b", producer=(8, 0, 0), is_transactional=True)
-    log.append_batch(marker(ABORT, 7), origin=Origin.COORDINATOR)
-    log.append_batch(marker(COMMIT, 8), origin=Origin.COORDINATOR)
+    log.append_batch(marker(ABORT, 7), origin=AppendOrigin.COORDINATOR)
+    log.append_batch(marker(COMMIT, 8), origin=AppendOrigin.COORDINATOR)
     log.append(b"c", producer=(7, 0, 1), is_transactional=True)
-    log.append_batch(marker(ABORT, 7), origin=Origin.COORDINATOR)
+    log.append_batch(marker(ABORT, 7), origin=AppendOrigin.COORDINATOR)
     everything = log.log.read(0, 1 << 20, isolation=Isolation.TXN_COMMITTED)
     assert everything.aborted == [AbortedTransaction(7, 0, 2, 1), AbortedTransaction(7, 4, 5, 6)]
     assert log.log.read(3, 1 << 20, isolation=Isolation.TXN_COMMITTED).aborted == [everything.aborted[1]]
@@ -266,7 +266,7 @@ def test_aborted_transactions_are_told_to_readers_of_committed_records(log: LogH
 def test_aborts_in_later_segments_are_found(log: LogHarness) -> None:
     log.append(b"a" * 100, producer=(7, 0, 0), is_transactional=True)
     log.fill(40)
-    log.append_batch(marker(ABORT), origin=Origin.COORDINATOR)
+    log.append_batch(marker(ABORT), origin=AppendOrigin.COORDINATOR)
     assert len(log.bases) > 2
     end = log.log.log_end_offset
     for offset in (0, 1, end - 1):

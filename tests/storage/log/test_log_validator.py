@@ -22,7 +22,7 @@ from kcli.storage.log.log_validator import (
     TooMuchToRead,
     ValidatedRecords,
 )
-from kcli.storage.producers.producer_state import Origin
+from kcli.storage.producers.producer_state import AppendOrigin
 from tests.storage.log_harness import NOW_MS, batch_of, with_fields
 
 DEFAULT = LogConfig()
@@ -32,13 +32,15 @@ ALL_CODECS = list(Codec)
 
 
 def validate(
-    records: bytes | bytearray | memoryview, config: LogConfig = DEFAULT, origin: Origin = Origin.CLIENT
+    records: bytes | bytearray | memoryview,
+    config: LogConfig = DEFAULT,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
 ) -> ValidatedRecords:
     return LogValidator(config).validate(records, now_ms=NOW_MS, origin=origin)
 
 
 def refusal(
-    records: bytes | bytearray, config: LogConfig = DEFAULT, origin: Origin = Origin.CLIENT
+    records: bytes | bytearray, config: LogConfig = DEFAULT, origin: AppendOrigin = AppendOrigin.CLIENT
 ) -> KafkaError:
     with pytest.raises(KafkaError) as refused:
         validate(records, config, origin)
@@ -148,7 +150,7 @@ def test_a_batch_above_the_largest_size_is_refused() -> None:
 def test_clients_send_one_batch_others_several() -> None:
     two = batch_of(b"a") + batch_of(b"b", b"c")
     assert refusal(two).code is ErrorCode.INVALID_RECORD
-    assert [batch.count for batch in validate(two, origin=Origin.COORDINATOR).batches] == [1, 2]
+    assert [batch.count for batch in validate(two, origin=AppendOrigin.COORDINATOR).batches] == [1, 2]
 
 
 def test_coordinators_write_control_batches() -> None:
@@ -156,7 +158,7 @@ def test_coordinators_write_control_batches() -> None:
         EndTxnMarker(ControlRecordType.ABORT, 0), timestamp=NOW_MS, producer_id=7, producer_epoch=0
     )
     assert refusal(bytearray(marker)).code is ErrorCode.INVALID_RECORD
-    assert validate(marker, COMPACTED, Origin.COORDINATOR).batches[0].is_control
+    assert validate(marker, COMPACTED, AppendOrigin.COORDINATOR).batches[0].is_control
 
 
 @pytest.mark.parametrize("codec", ALL_CODECS)

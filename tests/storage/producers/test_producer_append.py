@@ -7,9 +7,9 @@ import pytest
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.producers.producer_state import (
+    AppendOrigin,
     BatchMetadata,
     CompletedTransaction,
-    Origin,
     ProducerAppendInfo,
     ProducerStateEntry,
     ProducerStateManager,
@@ -26,7 +26,7 @@ class Partition:
         self.state = ProducerStateManager(TopicPartition("orders", 0), producer_id_expiration_ms=1000)
         self.end = 0
 
-    def prepare(self, origin: Origin = Origin.CLIENT) -> ProducerAppendInfo:
+    def prepare(self, origin: AppendOrigin = AppendOrigin.CLIENT) -> ProducerAppendInfo:
         current = self.state.producers.get(PRODUCER)
         return ProducerAppendInfo(self.state.topic_partition, PRODUCER, current, origin)
 
@@ -56,7 +56,7 @@ class Partition:
         count: int = 1,
         *,
         epoch: int = 0,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         transactional: bool = False,
     ) -> None:
         append = self.prepare(origin)
@@ -64,7 +64,7 @@ class Partition:
         self.state.update(append)
 
     def mark(self, *, abort: bool, epoch: int = 0, coordinator_epoch: int = 0) -> CompletedTransaction | None:
-        append = self.prepare(Origin.COORDINATOR)
+        append = self.prepare(AppendOrigin.COORDINATOR)
         completed = append.add_marker(
             producer_epoch=epoch,
             coordinator_epoch=coordinator_epoch,
@@ -128,17 +128,17 @@ def test_an_older_epoch_is_fenced(partition: Partition) -> None:
 
 def test_what_is_replicated_is_not_questioned(partition: Partition) -> None:
     partition.write(0, epoch=3)
-    partition.write(77, epoch=3, origin=Origin.REPLICATION)
-    partition.write(5, epoch=2, origin=Origin.REPLICATION)
+    partition.write(77, epoch=3, origin=AppendOrigin.REPLICATION)
+    partition.write(5, epoch=2, origin=AppendOrigin.REPLICATION)
     assert partition.entry.producer_epoch == 2
     assert partition.entry.last_sequence == 5
 
 
 def test_coordinators_have_epochs_but_no_sequences(partition: Partition) -> None:
-    partition.write(-1, epoch=3, origin=Origin.COORDINATOR)
-    partition.write(-1, epoch=3, origin=Origin.COORDINATOR)
+    partition.write(-1, epoch=3, origin=AppendOrigin.COORDINATOR)
+    partition.write(-1, epoch=3, origin=AppendOrigin.COORDINATOR)
     with pytest.raises(KafkaError) as refused:
-        partition.write(-1, epoch=2, origin=Origin.COORDINATOR)
+        partition.write(-1, epoch=2, origin=AppendOrigin.COORDINATOR)
     assert code_of(refused) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
@@ -238,7 +238,7 @@ def test_silent_producers_expire_unless_a_transaction_is_open(partition: Partiti
 def test_the_last_stable_offset_is_that_of_the_oldest_other_transaction(partition: Partition) -> None:
     state = partition.state
     partition.write(0, transactional=True)
-    other = ProducerAppendInfo(state.topic_partition, 8, None, Origin.CLIENT)
+    other = ProducerAppendInfo(state.topic_partition, 8, None, AppendOrigin.CLIENT)
     other.add_batch(
         producer_epoch=0,
         base_sequence=0,

@@ -20,7 +20,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import encode_key, encode_value
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.schema.declaration import EncodeError
-from kcli.storage.producers.producer_state import Origin
+from kcli.storage.producers.producer_state import AppendOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -344,7 +344,7 @@ class ShardHost(Generic[S]):
         if not records:
             return partition.log.log_end_offset
         validated = partition.log.validator.validate(
-            self._batch(records, now), now_ms=now.wall_ms, origin=Origin.COORDINATOR
+            self._batch(records, now), now_ms=now.wall_ms, origin=AppendOrigin.COORDINATOR
         )
         return partition.append_validated(validated, acks=ACKS_ALL, now_ms=now.wall_ms).last_offset + 1
 

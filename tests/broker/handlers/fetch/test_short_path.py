@@ -27,7 +27,7 @@ from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarke
 from kcli.protocol.schema.declaration import DecodeError, codec
 from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.log.file_records import FileSlice
-from kcli.storage.producers.producer_state import Origin
+from kcli.storage.producers.producer_state import AppendOrigin
 from tests.broker.records import batch, fill
 from tests.broker.single_node import LISTENER, START_MS, Node, connected, running_node
 
@@ -215,7 +215,7 @@ async def fill_topics(node: Node, client: Any) -> dict[str, bytes]:
     log = node.replica_manager.partition("aborted", 0).log
     records, marker = aborted_transaction()
     log.append_as_leader(records, leader_epoch=0, now_ms=START_MS)
-    log.append_as_leader(marker, leader_epoch=0, now_ms=START_MS, origin=Origin.COORDINATOR)
+    log.append_as_leader(marker, leader_epoch=0, now_ms=START_MS, origin=AppendOrigin.COORDINATOR)
     log.advance_high_watermark_to_end()
     fill_with_other_ends(node)
     return ids

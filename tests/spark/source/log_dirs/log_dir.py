@@ -17,7 +17,7 @@ from kcli.storage.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     write_offsets,
 )
-from kcli.storage.producers.producer_state import Origin
+from kcli.storage.producers.producer_state import AppendOrigin
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of
 
 if TYPE_CHECKING:
@@ -62,14 +62,14 @@ class LogDir(LogHarness):
     def write(self, producer_id: int, *values: bytes, sequence: int = 0, transactional: bool = True) -> int:
         """Append a batch of a producer; return its first offset."""
         batch = batch_of(*values, producer=(producer_id, 0, sequence), is_transactional=transactional)
-        return self.append_batch(batch, origin=Origin.REPLICATION).first_offset
+        return self.append_batch(batch, origin=AppendOrigin.REPLICATION).first_offset
 
     def end(self, producer_id: int, kind: ControlRecordType, timestamp: int = NOW_MS) -> int:
         """Append the marker of a transaction's end; return its offset."""
         marker = end_txn_batch(
             EndTxnMarker(kind, 0), timestamp=timestamp, producer_id=producer_id, producer_epoch=0
         )
-        return self.append_batch(marker, origin=Origin.COORDINATOR).first_offset
+        return self.append_batch(marker, origin=AppendOrigin.COORDINATOR).first_offset
 
     # --- reading
 
