@@ -123,7 +123,7 @@ class FakeGroups(FakeCluster):
         ends: Mapping[tuple[str, int], int],
         timeout_ms: int | None = None,
     ) -> dict[tuple[str, int], int | None]:
-        """Stand for `kcli.commands.groups.record_times.first_timestamps`."""
+        """Stand for `kcli.commands.groups.records.first_timestamps`."""
         found: dict[tuple[str, int], int | None] = {}
         for (topic, partition), position in positions.items():
             start, _ = self.topics[topic].offsets[partition]

@@ -112,7 +112,7 @@ def test_throttles_outlive_neither_an_interrupt_nor_the_next_run(
     sides.original_reassign("cancel", plan, "--preserve-throttles")
     sides.throttled(anything=True)
     finished = sides.kcli("reassign-partitions", "execute", str(plan), "--wait")
-    assert "removed throttles that were left behind: broker 1, broker 2, broker 3, topic" in finished.err
+    assert "removed leftover throttles: broker 1, broker 2, broker 3, topic" in finished.err
     sides.throttled(anything=False)
 
 

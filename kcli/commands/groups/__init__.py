@@ -1,1 +1,1 @@
-"""`kcli consumer-groups`: its verbs, and what they read, decide and print."""
+"""`kcli consumer-groups`: its verbs, the views that they print, and reading from a cluster or files."""

@@ -1,9 +1,4 @@
-"""`kcli consumer-groups list`.
-
-`kcli consumer-groups validate-regex`.
-
-`kcli consumer-groups`: its verbs, a module for one or two of them each, in the order of the help.
-"""
+"""`kcli consumer-groups`: list and validate-regex; the verbs in the order of the help."""
 
 from __future__ import annotations
 
@@ -12,15 +7,10 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.groups import (
-    delete_command,
-    describe_command,
-    members_command,
-    reset_command,
-)
-from kcli.commands.groups import (
-    reset_command as clone_command,
-)
+from kcli.commands.groups import delete_command as delete_command  # each registers its verbs
+from kcli.commands.groups import describe_command as describe_command
+from kcli.commands.groups import members_command as members_command
+from kcli.commands.groups import reset_command as reset_command
 from kcli.commands.groups.head import STATES, TYPES, GroupRow, Listing, in_tool_order, parse_words
 from kcli.commands.groups.options import DEFAULT_TIMEOUT_MS, LogDir, TimeoutMs, app, refuse_broker_options
 from kcli.commands.shared.options import ClusterAddress, OutputFormat
@@ -40,14 +30,14 @@ async def list_groups(
     state: Annotated[
         str | None,
         typer.Option(
-            metavar="[STATES]", help="Show states; only groups in these, if any are given", show_default=False
+            metavar="[STATES]", help="Show states; with STATES, only groups in these", show_default=False
         ),
     ] = None,
     type: Annotated[
         str | None,
         typer.Option(
             metavar="[TYPES]",
-            help="Show types; only groups of these, classic or consumer, if any are given",
+            help="Show types; with TYPES, only groups of these: classic, consumer",
             show_default=False,
         ),
     ] = None,
@@ -87,7 +77,7 @@ async def list_groups(
 
 
 class Validated(NamedTuple):
-    """The result of `consumer-groups validate-regex`: what is wrong with an expression, and where."""
+    """The result of `consumer-groups validate-regex`: the error in an expression, and its place."""
 
     regex: str
     valid: bool
@@ -95,7 +85,6 @@ class Validated(NamedTuple):
     piece: str | None = None
 
     def lines(self) -> Iterator[str]:
-        """Return the line of Kafka's own tool."""
         verdict = "valid" if self.valid else f"invalid: {self.error}"
         yield f"The regular expression `{self.regex}` is {verdict}."
 
@@ -105,10 +94,9 @@ def validate_regex(
     regex: Annotated[str, typer.Argument(metavar="REGEX", help="The expression", show_default=False)],
     output: OutputFormat | None = None,
 ) -> None:
-    """Tell whether the broker can match topics against an expression: its syntax is RE2's, as in KIP-848.
+    """Check a regular expression of the consumer protocol (KIP-848), whose syntax is RE2's.
 
-    It is one that members of the consumer protocol may subscribe with. Asks no broker. The exit code of an
-    invalid one is 3.
+    No broker is asked. The exit code for an invalid expression is 3.
     """
     from kcli.protocol.re2 import InvalidExpression, parse
 
@@ -121,15 +109,6 @@ def validate_regex(
     if not result.valid:
         raise typer.Exit(ChecksFailed.exit_code)
 
-
-__all__ = [
-    "app",
-    "clone_command",
-    "delete_command",
-    "describe_command",
-    "members_command",
-    "reset_command",
-]
 
 VERBS = (
     "list",

@@ -19,7 +19,7 @@ from kcli.commands.groups.options import (
     chosen_groups,
     one_group,
 )
-from kcli.commands.shared.java import columns, hash_map_order, widest
+from kcli.commands.shared.java import Column, hash_map_order, table_lines
 from kcli.commands.shared.options import ClusterAddress
 from kcli.commands.shared.output import Table
 from kcli.commands.shared.runner import command
@@ -35,7 +35,7 @@ class DeletedGroups(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return the line of Kafka's tool about the groups that are gone, in its order."""
+        """Return the line of Kafka's tool about the deleted groups."""
         names = ", ".join(f"'{name}'" for name in hash_map_order(self.deleted, string_hash))
         if names and self.failures:
             yield f"These consumer groups were deleted successfully: {names}"
@@ -44,14 +44,14 @@ class DeletedGroups(NamedTuple):
 
 
 class PartitionStatus(NamedTuple):
-    """A partition, None for all of a topic that was not found, and what became of its offset."""
+    """A partition, or None for a topic that was not found, and why its offset was not deleted."""
 
     topic: str
     partition: int | None
     error: KcliError | None
 
     def text(self) -> str:
-        """Return the status as Kafka's tool words it, without the name of a Java class."""
+        """Return the status in the words of Kafka's tool, without the name of a Java class."""
         return "Successful" if self.error is None else f"Error: {self.error.message}"
 
 
@@ -63,17 +63,14 @@ class DeletedOffsets(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return the lines of Kafka's tool; its error above the table is on stderr here."""
+        """Return the lines of Kafka's tool. Its error above the table is on stderr here."""
         if not self.failures:
             yield f"Request succeeded for deleting offsets from group {self.group}."
-        widths = [widest(15, (row.topic for row in self.partitions)), 10, 15]
-        yield ""
-        yield columns(widths, ("TOPIC", "PARTITION", "STATUS"))
-        for row in self.partitions:
-            yield columns(widths, (row.topic, row.partition, row.text()))
+        columns = (Column("TOPIC", 15, True), Column("PARTITION", 10), Column("STATUS", 15))
+        rows = [(row.topic, row.partition, row.text()) for row in self.partitions]
+        yield from ("", *table_lines(columns, rows))
 
     def tables(self) -> Iterator[Table]:
-        """Return one table."""
         rows = [(row.topic, row.partition, row.text()) for row in self.partitions]
         yield Table(("Topic", "Partition", "Status"), rows, self.group)
 
@@ -102,7 +99,7 @@ async def delete(
 
 
 def not_deleted(name: str, error: KafkaError) -> KcliError:
-    """Return the error for a group that is still there."""
+    """Return the error for a group that was not deleted."""
     from kcli.commands.shared.session import failure
 
     refused = failure(f"cannot delete consumer group `{name}`", error)
@@ -123,7 +120,7 @@ async def delete_offsets(
     *,
     cluster: ClusterAddress,
 ) -> DeletedOffsets:
-    """Delete the offsets of a group in topics that none of its members reads."""
+    """Delete the offsets of a group in topics that its members do not read."""
     from kcli.client import admin
     from kcli.client.admin import TopicPartition
     from kcli.commands.groups.reset_plan import parse_scope
@@ -131,7 +128,7 @@ async def delete_offsets(
 
     name = one_group(group, group_option)
     if not topic:
-        raise UsageError("`--topic` is missing", hint="it names what the group shall forget")
+        raise UsageError("`--topic` is missing", hint="it names the topics whose offsets are deleted")
     scope = parse_scope(topic)
     rows: list[PartitionStatus] = []
     async with cluster.connect(timeout_ms=timeout_ms) as client:
@@ -152,7 +149,7 @@ async def delete_offsets(
 
 
 def refusals(name: str, rows: Sequence[PartitionStatus]) -> list[KcliError]:
-    """Return one error for all partitions that were refused for the same reason."""
+    """Return one error for each reason, with all partitions that were refused for it."""
     from kcli.commands.shared.formatting import listed
     from kcli.commands.shared.session import failure
 

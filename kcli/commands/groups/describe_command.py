@@ -1,4 +1,4 @@
-"""`kcli consumer-groups describe`: offsets and lag, members, states, history, and why all that is so."""
+"""`kcli consumer-groups describe`: offsets and lag, members, states, history, and explanations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kcli.commands.groups.description import Description
 
 DEFAULT_INTERVAL_S = 6.0
-"""Consumers commit every five seconds, unless they are told otherwise."""
+"""Consumers commit every five seconds by default."""
 
 
 @command(app, "describe", example="kcli consumer-groups describe billing --time-lag")
@@ -40,7 +40,7 @@ async def describe(
     offsets: Annotated[
         bool, typer.Option("--offsets", help="Show partitions, offsets and lag: the default")
     ] = False,
-    members: Annotated[bool, typer.Option("--members", help="Show members and what they have")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show members and their partitions")] = False,
     state: Annotated[bool, typer.Option("--state", help="Show state, coordinator and assignor")] = False,
     total_lag: Annotated[
         bool, typer.Option("--total-lag", help="Show the lag of each group, and of all together")
@@ -49,20 +49,20 @@ async def describe(
         bool, typer.Option("--explain", help="Say why a group rebalances, is empty, stuck or behind")
     ] = False,
     history: Annotated[
-        bool, typer.Option("--history", help="Show past commits and generations, as far as they are left")
+        bool, typer.Option("--history", help="Show the past commits and generations that still exist")
     ] = False,
     time_lag: Annotated[
-        bool, typer.Option("--time-lag", help="Show how long the first unread record has been waiting")
+        bool, typer.Option("--time-lag", help="Show the age of the first unread record")
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show epochs and assignments, and the traceback of an error")
     ] = False,
     watch: Annotated[
         float | None,
-        typer.Option(min=0.1, metavar="SECONDS", help="Show it again and again", show_default=False),
+        typer.Option(min=0.1, metavar="SECONDS", help="Repeat after so many seconds", show_default=False),
     ] = None,
     interval: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="Time between the two looks of --explain")
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Time between the two snapshots of --explain")
     ] = DEFAULT_INTERVAL_S,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     log_dir: LogDir = None,
@@ -111,7 +111,7 @@ async def describe(
 
 
 def with_notes(description: Description, output: OutputFormat | None) -> Description:
-    """Print the notes about a description on stderr, and return it; JSON has the same facts in its fields."""
+    """Print the notes about a description on stderr, except for JSON, and return it."""
     from kcli.commands.groups.description import notes
 
     if chosen_format(output) is not OutputFormat.JSON:

@@ -1,7 +1,4 @@
-"""Taking a view of groups for `describe`, from a cluster or from files.
-
-What `describe --history` shows: generations of groups and their commits, as far as records are left.
-"""
+"""The views of `kcli consumer-groups describe`, from a cluster or from files, and what `--history` shows."""
 
 from __future__ import annotations
 
@@ -10,13 +7,14 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.groups.findings import ExplainView, time_text
+from kcli.commands.groups.findings import ExplainView
 from kcli.commands.groups.head import GroupHead, StatesView
 from kcli.commands.groups.history import CommitEvent, Event, GenerationEvent, GroupHistory
-from kcli.commands.groups.members import MembersView
+from kcli.commands.groups.members import GroupMembers, MembersView
 from kcli.commands.groups.offsets import OffsetsView, TotalsView
 from kcli.commands.groups.options import View
-from kcli.commands.shared.java import columns, widest
+from kcli.commands.shared.formatting import moment_text
+from kcli.commands.shared.java import Column, table_lines
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
 from kcli.protocol.java import java_order
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class HistoryRow(NamedTuple):
-    """One event: of a partition, with an offset unless that was deleted; or of a group, with its members."""
+    """An event: of a partition, with its offset unless that was deleted; or of a group, with its members."""
 
     timestamp_ms: int
     event: str
@@ -38,7 +36,7 @@ class HistoryRow(NamedTuple):
     members: Sequence[str] | None = None
 
     def detail(self) -> str | None:
-        """Return what a generation says."""
+        """Return the assignor and the members of a generation."""
         if self.members is None:
             return None
         who = ", ".join(self.members) or "no members"
@@ -46,7 +44,7 @@ class HistoryRow(NamedTuple):
 
 
 class GroupEvents(NamedTuple):
-    """A group and what happened to it, in the order of the log."""
+    """A group and its events in the order of the log."""
 
     group: str
     events: Sequence[HistoryRow]
@@ -59,38 +57,36 @@ class HistoryView(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return a heading and a line for each event."""
-        if not self.groups:
-            return
-        rows = [(group.group, row) for group in self.groups for row in group.events]
-        widths = [widest(15, (group for group, _ in rows)), 20, 14]
-        widths += [widest(15, (row.topic or "-" for _, row in rows)), 10, 15, 0]
-        yield columns(
-            widths, ("GROUP", "TIME", "EVENT", "TOPIC", "PARTITION", "OFFSET", "GENERATION-AND-MEMBERS")
-        )
-        for group, row in rows:
-            generation = " ".join(str(part) for part in (row.generation, row.detail()) if part is not None)
-            yield columns(
-                widths,
-                (
-                    group,
-                    time_text(row.timestamp_ms),
-                    row.event,
-                    row.topic,
-                    row.partition,
-                    row.offset,
-                    generation or None,
-                ),
+        rows = [
+            (
+                group.group,
+                moment_text(row.timestamp_ms),
+                row.event,
+                row.topic,
+                row.partition,
+                row.offset,
+                " ".join(str(part) for part in (row.generation, row.detail()) if part is not None) or None,
             )
+            for group in self.groups
+            for row in group.events
+        ]
+        columns = [
+            Column("GROUP", 15, True),
+            Column("TIME", 20),
+            Column("EVENT", 14),
+            Column("TOPIC", 15, True),
+        ]
+        columns += [Column("PARTITION", 10), Column("OFFSET", 15), Column("GENERATION-AND-MEMBERS", 0)]
+        if self.groups:
+            yield from table_lines(columns, rows)
 
     def tables(self) -> Iterator[Table]:
-        """Return a table for each group."""
         for group in self.groups:
             yield Table(
                 ("Time", "Event", "Topic", "Partition", "Offset", "Generation", "Members"),
                 [
                     (
-                        time_text(row.timestamp_ms),
+                        moment_text(row.timestamp_ms),
                         row.event,
                         row.topic,
                         row.partition,
@@ -105,7 +101,6 @@ class HistoryView(NamedTuple):
 
 
 def history_row(event: Event) -> HistoryRow:
-    """Return an event as it is shown."""
     match event:
         case CommitEvent():
             kind = "commit" if event.offset is not None else "delete-offset"
@@ -130,7 +125,7 @@ Description = OffsetsView | TotalsView | MembersView | StatesView | ExplainView 
 
 
 def notes(description: Description) -> Iterator[str]:
-    """Yield what Kafka's tool says on stderr about the states of groups."""
+    """Yield what Kafka's tool prints on stderr about the states of groups."""
     heads: list[GroupHead] = []
     match description:
         case StatesView():
@@ -153,14 +148,14 @@ async def describe_live(
     apart_ms: int = 0,
     timeout_ms: int | None = None,
 ) -> Description:
-    """Ask the cluster for groups, all of them if none is named."""
+    """Ask the cluster for the named groups, or for all."""
     from kcli.commands.groups import lookup
 
     unlisted: list[KcliError] = []
     if not names:
         names, unlisted = await lookup.every_name(client, timeout_ms)
     if view is View.EXPLAIN:
-        from kcli.commands.groups.inquiry import explain_groups
+        from kcli.commands.groups.explain import explain_groups
 
         explained = await explain_groups(client, names, apart_ms=apart_ms, timeout_ms=timeout_ms)
         return explained._replace(failures=[*unlisted, *explained.failures])
@@ -172,9 +167,9 @@ async def describe_live(
     found = await lookup.describe(client, names, timeout_ms=timeout_ms)
     failures = [*unlisted, *found.failures]
     if view is View.STATE:
-        return StatesView([lookup.head_of(group) for group in found.groups], verbose, failures)
+        return StatesView([GroupHead.of(group) for group in found.groups], verbose, failures)
     if view is View.MEMBERS:
-        return MembersView([lookup.members_of(group) for group in found.groups], verbose, failures)
+        return MembersView([GroupMembers.of(group) for group in found.groups], verbose, failures)
     groups, unknown = await lookup.offsets_of(client, found.groups, timeout_ms=timeout_ms)
     failures += unknown
     if time_lag:
@@ -189,7 +184,7 @@ async def describe_live(
 def describe_files(
     directories: Sequence[Path], names: Sequence[str], view: View, *, verbose: bool = False
 ) -> Description:
-    """Read groups, all of them if none is named, from the files of a broker."""
+    """Read the named groups, or all, from the files of a broker."""
     from kcli.commands.groups import files as offline
     from kcli.commands.groups.files import GroupFiles
     from kcli.commands.groups.lookup import CONSUMER_PROTOCOL_TYPES, unknown_group
@@ -229,7 +224,7 @@ def history_view(
     failures: Sequence[KcliError],
     option: str = "",
 ) -> HistoryView:
-    """Return the history of groups; one without a record is an error."""
+    """Return the history of groups; a group without records is an error."""
     from kcli.commands.groups.lookup import unknown_group
 
     ordered = sorted(names, key=java_order)

@@ -1,11 +1,7 @@
-"""Consumer groups from the files of `__consumer_offsets`, without a broker.
+"""Consumer groups from the files of `__consumer_offsets`, without a broker, in the shape of the views.
 
-What a transaction committed counts from its COMMIT marker on, as for the coordinator.
-
-Groups as their records describe them, in the shape in which the views want them. Pure.
-
-A record says what was stored last, and not whether it is still so: the state is the one that a coordinator
-has right after it has read the records.
+Records of a transaction count from its COMMIT marker on, as in the coordinator. The state of a group is the
+one that a coordinator has right after it has loaded the records.
 """
 
 from __future__ import annotations
@@ -18,13 +14,13 @@ from kcli.commands.groups.head import GroupHead, GroupRow
 from kcli.commands.groups.history import (
     ConsumerState,
     GroupHistory,
+    PastMember,
     TopicNames,
-    classic_member,
     group_of,
     named_assignment,
 )
 from kcli.commands.groups.members import GroupMembers, MemberRow
-from kcli.commands.groups.offsets import Committed, GroupOffsets, Owner, partition_rows
+from kcli.commands.groups.offsets import Committed, GroupOffsets, partition_rows
 from kcli.errors import KcliError
 from kcli.forensics.contents.log_directory_reader import (
     Batch,
@@ -62,7 +58,7 @@ class TimedRecord(NamedTuple):
 
 
 class GroupFiles:
-    """The groups in log directories. What is damaged is in `failures`, once it has been read over."""
+    """The groups in log directories. Reading adds damage to `failures`."""
 
     def __init__(self, directories: Iterable[Path]) -> None:
         self._directories = list(directories)
@@ -73,11 +69,11 @@ class GroupFiles:
         }
 
     def topic_name(self, topic_id: bytes) -> str:
-        """Return the name of a topic by its id; the id as text if no directory is one of its partitions."""
+        """Return the name of a topic by its id, the id as text if no partition of it is here."""
         return self._names.get(topic_id) or uuid_to_text(topic_id)
 
     def groups(self, *, with_events: Callable[[str], bool] = lambda group: False) -> dict[str, GroupHistory]:
-        """Read all groups that there are, or were; those that `with_events` accepts with their events."""
+        """Read all groups, deleted ones too; keep the events of those that `with_events` accepts."""
         replicas = [replica for replica in self._replicas.values() if replica.topic == OFFSETS_TOPIC]
         if not replicas:
             names = ", ".join(f"`{directory}`" for directory in self._directories)
@@ -100,7 +96,7 @@ class GroupFiles:
         return groups
 
     def ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        """Return the first and the end offset of those partitions that are in the directories."""
+        """Return the first and the end offset of the partitions that are in the directories."""
         starts = start_offsets(self._directories)
         found: dict[TopicPartition, tuple[int, int]] = {}
         for partition in partitions:
@@ -113,9 +109,9 @@ class GroupFiles:
 
 
 def settled_records(batches: Iterable[Batch], path: Path, report: Report) -> Iterator[TimedRecord]:
-    """Yield the decoded records of a partition, those of a transaction once it is committed.
+    """Yield the decoded records of a partition, those of a transaction at its COMMIT marker.
 
-    Records of unknown types are passed over, damaged ones are reported.
+    Records of unknown types are skipped, damaged ones are reported.
     """
     pending: dict[int, list[TimedRecord]] = {}
     for batch in batches:
@@ -138,7 +134,7 @@ def settled_records(batches: Iterable[Batch], path: Path, report: Report) -> Ite
 
 
 def decoded_record(record: Record, path: Path, report: Report) -> TimedRecord | None:
-    """Return what a record says, None for one that is not known here or is damaged."""
+    """Return the decoded record, None for an unknown or damaged one."""
     try:
         if record.key is None:
             raise DecodeError("it has no key")
@@ -151,25 +147,22 @@ def decoded_record(record: Record, path: Path, report: Report) -> TimedRecord | 
 
 
 def damaged(path: Path, offset: int, what: str) -> KcliError:
-    """Return the error for a record that cannot be read."""
     return KcliError(f"`{path}`, offset {offset}: {what}")
 
 
 def listing_row(group: GroupHistory) -> GroupRow:
-    """Return a group as it is listed."""
     head = head_of(group)
     return GroupRow(group.group, head.type, head.state, protocol_type(group))
 
 
 def protocol_type(group: GroupHistory) -> str:
-    """Return who is in the group: "" for nobody ever."""
+    """Return the protocol type of a group, "" if it never had members."""
     if group.consumer is not None:
         return "consumer"
     return group.classic.protocol_type if group.classic is not None else ""
 
 
 def head_of(group: GroupHistory) -> GroupHead:
-    """Return what every view of a group begins with."""
     state = group.consumer
     if state is not None:
         return GroupHead(
@@ -200,7 +193,7 @@ def consumer_state(state: ConsumerState) -> str:
 
 
 def members_of(group: GroupHistory, names: TopicNames) -> GroupMembers:
-    """Return a group with its members; `names` knows topics by their ids."""
+    """Return a group with its members; `names` gives topics by their ids."""
     if group.consumer is not None:
         state = group.consumer
         rows = [consumer_member_row(member_id, state, names) for member_id in state.members]
@@ -212,8 +205,7 @@ def members_of(group: GroupHistory, names: TopicNames) -> GroupMembers:
 
 
 def classic_row(member: MemberMetadata, kind: str) -> MemberRow:
-    """Return a member of a classic group."""
-    past = classic_member(member, kind)
+    past = PastMember.of_classic(member, kind)
     count = sum(map(len, past.assignment.values()))
     return MemberRow(
         past.member_id,
@@ -230,7 +222,6 @@ def classic_row(member: MemberMetadata, kind: str) -> MemberRow:
 
 
 def consumer_member_row(member_id: str, state: ConsumerState, names: TopicNames) -> MemberRow:
-    """Return a member of a group of the consumer protocol."""
     member, current = state.members[member_id], state.current.get(member_id)
     assignment = named_assignment(current.assigned_partitions if current else [], names)
     return MemberRow(
@@ -249,11 +240,11 @@ def consumer_member_row(member_id: str, state: ConsumerState, names: TopicNames)
 
 
 def partitions_of(groups: Iterable[GroupHistory], names: TopicNames) -> set[TopicPartition]:
-    """Return the partitions that groups own or committed offsets of."""
+    """Return the partitions that groups own or have committed offsets of."""
     found: set[TopicPartition] = set()
     for group in groups:
         found.update(group.offsets)
-        for owner in owners_of(members_of(group, names)):
+        for owner in members_of(group, names).owners():
             found.update(owner.partitions)
     return found
 
@@ -261,29 +252,11 @@ def partitions_of(groups: Iterable[GroupHistory], names: TopicNames) -> set[Topi
 def offsets_of(
     group: GroupHistory, names: TopicNames, ranges: Mapping[TopicPartition, tuple[int, int]]
 ) -> GroupOffsets:
-    """Return a group with its partitions; `ranges` has their first and end offsets."""
+    """Return a group with its partitions; `ranges` gives their first and end offsets."""
     committed = {
         partition: Committed(commit.offset, commit.leader_epoch, commit.metadata)
         for partition, commit in group.offsets.items()
         if commit.offset is not None
     }
     ends = {partition: end for partition, (_, end) in ranges.items()}
-    return GroupOffsets(head_of(group), partition_rows(owners_of(members_of(group, names)), committed, ends))
-
-
-def owners_of(group: GroupMembers) -> list[Owner]:
-    """Return the members that have partitions."""
-    return [
-        Owner(
-            member.consumer_id,
-            member.host,
-            member.client_id,
-            [
-                TopicPartition(topic, index)
-                for topic, indexes in member.assignment.items()
-                for index in indexes
-            ],
-        )
-        for member in group.members
-        if member.partition_count
-    ]
+    return GroupOffsets(head_of(group), partition_rows(members_of(group, names).owners(), committed, ends))

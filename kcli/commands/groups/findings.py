@@ -1,28 +1,26 @@
-"""GroupFacts: everything that is known of a group when its state shall be explained. Values only.
+"""What `describe --explain` knows of a group (`GroupFacts`) and says about it (`Finding`). Values only.
 
-They come from the coordinator's description, from offsets looked at twice, and from the group's records in
-`__consumer_offsets`.
-
-Findings: what is said about a group, and the words for it.
-
-What `describe --explain` shows: each group in one line, and below it what was found.
+The facts come from the coordinator's description, from two snapshots of offsets, and from the group's records
+in `__consumer_offsets`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.groups.head import GroupHead
 from kcli.commands.groups.history import GenerationEvent
-from kcli.commands.groups.offsets import duration_text, in_order
-from kcli.commands.shared.formatting import counted, listed
+from kcli.commands.groups.offsets import in_order
+from kcli.commands.shared.formatting import counted, lag_text, listed
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
 from kcli.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from kcli.client.admin import GroupMember
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,45 +37,55 @@ class MemberFacts:
     epoch: int | None = None
     upgraded: bool | None = None
 
+    @classmethod
+    def of(cls, member: GroupMember) -> MemberFacts:
+        """Return the facts about a described member."""
+        return cls(
+            member.member_id,
+            member.client_id,
+            member.host,
+            frozenset(member.assignment),
+            member.instance_id,
+            member.subscribed_topics,
+            None if member.target_assignment is None else frozenset(member.target_assignment),
+            member.epoch,
+            None if member.is_classic is None else not member.is_classic,
+        )
+
     def name(self) -> str:
-        """Return how a finding names the member: what its owner knows it by, and where it runs."""
+        """Return the name of the member in findings: its most stable id and its host."""
         return f"`{self.instance_id or self.client_id or self.member_id}` at {self.host.lstrip('/')}"
 
 
-class Look(NamedTuple):
+class OffsetSnapshot(NamedTuple):
     """The offsets of a partition at one moment."""
 
     committed: int | None
     end: int | None
 
     def lag(self) -> int | None:
-        """Return the records between the two."""
         return None if self.committed is None or self.end is None else self.end - self.committed
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """A partition that a member owns or the group committed an offset of.
-
-    `before` is the look before `now`; `last_commit_ms` the time of the last commit, as the coordinator
-    recorded it.
-    """
+    """A partition that a member owns or the group has committed an offset of, in two snapshots."""
 
     partition: TopicPartition
     owner: str | None
-    now: Look
-    before: Look | None = None
+    now: OffsetSnapshot
+    before: OffsetSnapshot | None = None
     start: int | None = None
     last_commit_ms: int | None = None
 
     @property
     def lag(self) -> int:
-        """Return the lag, 0 if it is not known."""
+        """Return the lag, 0 if it is unknown."""
         return max(0, self.now.lag() or 0)
 
     @property
     def progress(self) -> int | None:
-        """Return by how much the committed offset moved between the looks."""
+        """Return the change of the committed offset between the snapshots, None if unknown."""
         if self.before is None or self.before.committed is None or self.now.committed is None:
             return None
         return self.now.committed - self.before.committed
@@ -85,10 +93,10 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A group. `topics` has the partition counts of those that it reads, None for one that does not exist.
+    """A group. `topics` has the partition count of each topic that it reads, None for a missing topic.
 
-    `apart_ms` lies between the two looks, 0 if there was but one. `history_error` says why there are no
-    generations.
+    `apart_ms` is the time between the snapshots, 0 if there was only one. `history_error` says why the
+    generations are unknown.
     """
 
     head: GroupHead
@@ -103,12 +111,10 @@ class GroupFacts:
 
 
 MOST_NAMED = 8
-"""A finding names no more partitions than these."""
+"""A finding names at most so many partitions."""
 
 
 class Level(StrEnum):
-    """How bad a finding is."""
-
     PROBLEM = "problem"
     WARNING = "warning"
     NOTE = "note"
@@ -116,7 +122,7 @@ class Level(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One thing that was found; `code` names it for programs."""
+    """One result of a rule; `code` names it for programs."""
 
     level: Level
     code: str
@@ -125,24 +131,17 @@ class Finding(NamedTuple):
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:
-    """Return the names of partitions, not too many."""
+    """Return the names of partitions, at most `MOST_NAMED` of them."""
     ordered = in_order(partitions)
     return listed([f"{topic}-{index}" for topic, index in ordered], most=MOST_NAMED)
 
 
 def records(count: int) -> str:
-    """Return a number of records."""
     return counted(count, "record")
 
 
 def ago(at_ms: int, now_ms: int) -> str:
-    """Return how long ago a moment was."""
-    return f"{duration_text(max(0, now_ms - at_ms))} ago"
-
-
-def time_text(at_ms: int) -> str:
-    """Return a moment in UTC, to the second."""
-    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{lag_text(max(0, now_ms - at_ms))} ago"
 
 
 class ExplainedGroup(NamedTuple):
@@ -153,12 +152,10 @@ class ExplainedGroup(NamedTuple):
     findings: Sequence[Finding]
 
     def title(self) -> str:
-        """Return the group in one line."""
         lag = "" if self.total_lag is None else f"  lag {self.total_lag}"
         return self.head.title() + lag
 
     def document(self) -> object:
-        """Return the group's fields and the findings."""
         return {**self.head._asdict(), "total_lag": self.total_lag, "findings": self.findings}
 
 
@@ -169,7 +166,6 @@ class ExplainView(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return a line for each group, and lines for each finding."""
         for index, group in enumerate(self.groups):
             if index:
                 yield ""
@@ -180,7 +176,6 @@ class ExplainView(NamedTuple):
                     yield f"    hint: {finding.hint}"
 
     def tables(self) -> Iterator[Table]:
-        """Return a table for each group."""
         for group in self.groups:
             rows = [(finding.level.value, finding.message, finding.hint) for finding in group.findings]
             yield Table(("Level", "Finding", "Hint"), rows, group.title())

@@ -1,25 +1,25 @@
-"""GroupHead: what every view of a consumer group begins with, its kind, its state and its coordinator.
+"""GroupHead: the kind, state and coordinator of a group, with which every view begins; and listings.
 
-Alone they are what `kcli consumer-groups describe --state` shows; the text is that of Kafka's own tool (class
-`ConsumerGroupCommand`), byte for byte.
-
-What `kcli consumer-groups list` shows: groups, with their types and states if they are asked for.
-
-The text is that of Kafka's own tool (class `ConsumerGroupCommand`), in whose order the groups come.
+The texts are those of Kafka's tool (class `ConsumerGroupCommand`), byte for byte, in its order of groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kcli.commands.shared.java import columns, hash_map_order, widest
+from kcli.commands.shared.java import Column, hash_map_order, table_lines, widest
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.java import string_hash
 
+if TYPE_CHECKING:
+    from kcli.client.admin import GroupDescription
+
+Cell = TypeVar("Cell")
+
 REBALANCING = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"))
-"""The states in which a group is on its way to another assignment."""
+"""The states of a group that is getting another assignment."""
 
 
 class Coordinator(NamedTuple):
@@ -30,12 +30,11 @@ class Coordinator(NamedTuple):
     port: int
 
     def text(self) -> str:
-        """Return the broker as Kafka's tool shows it."""
         return f"{self.host}:{self.port}  ({self.id})"
 
 
 class GroupHead(NamedTuple):
-    """One group. `type` is Classic or Consumer; the epochs are those of the consumer protocol (KIP-848)."""
+    """What every view of a group begins with; the epochs are those of the consumer protocol (KIP-848)."""
 
     group: str
     type: str | None
@@ -46,8 +45,23 @@ class GroupHead(NamedTuple):
     target_assignment_epoch: int | None
     member_count: int
 
+    @classmethod
+    def of(cls, group: GroupDescription) -> GroupHead:
+        """Return the head of a described group."""
+        node = group.coordinator
+        return cls(
+            group.group_id,
+            group.type,
+            group.state,
+            Coordinator(node.node_id, node.host, node.port),
+            group.assignor or None,
+            group.epoch,
+            group.target_assignment_epoch,
+            len(group.members),
+        )
+
     def note(self) -> str | None:
-        """Return what Kafka's tool says on stderr about the state, after an empty line, if anything."""
+        """Return what Kafka's tool prints on stderr about the state, None if nothing."""
         if self.state == "Empty":
             return f"\nConsumer group '{self.group}' has no active members."
         if self.state in REBALANCING:
@@ -61,21 +75,15 @@ class GroupHead(NamedTuple):
         return "  ".join(part for part in parts if part)
 
     def state_lines(self, *, verbose: bool) -> list[str]:
-        """Return the lines of `describe --state` of Kafka's tool; they begin with an empty one."""
+        """Return the lines of `describe --state` of Kafka's tool, which begin with an empty one."""
+        columns = [Column("GROUP", 15, True), Column("COORDINATOR (ID)", 25, True)]
+        columns += [Column("ASSIGNMENT-STRATEGY", 20), Column("STATE", 20)]
         coordinator = None if self.coordinator is None else self.coordinator.text()
-        strategy = self.assignor or None
-        names = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
-        cells: list[object] = [self.group, coordinator, strategy, self.state]
-        widths = [widest(15, [self.group]), widest(25, [coordinator or ""]), 20, 20]
+        cells: list[object] = [self.group, coordinator, self.assignor or None, self.state]
         if verbose:
-            names += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]
+            columns += [Column("GROUP-EPOCH", 15), Column("TARGET-ASSIGNMENT-EPOCH", 25)]
             cells += [self.group_epoch, self.target_assignment_epoch]
-            widths += [15, 25]
-        return [
-            "",
-            columns((*widths, 0), (*names, "#MEMBERS")),
-            columns((*widths, 0), (*cells, self.member_count)),
-        ]
+        return ["", *table_lines([*columns, Column("#MEMBERS", 0)], [[*cells, self.member_count]])]
 
 
 class StatesView(NamedTuple):
@@ -86,12 +94,10 @@ class StatesView(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return for each group an empty line, a heading and a line."""
         for group in self.groups:
             yield from group.state_lines(verbose=self.verbose)
 
     def tables(self) -> Iterator[Table]:
-        """Return one table."""
         names = ["Group", "Type", "State", "Coordinator", "Assignor", "Members"]
         rows: list[list[object]] = [
             [
@@ -111,7 +117,6 @@ class StatesView(NamedTuple):
         yield Table(names, rows)
 
     def document(self) -> object:
-        """Return the groups."""
         return {"groups": self.groups, "failures": self.failures}
 
 
@@ -128,7 +133,7 @@ TYPES = ("Classic", "Consumer")
 
 
 class GroupRow(NamedTuple):
-    """A group. Brokers before 2.6 do not tell states, those before 3.8 no types."""
+    """A listed group. Brokers before 2.6 do not tell states, those before 3.8 no types."""
 
     group: str
     type: str | None
@@ -145,25 +150,23 @@ class Listing(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return the names of groups, or columns under a heading."""
         if not self.show_type and not self.show_state:
             yield from (row.group for row in self.groups)
             return
-        widths = [widest(15, (row.group for row in self.groups)) + 10]
-        widths += [20] * (self.show_type + self.show_state)
-        yield columns(widths, self._chosen("GROUP", "TYPE", "STATE"))
-        for row in self.groups:
-            yield columns(widths, self._chosen(row.group, row.type or "Unknown", row.state or "Unknown"))
+        width = widest(15, (row.group for row in self.groups)) + 10
+        columns = self._chosen(Column("GROUP", width), Column("TYPE", 20), Column("STATE", 20))
+        yield from table_lines(
+            columns,
+            [self._chosen(row.group, row.type or "Unknown", row.state or "Unknown") for row in self.groups],
+        )
 
-    def _chosen(self, group: str, type: str, state: str) -> list[str]:
+    def _chosen(self, group: Cell, type: Cell, state: Cell) -> list[Cell]:
         return [group, *([type] if self.show_type else ()), *([state] if self.show_state else ())]
 
     def document(self) -> object:
-        """Return the groups."""
         return {"groups": self.groups, "failures": self.failures}
 
     def tables(self) -> Iterator[Table]:
-        """Return one table, by name."""
         rows = sorted(self.groups, key=lambda row: row.group)
         yield Table(("Group", "Type", "State"), [(row.group, row.type, row.state) for row in rows])
 
@@ -175,7 +178,7 @@ def in_tool_order(rows: Iterable[GroupRow]) -> list[GroupRow]:
 
 
 def parse_words(text: str | None, option: str, known: Sequence[str]) -> list[str]:
-    """Return the states or types in a list with commas, as Kafka spells them; no words for None."""
+    """Return the states or types in a list with commas, as Kafka spells them."""
     spelled = {word.lower(): word for word in known}
     found = []
     for word in (text or "").split(",") if text else ():

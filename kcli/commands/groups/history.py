@@ -1,8 +1,8 @@
-"""GroupHistory: what the records of `__consumer_offsets` tell about one group, now and over time. Pure.
+"""GroupHistory: what the records of `__consumer_offsets` tell about a group, now and over time. Pure.
 
-Records come in the order of the log. The last one of each key is the group as it is; those before it, as far
-as compaction has left them, are its history. Coordinators know more than they write: who has a session, and
-which members have rejoined, is nowhere in here.
+Records come in the order of the log. The last one of each key is the current state; the earlier ones that
+compaction has left are the history. A coordinator does not write which members have sessions or have
+rejoined.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from kcli.protocol.topics import TopicPartition
 Value = TypeVar("Value")
 
 TopicNames = Callable[[bytes], str]
-"""Gives the name of a topic by its id, or the id as text."""
+"""Returns the name of a topic by its id, or the id as text."""
 
 
 class CommitEvent(NamedTuple):
-    """An offset that was committed, or, if it is None, deleted."""
+    """A committed offset; None: the offset was deleted."""
 
     at_ms: int
     topic: str
@@ -57,9 +57,29 @@ class PastMember(NamedTuple):
     topics: tuple[str, ...] = ()
     assignment: Mapping[str, tuple[int, ...]] = {}
 
+    @classmethod
+    def of_classic(cls, member: MemberMetadata, protocol_type: str) -> PastMember:
+        """Return a member of a classic group. Only the consumers' protocol tells topics and partitions."""
+        topics: tuple[str, ...] = ()
+        assignment: Mapping[str, tuple[int, ...]] = {}
+        if protocol_type == PROTOCOL_TYPE:
+            try:
+                topics = decode_subscription(member.subscription).topics
+                assignment = decode_assignment(member.assignment).partitions
+            except DecodeError:
+                topics, assignment = (), {}
+        return cls(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            topics,
+            {topic: tuple(sorted(ids)) for topic, ids in assignment.items()},
+        )
+
 
 class GenerationEvent(NamedTuple):
-    """A generation, or an epoch of the consumer protocol; `number` None: the group was deleted."""
+    """A generation or an epoch (KIP-848); `number` None: the group was deleted."""
 
     at_ms: int
     number: int | None
@@ -67,13 +87,22 @@ class GenerationEvent(NamedTuple):
     leader: str | None
     members: tuple[PastMember, ...]
 
+    @classmethod
+    def of_classic(cls, value: GroupMetadataValue | None, timestamp_ms: int) -> GenerationEvent:
+        """Return the generation in a record of a classic group."""
+        if value is None:
+            return cls(timestamp_ms, None, None, None, ())
+        at_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else timestamp_ms
+        members = tuple(PastMember.of_classic(member, value.protocol_type) for member in value.members)
+        return cls(at_ms, value.generation, value.protocol, value.leader, members)
+
 
 Event = CommitEvent | GenerationEvent
 
 
 @dataclass(slots=True)
 class ConsumerState:
-    """What the records say of a group of the consumer protocol (KIP-848)."""
+    """The state of a group of the consumer protocol (KIP-848) in its records."""
 
     epoch: int = 0
     target_epoch: int = 0
@@ -81,10 +110,23 @@ class ConsumerState:
     targets: dict[str, list[TargetPartitions]] = field(default_factory=dict)
     current: dict[str, Any] = field(default_factory=dict)
 
+    def past_members(self) -> tuple[PastMember, ...]:
+        """Return the members without assignments, which an epoch's record does not tell."""
+        return tuple(
+            PastMember(
+                member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                tuple(member.subscribed_topic_names),
+            )
+            for member_id, member in self.members.items()
+        )
+
 
 @dataclass(slots=True)
 class GroupHistory:
-    """One group. Offsets and members are the latest ones; events are those before, if they are kept."""
+    """A group: its latest offsets and members, and the events before, if they are kept."""
 
     group: str
     keeps_generations: bool = True
@@ -96,23 +138,22 @@ class GroupHistory:
 
     @property
     def exists(self) -> bool:
-        """Tell whether there is such a group, or was deleted."""
+        """Tell whether the group exists, and was not deleted."""
         return bool(self.offsets) or self.classic is not None or self.consumer is not None
 
     @property
     def generations(self) -> list[GenerationEvent]:
-        """Return the generations over time."""
         return [event for event in self.events if isinstance(event, GenerationEvent)]
 
     def apply(self, record: DecodedRecord, timestamp_ms: int) -> None:
-        """Take the next record of this group."""
+        """Apply the next record of this group."""
         key, value = record.key, record.value
         match key:
             case OffsetCommitKey():
                 self._apply_offset(key, value, timestamp_ms)
             case GroupMetadataKey():
                 self.classic = value
-                self._add(_classic_generation(value, timestamp_ms))
+                self._add(GenerationEvent.of_classic(value, timestamp_ms))
             case ConsumerGroupMetadataKey() if value is None:
                 self.consumer = None
                 self._add(GenerationEvent(timestamp_ms, None, None, None, ()))
@@ -133,14 +174,14 @@ class GroupHistory:
     def _apply_consumer(self, record: DecodedRecord, timestamp_ms: int) -> None:
         key, value = record.key, record.value
         if self.consumer is None:
-            if value is None:  # what compaction left of a group that is no more
+            if value is None:  # a remnant of a deleted group
                 return
             self.consumer = ConsumerState()
         state = self.consumer
         match key:
             case ConsumerGroupMetadataKey():
                 state.epoch = value.epoch
-                self._add(GenerationEvent(timestamp_ms, value.epoch, None, None, past_members(state)))
+                self._add(GenerationEvent(timestamp_ms, value.epoch, None, None, state.past_members()))
             case ConsumerGroupTargetAssignmentMetadataKey():
                 state.target_epoch = 0 if value is None else value.assignment_epoch
             case ConsumerGroupMemberMetadataKey():
@@ -165,56 +206,14 @@ def put(values: dict[str, Value], name: str, value: Value | None) -> None:
 
 
 def group_of(record: DecodedRecord) -> str:
-    """Return the group that a record is about."""
+    """Return the name of the group of a record."""
     has_group = isinstance(record.key, OffsetCommitKey | GroupMetadataKey)
     group: str = record.key.group if has_group else record.key.group_id
     return group
 
 
-def past_members(state: ConsumerState) -> tuple[PastMember, ...]:
-    """Return the members of a group of the consumer protocol; epochs do not tell what they had."""
-    return tuple(
-        PastMember(
-            member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host,
-            tuple(member.subscribed_topic_names),
-        )
-        for member_id, member in state.members.items()
-    )
-
-
-def _classic_generation(value: GroupMetadataValue | None, timestamp_ms: int) -> GenerationEvent:
-    if value is None:
-        return GenerationEvent(timestamp_ms, None, None, None, ())
-    at_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else timestamp_ms
-    members = tuple(classic_member(member, value.protocol_type) for member in value.members)
-    return GenerationEvent(at_ms, value.generation, value.protocol, value.leader, members)
-
-
-def classic_member(member: MemberMetadata, protocol_type: str) -> PastMember:
-    """Return a member of a classic group; other protocols than the consumers' keep theirs to themselves."""
-    topics: tuple[str, ...] = ()
-    assignment: Mapping[str, tuple[int, ...]] = {}
-    if protocol_type == PROTOCOL_TYPE:
-        try:
-            topics = decode_subscription(member.subscription).topics
-            assignment = decode_assignment(member.assignment).partitions
-        except DecodeError:
-            topics, assignment = (), {}
-    return PastMember(
-        member.member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.client_host,
-        topics,
-        {topic: tuple(sorted(ids)) for topic, ids in assignment.items()},
-    )
-
-
 def named_assignment(
     entries: list[TargetPartitions] | list[CurrentPartitions], names: TopicNames
 ) -> dict[str, tuple[int, ...]]:
-    """Return an assignment by topic ids as one by names."""
+    """Return an assignment with the names of topics instead of their ids."""
     return {names(entry.topic_id): tuple(sorted(entry.partitions)) for entry in entries}

@@ -1,4 +1,4 @@
-"""Asking a cluster for groups, their offsets and where their partitions begin and end."""
+"""What a cluster tells of groups: descriptions, committed offsets, and the offsets of their partitions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.client import admin
-from kcli.client.admin import CommittedOffset, GroupDescription, GroupListing, GroupMember, TopicPartition
-from kcli.commands.groups.head import Coordinator, GroupHead
-from kcli.commands.groups.members import GroupMembers, MemberRow
+from kcli.client.admin import CommittedOffset, GroupDescription, GroupListing, TopicPartition
+from kcli.commands.groups.members import GroupMembers
 from kcli.commands.groups.offsets import (
     Committed,
     GroupOffsets,
-    Owner,
     partition_rows,
     unread_positions,
     with_time_lag,
@@ -22,19 +20,18 @@ from kcli.commands.shared.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.java import java_order
-from kcli.protocol.topics import by_topic
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
 
 CONSUMER_PROTOCOL_TYPES = ("", "consumer")
-"""The protocol types of groups that consumers are in; "" is that of a group without members ever."""
+"""The protocol types of consumer groups; "" is the type of a group that never had members."""
 
 Offsets = dict[TopicPartition, Committed]
 
 
 class Found(NamedTuple):
-    """The groups that were found, by name, and why others were not."""
+    """The described groups, by name, and the errors of the others."""
 
     groups: Sequence[GroupDescription]
     failures: Sequence[KcliError]
@@ -47,7 +44,7 @@ async def list_consumer_groups(
     types: Collection[str] = (),
     timeout_ms: int | None = None,
 ) -> tuple[list[GroupListing], list[KcliError]]:
-    """Return the groups of consumers, and why brokers did not tell theirs."""
+    """Return the consumer groups, and the errors of brokers that did not list theirs."""
     wanted = list(types) or [admin.CLASSIC, admin.CONSUMER]
     answer = await admin.list_groups(client, states=states, types=wanted, timeout_ms=timeout_ms)
     failures = [failure(f"cannot list the groups of broker {node}", e) for node, e in answer.errors.items()]
@@ -55,7 +52,7 @@ async def list_consumer_groups(
 
 
 async def every_name(client: Client, timeout_ms: int | None = None) -> tuple[list[str], list[KcliError]]:
-    """Return the names of all groups of consumers, for `--all-groups`."""
+    """Return the names of all consumer groups, and the errors of brokers."""
     groups, failures = await list_consumer_groups(client, timeout_ms=timeout_ms)
     return [group.group_id for group in groups], failures
 
@@ -70,7 +67,7 @@ def complete_group_names(parameters: Mapping[str, Any], incomplete: str) -> list
 
 
 async def describe(client: Client, names: Iterable[str], *, timeout_ms: int | None = None) -> Found:
-    """Describe groups, in Java's order of their names."""
+    """Describe groups in Java's order of their names."""
     answer = await admin.describe_groups(client, names, timeout_ms=timeout_ms)
     groups: list[GroupDescription] = []
     failures: list[KcliError] = []
@@ -86,62 +83,23 @@ async def describe(client: Client, names: Iterable[str], *, timeout_ms: int | No
 
 
 def refusal(name: str, error: KafkaError) -> KcliError:
-    """Return the error of a group that was not described."""
     if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
         return unknown_group(name)
     return failure(f"cannot describe consumer group `{name}`", error)
 
 
 def unknown_group(name: str, option: str = "") -> KcliError:
-    """Return the error of a name that no group has; `option` is how to list those there are."""
+    """Return the error of an unknown group; `option` goes into the command of the hint."""
     return KcliError(
         f"consumer group `{name}` does not exist",
         hint=f"`kcli consumer-groups list{option}` shows the groups there are",
     )
 
 
-def head_of(group: GroupDescription) -> GroupHead:
-    """Return what every view of a group begins with."""
-    node = group.coordinator
-    return GroupHead(
-        group.group_id,
-        group.type,
-        group.state,
-        Coordinator(node.node_id, node.host, node.port),
-        group.assignor or None,
-        group.epoch,
-        group.target_assignment_epoch,
-        len(group.members),
-    )
-
-
-def members_of(group: GroupDescription) -> GroupMembers:
-    """Return a group with its members as they are shown."""
-    return GroupMembers(head_of(group), [member_row(member, group) for member in group.members])
-
-
-def member_row(member: GroupMember, group: GroupDescription) -> MemberRow:
-    """Return a member as it is shown."""
-    target = member.target_assignment
-    return MemberRow(
-        member.member_id,
-        member.instance_id,
-        member.host,
-        member.client_id,
-        len(member.assignment),
-        member.epoch,
-        by_topic(sorted(member.assignment)),
-        group.target_assignment_epoch,
-        None if target is None else by_topic(sorted(target)),
-        None if member.is_classic is None else not member.is_classic,
-        member.rack_id,
-    )
-
-
 async def committed_offsets(
     client: Client, names: Collection[str], *, timeout_ms: int | None = None
 ) -> tuple[dict[str, Offsets], list[KcliError]]:
-    """Return what groups have committed, and what the coordinators did not tell."""
+    """Return the committed offsets of groups, and the errors of coordinators."""
     answer = await admin.list_group_offsets(client, dict.fromkeys(names), timeout_ms=timeout_ms)
     found: dict[str, Offsets] = {}
     failures: list[KcliError] = []
@@ -163,9 +121,9 @@ async def committed_offsets(
 async def known_offsets(
     client: Client, partitions: Iterable[TopicPartition], timestamp: int, *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, int]:
-    """Return an offset of each partition, `admin.EARLIEST` or `admin.LATEST`; unknown ones are left out.
+    """Return an offset of each partition, `admin.EARLIEST` or `admin.LATEST`, without the unknown ones.
 
-    A partition without a leader has none, and is not waited for.
+    A partition without a leader has no known offset.
     """
     asked = [TopicPartition(*partition) for partition in partitions]
     cluster = await client.metadata({topic for topic, _ in asked}, timeout_ms=timeout_ms)
@@ -179,7 +137,7 @@ async def known_offsets(
 async def offsets_of(
     client: Client, groups: Sequence[GroupDescription], *, timeout_ms: int | None = None
 ) -> tuple[list[GroupOffsets], list[KcliError]]:
-    """Return groups with their partitions and lag, and what could not be found out."""
+    """Return the partitions and lags of groups, and the errors."""
     committed, failures = await committed_offsets(
         client, [group.group_id for group in groups], timeout_ms=timeout_ms
     )
@@ -190,25 +148,17 @@ async def offsets_of(
     ends = await known_offsets(client, partitions, admin.LATEST, timeout_ms=timeout_ms)
     found = []
     for group in groups:
-        rows = partition_rows(owners_of(group), committed[group.group_id], ends)
-        found.append(GroupOffsets(head_of(group), rows))
+        members = GroupMembers.of(group)
+        rows = partition_rows(members.owners(), committed[group.group_id], ends)
+        found.append(GroupOffsets(members.head, rows))
     return found, failures
-
-
-def owners_of(group: GroupDescription) -> list[Owner]:
-    """Return the members of a group that have partitions."""
-    return [
-        Owner(member.member_id, member.host, member.client_id, member.assignment)
-        for member in group.members
-        if member.assignment
-    ]
 
 
 async def add_time_lag(
     client: Client, groups: Sequence[GroupOffsets], *, now_ms: int, timeout_ms: int | None = None
 ) -> tuple[list[GroupOffsets], list[KcliError]]:
-    """Return the groups with how far their partitions are behind in time, and which records were refused."""
-    from kcli.commands.groups.record_times import first_timestamps
+    """Return the groups with the time lag of their partitions, and the errors."""
+    from kcli.commands.groups.records import first_timestamps
 
     behind = {
         TopicPartition(row.topic, row.partition) for group in groups for row in group.partitions if row.lag

@@ -1,18 +1,23 @@
-"""What `kcli consumer-groups describe` shows of members: who they are and what they have.
+"""The members of a group and their partitions, as `kcli consumer-groups describe` shows them.
 
-The text is that of Kafka's own tool (class `ConsumerGroupCommand`), byte for byte.
+The text is that of Kafka's tool (class `ConsumerGroupCommand`), byte for byte.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.groups.head import GroupHead
-from kcli.commands.shared.java import columns, widest
+from kcli.commands.groups.offsets import Owner
+from kcli.commands.shared.java import Column, table_lines
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
 from kcli.protocol.java import java_order
+from kcli.protocol.topics import TopicPartition, by_topic
+
+if TYPE_CHECKING:
+    from kcli.client.admin import GroupDescription, GroupMember
 
 Assignment = Mapping[str, Sequence[int]]
 """Partitions by topic, ascending."""
@@ -33,6 +38,24 @@ class MemberRow(NamedTuple):
     upgraded: bool | None
     rack_id: str | None = None
 
+    @classmethod
+    def of(cls, member: GroupMember, group: GroupDescription) -> MemberRow:
+        """Return a member of a described group."""
+        target = member.target_assignment
+        return cls(
+            member.member_id,
+            member.instance_id,
+            member.host,
+            member.client_id,
+            len(member.assignment),
+            member.epoch,
+            by_topic(sorted(member.assignment)),
+            group.target_assignment_epoch,
+            None if target is None else by_topic(sorted(target)),
+            None if member.is_classic is None else not member.is_classic,
+            member.rack_id,
+        )
+
 
 class GroupMembers(NamedTuple):
     """A group and its members."""
@@ -40,12 +63,33 @@ class GroupMembers(NamedTuple):
     head: GroupHead
     members: Sequence[MemberRow]
 
+    @classmethod
+    def of(cls, group: GroupDescription) -> GroupMembers:
+        """Return the members of a described group."""
+        return cls(GroupHead.of(group), [MemberRow.of(member, group) for member in group.members])
+
+    def owners(self) -> list[Owner]:
+        """Return the members that have partitions."""
+        return [
+            Owner(
+                member.consumer_id,
+                member.host,
+                member.client_id,
+                [
+                    TopicPartition(topic, index)
+                    for topic, indexes in member.assignment.items()
+                    for index in indexes
+                ],
+            )
+            for member in self.members
+            if member.partition_count
+        ]
+
     def is_migrating(self) -> bool:
-        """Tell whether members of both protocols are in the group."""
+        """Tell whether the group has members of both protocols."""
         return {True, False} <= {member.upgraded for member in self.members}
 
     def document(self) -> object:
-        """Return the group's fields and its members."""
         return {**self.head._asdict(), "members": self.members}
 
 
@@ -57,47 +101,35 @@ class MembersView(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return for each group an empty line, a heading and a line for each member."""
         for group in self.groups:
             yield from self._group_lines(group)
 
     def _group_lines(self, group: GroupMembers) -> Iterator[str]:
-        members = group.members
-        static = any(member.group_instance_id for member in members)
-        names, widths = ["GROUP", "CONSUMER-ID"], [widest(15, [group.head.group] if members else ())]
-        widths.append(widest(15, (member.consumer_id for member in members)))
+        static = any(member.group_instance_id for member in group.members)
+        columns = [Column("GROUP", 15, True), Column("CONSUMER-ID", 15, True)]
         if static:
-            names.append("GROUP-INSTANCE-ID")
-            widths.append(widest(17, (member.group_instance_id or "" for member in members)))
-        names += ["HOST", "CLIENT-ID", "#PARTITIONS"]
-        widths += [widest(15, (member.host for member in members))]
-        widths += [widest(15, (member.client_id for member in members)), 15]
-        yield ""
-        details = self._detail_widths(group)
-        yield columns(widths, names) + " " + columns(details, self._detail_names(group))
-        for member in members:
+            columns.append(Column("GROUP-INSTANCE-ID", 17, True))
+        columns += [Column("HOST", 15, True), Column("CLIENT-ID", 15, True), Column("#PARTITIONS", 15)]
+        columns += self._detail_columns(group)
+        rows: list[list[object]] = []
+        for member in group.members:
             cells: list[object] = [group.head.group, member.consumer_id]
             if static:
                 cells.append(member.group_instance_id or "")
             cells += [member.host, member.client_id, member.partition_count]
-            yield columns(widths, cells) + " " + columns(details, self._details(group, member))
+            rows.append([*cells, *self._details(group, member)])
+        yield from ("", *table_lines(columns, rows))
 
-    def _detail_names(self, group: GroupMembers) -> list[str]:
+    def _detail_columns(self, group: GroupMembers) -> list[Column]:
         if not self.verbose:
-            return []
-        names = ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
-        return [*names, "UPGRADED"] if group.is_migrating() else names
-
-    def _detail_widths(self, group: GroupMembers) -> list[int]:
-        if not self.verbose:
-            return []
-        current = widest(20, (assignment_text(member.assignment) for member in group.members))
-        target = widest(20, (assignment_text(member.target_assignment) for member in group.members))
-        return [15, current, 15, target, 0] if group.is_migrating() else [15, current, 15, target]
+            return [Column("", 0)]  # Kafka's lines end with a blank
+        columns = [Column("CURRENT-EPOCH", 15), Column("CURRENT-ASSIGNMENT", 20, True)]
+        columns += [Column("TARGET-EPOCH", 15), Column("TARGET-ASSIGNMENT", 20, True)]
+        return [*columns, Column("UPGRADED", 0)] if group.is_migrating() else columns
 
     def _details(self, group: GroupMembers, member: MemberRow) -> list[object]:
         if not self.verbose:
-            return []
+            return [""]
         cells: list[object] = [
             member.current_epoch,
             assignment_text(member.assignment),
@@ -107,11 +139,9 @@ class MembersView(NamedTuple):
         return [*cells, java_boolean(member.upgraded)] if group.is_migrating() else cells
 
     def document(self) -> object:
-        """Return the groups with their members."""
         return {"groups": self.groups, "failures": self.failures}
 
     def tables(self) -> Iterator[Table]:
-        """Return a table for each group."""
         for group in self.groups:
             names = ["Consumer", "Instance", "Host", "Client", "Partitions", "Assignment"]
             rows: list[list[object]] = [
@@ -134,7 +164,7 @@ class MembersView(NamedTuple):
 
 
 def assignment_text(assignment: Assignment | None) -> str:
-    """Return `orders:0,1;clicks:2`: the texts of topics in Java's order; a dash for nothing."""
+    """Return `orders:0,1;clicks:2`, in Java's order of these texts; a dash for no partitions."""
     if not assignment or not any(assignment.values()):
         return "-"
     topics = (f"{topic}:{','.join(map(str, sorted(ids)))}" for topic, ids in assignment.items() if ids)

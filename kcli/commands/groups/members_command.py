@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class ShortMembers(NamedTuple):
-    """The result of `consumer-groups members`: who is in a group, a line each."""
+    """The result of `consumer-groups members`."""
 
     group: GroupMembers
 
     def lines(self) -> Iterator[str]:
-        """Return member id, instance id, client id, host and partitions of each, with tabs between."""
+        """Return member id, instance id, client id, host and partitions of each, separated by tabs."""
         from kcli.commands.groups.members import assignment_text
 
         for member in self.group.members:
@@ -45,18 +45,16 @@ class ShortMembers(NamedTuple):
             )
 
     def tables(self) -> Iterator[Table]:
-        """Return the table of `describe --members`."""
         from kcli.commands.groups.members import MembersView
 
         return MembersView([self.group]).tables()
 
     def document(self) -> object:
-        """Return the group and its members."""
         return self.group.document()
 
 
 class RemovedMember(NamedTuple):
-    """A member that is gone, by either of its ids."""
+    """A removed member, by one of its ids."""
 
     member_id: str | None
     group_instance_id: str | None
@@ -70,13 +68,12 @@ class RemovedMembers(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return a line for each member that was removed."""
         for member in self.removed:
             yield f"Removed member {member.group_instance_id or member.member_id} from group {self.group}."
 
 
-def tell_of_no_members(group: str, output: OutputFormat | None) -> None:
-    """Say on stderr, as Kafka's tool does, that nobody is in a group; JSON has it in its fields."""
+def note_no_members(group: str, output: OutputFormat | None) -> None:
+    """Note on stderr that a group has no members, as Kafka's tool does, except for JSON."""
     if chosen_format(output) is not OutputFormat.JSON:
         note(f"Consumer group '{group}' has no active members.")
 
@@ -91,7 +88,8 @@ async def members(
     cluster: ClusterAddress,
 ) -> ShortMembers:
     """List the members of a group: ids, host and partitions."""
-    from kcli.commands.groups.lookup import describe, members_of
+    from kcli.commands.groups.lookup import describe
+    from kcli.commands.groups.members import GroupMembers
 
     name = one_group(group, group_option)
     async with cluster.connect(timeout_ms=timeout_ms) as client:
@@ -99,8 +97,8 @@ async def members(
     if found.failures:
         raise found.failures[0]
     if not found.groups[0].members:
-        tell_of_no_members(name, output)
-    return ShortMembers(members_of(found.groups[0]))
+        note_no_members(name, output)
+    return ShortMembers(GroupMembers.of(found.groups[0]))
 
 
 @command(
@@ -124,7 +122,7 @@ async def remove_members(
     ] = None,
     all_members: Annotated[bool, typer.Option("--all-members", help="Remove every member")] = False,
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the broker's log shall say", show_default=False)
+        str, typer.Option(metavar="TEXT", help="The reason for the broker's log", show_default=False)
     ] = "",
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     output: OutputFormat | None = None,
@@ -143,7 +141,7 @@ async def remove_members(
     chosen += [MemberToRemove("", instance) for instance in group_instance_id or ()]
     if all_members == bool(chosen):
         raise UsageError(
-            "nobody is named" if not chosen else "`--all-members` excludes the names of members",
+            "no member is named" if not chosen else "`--all-members` excludes the names of members",
             hint="`--member-id`, `--group-instance-id` or `--all-members`",
         )
     async with cluster.connect(timeout_ms=timeout_ms) as client:
@@ -156,7 +154,7 @@ async def remove_members(
                 raise refusal(name, error) from error
             raise failure(f"cannot remove members of consumer group `{name}`", error) from error
     if not results:
-        tell_of_no_members(name, output)
+        note_no_members(name, output)
     removed, failures = [], []
     for member, refused in results.items():
         if refused is None:

@@ -1,13 +1,9 @@
-"""How far a group is behind: per partition in records and in time, and summed up. Pure.
+"""The lag of a group: per partition in records and in time, and in total. Pure.
 
-The lag of a partition is its end offset minus the committed offset, and is not known without either of them.
-Behind in time is how long the first record that the group has not read has been waiting: now minus that
-record's timestamp, and nothing when there is no such record.
-
-What `kcli consumer-groups describe` shows of offsets: partitions with their lag, or totals of groups.
-
-The text of partitions is that of Kafka's own tool (class `ConsumerGroupCommand`), byte for byte; totals and
-time lags are kcli's own.
+The lag of a partition is its end offset minus the committed offset, and unknown without either of them. The
+time lag is the age of the first record that the group has not read, and 0 without such a record. The text of
+partitions is that of Kafka's tool (class `ConsumerGroupCommand`), byte for byte; totals and time lags are
+kcli's own.
 """
 
 from __future__ import annotations
@@ -16,17 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kcli.commands.groups.head import GroupHead
-from kcli.commands.shared.java import columns, widest
+from kcli.commands.shared.formatting import lag_text
+from kcli.commands.shared.java import Column, table_lines
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
 from kcli.protocol.java import java_order
 from kcli.protocol.topics import TopicPartition
-
-TENTH_MS = 100
-SECOND_MS = 1000
-MINUTE_MS = 60 * SECOND_MS
-HOUR_MS = 60 * MINUTE_MS
-DAY_MS = 24 * HOUR_MS
 
 
 class Committed(NamedTuple):
@@ -38,7 +29,7 @@ class Committed(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """A member, as far as its partitions show it, and these."""
+    """A member and its partitions."""
 
     consumer_id: str
     host: str
@@ -47,10 +38,9 @@ class Owner(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """A partition that a group owns, or committed an offset of. What is not known is None.
+    """A partition that a group owns or has committed an offset of. Unknown values are None.
 
-    `unread_timestamp_ms` is that of the first record the group has not read; it and `time_lag_ms` are only
-    there when they were asked for.
+    `unread_timestamp_ms` is the time of the first unread record. It and `time_lag_ms` are optional.
     """
 
     topic: str
@@ -73,7 +63,7 @@ def partition_rows(
 ) -> list[PartitionRow]:
     """Return the rows of a group in the order of Kafka's tool.
 
-    First those of members, most partitions first, then those that nobody owns; each by topic and partition.
+    The members come first, most partitions first, then partitions without an owner; each by topic and index.
     """
     rows: list[PartitionRow] = []
     owned: set[TopicPartition] = set()
@@ -91,7 +81,7 @@ def partition_rows(
 
 
 def in_order(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return partitions by topic, as Java compares strings, and number."""
+    """Return partitions sorted by topic, as Java compares strings, and index."""
     return sorted(partitions, key=lambda partition: (java_order(partition[0]), partition[1]))
 
 
@@ -114,7 +104,7 @@ def _row(
 def unread_positions(
     rows: Iterable[PartitionRow], start_offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return, for each partition with lag, where its first unread record is or would be."""
+    """Return the offset of the first unread record of each partition with lag."""
     return {
         partition: max(row.current_offset, start_offsets.get(partition, 0))
         for row in rows
@@ -126,10 +116,10 @@ def unread_positions(
 def with_time_lag(
     rows: Iterable[PartitionRow], timestamps: Mapping[TopicPartition, int | None], *, now_ms: int
 ) -> list[PartitionRow]:
-    """Return the rows with the time lag that follows from the timestamps of first unread records.
+    """Return the rows with time lags, computed from the timestamps of the first unread records.
 
-    A partition whose timestamp is None has nothing left to read, whatever its end offset says: markers of
-    transactions, or holes that compaction left. One without a timestamp is not known.
+    Timestamp None: the partition has no unread record, only transaction markers or compacted offsets. Missing
+    timestamp: the time lag is unknown.
     """
     found = []
     for row in rows:
@@ -145,31 +135,14 @@ def with_time_lag(
 
 
 def total_lag(rows: Iterable[PartitionRow]) -> int | None:
-    """Return the sum of the known lags, None if none is known. No lag counts twice, or below 0."""
+    """Return the sum of the known lags, None without any. Each partition counts once, negative lags as 0."""
     lags = {(row.topic, row.partition): max(0, row.lag) for row in rows if row.lag is not None}
     return sum(lags.values()) if lags else None
 
 
 def longest_time_lag(rows: Iterable[PartitionRow]) -> int | None:
-    """Return the time lag of the partition that is furthest behind, None if none is known."""
+    """Return the longest known time lag, None without any."""
     return max((row.time_lag_ms for row in rows if row.time_lag_ms is not None), default=None)
-
-
-def duration_text(duration_ms: int | None) -> str | None:
-    """Return a duration as people say it: 0s, 0.3s, 12s, 1m23s, 2h05m, 3d04h; None stays None."""
-    if duration_ms is None:
-        return None
-    if duration_ms < 10 * SECOND_MS - TENTH_MS // 2:
-        tenths = max(round(duration_ms / TENTH_MS), min(duration_ms, 1))
-        return f"{tenths / 10:.1f}".removesuffix(".0") + "s"
-    if duration_ms < MINUTE_MS - SECOND_MS // 2:
-        return f"{round(duration_ms / SECOND_MS)}s"
-    duration_ms = max(duration_ms, MINUTE_MS)
-    if duration_ms < HOUR_MS:
-        return f"{duration_ms // MINUTE_MS}m{duration_ms % MINUTE_MS // SECOND_MS:02d}s"
-    if duration_ms < DAY_MS:
-        return f"{duration_ms // HOUR_MS}h{duration_ms % HOUR_MS // MINUTE_MS:02d}m"
-    return f"{duration_ms // DAY_MS}d{duration_ms % DAY_MS // HOUR_MS:02d}h"
 
 
 class GroupOffsets(NamedTuple):
@@ -179,11 +152,15 @@ class GroupOffsets(NamedTuple):
     partitions: Sequence[PartitionRow]
 
     def total_lag(self) -> int | None:
-        """Return the lag of the whole group."""
         return total_lag(self.partitions)
 
+    def title(self) -> str:
+        """Return the heading of the group's table, with its lag."""
+        lag, behind = self.total_lag(), lag_text(longest_time_lag(self.partitions))
+        parts = [self.head.title(), None if lag is None else f"lag {lag}", behind and f"behind {behind}"]
+        return "  ".join(part for part in parts if part)
+
     def document(self) -> object:
-        """Return the group's fields, its total lag and its partitions."""
         return {
             **self.head._asdict(),
             "total_lag": self.total_lag(),
@@ -201,32 +178,20 @@ class OffsetsView(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return for each group an empty line, a heading and a line for each partition."""
         for group in self.groups:
             if group.partitions:
                 yield from self._group_lines(group)
 
     def _group_lines(self, group: GroupOffsets) -> Iterator[str]:
-        rows = group.partitions
-        widths = [widest(15, [group.head.group]), widest(15, (row.topic for row in rows)), 10]
-        names = ["GROUP", "TOPIC", "PARTITION"]
+        columns = [Column("GROUP", 15, True), Column("TOPIC", 15, True), Column("PARTITION", 10)]
         if self.verbose:
-            names.append("LEADER-EPOCH")
-            widths.append(15)
-        names += ["CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
-        widths += [15, 15, 15]
+            columns.append(Column("LEADER-EPOCH", 15))
+        columns += [Column("CURRENT-OFFSET", 15), Column("LOG-END-OFFSET", 15), Column("LAG", 15)]
         if self.time_lag:
-            names.append("TIME-LAG")
-            widths.append(15)
-        widths += [
-            widest(15, (row.consumer_id or "" for row in rows)),
-            widest(15, (row.host or "" for row in rows)),
-            0,
-        ]
-        yield ""
-        yield columns(widths, (*names, "CONSUMER-ID", "HOST", "CLIENT-ID"))
-        for row in rows:
-            yield columns(widths, (group.head.group, *self._cells(row)))
+            columns.append(Column("TIME-LAG", 15))
+        columns += [Column("CONSUMER-ID", 15, True), Column("HOST", 15, True), Column("CLIENT-ID", 0)]
+        rows = [(group.head.group, *self._cells(row)) for row in group.partitions]
+        yield from ("", *table_lines(columns, rows))
 
     def _cells(self, row: PartitionRow) -> Iterator[object]:
         yield from (row.topic, row.partition)
@@ -234,15 +199,13 @@ class OffsetsView(NamedTuple):
             yield row.leader_epoch
         yield from (row.current_offset, row.log_end_offset, row.lag)
         if self.time_lag:
-            yield duration_text(row.time_lag_ms)
+            yield lag_text(row.time_lag_ms)
         yield from (row.consumer_id, row.host, row.client_id)
 
     def document(self) -> object:
-        """Return the groups with their totals, and the total of all."""
         return {"groups": self.groups, "total_lag": sum_of_lags(self.groups), "failures": self.failures}
 
     def tables(self) -> Iterator[Table]:
-        """Return a table for each group, its total lag in the title."""
         names = ["Topic", "Partition"]
         if self.verbose:
             names.append("Leader epoch")
@@ -253,19 +216,12 @@ class OffsetsView(NamedTuple):
             yield Table(
                 (*names, "Consumer", "Host", "Client"),
                 [list(self._cells(row)) for row in group.partitions],
-                lag_title(group),
+                group.title(),
             )
 
 
-def lag_title(group: GroupOffsets) -> str:
-    """Return the heading of a group's table with its lag."""
-    lag, behind = group.total_lag(), duration_text(longest_time_lag(group.partitions))
-    parts = [group.head.title(), None if lag is None else f"lag {lag}", behind and f"behind {behind}"]
-    return "  ".join(part for part in parts if part)
-
-
 def sum_of_lags(groups: Iterable[GroupOffsets]) -> int | None:
-    """Return the lag of all groups together, None if none is known."""
+    """Return the lag of all groups together, None if no lag is known."""
     known = [lag for lag in (group.total_lag() for group in groups) if lag is not None]
     return sum(known) if known else None
 
@@ -293,26 +249,19 @@ class TotalsView(NamedTuple):
             counts = [sum(row[index] for row in rows) for index in (2, 3)]  # type: ignore[misc]
             behind = longest_time_lag(row for group in self.groups for row in group.partitions)
             rows.append(["TOTAL", None, *counts, sum_of_lags(self.groups), behind])
-        return [[*row[:5], duration_text(row[5])] if self.time_lag else row[:5] for row in rows]  # type: ignore[arg-type]
+        return [[*row[:5], lag_text(row[5])] if self.time_lag else row[:5] for row in rows]  # type: ignore[arg-type]
 
     def lines(self) -> Iterator[str]:
-        """Return a heading, a line for each group and, of several groups, one for all."""
         rows = self._rows()
         if not rows:
             return
-        names = ["GROUP", "STATE", "#MEMBERS", "#PARTITIONS", "LAG"]
-        widths = [widest(15, (str(row[0]) for row in rows)), 20, 10, 12, 0]
-        if self.time_lag:
-            names, widths = [*names, "TIME-LAG"], [*widths[:4], 15, 0]
-        yield columns(widths, names)
-        for row in rows:
-            yield columns(widths, row)
+        columns = [Column("GROUP", 15, True), Column("STATE", 20), Column("#MEMBERS", 10)]
+        columns += [Column("#PARTITIONS", 12), Column("LAG", 15 if self.time_lag else 0)]
+        yield from table_lines([*columns, Column("TIME-LAG", 0)] if self.time_lag else columns, rows)
 
     def document(self) -> object:
-        """Return the same document as `describe --offsets`."""
         return OffsetsView(self.groups, failures=self.failures).document()
 
     def tables(self) -> Iterator[Table]:
-        """Return one table."""
         names = ["Group", "State", "Members", "Partitions", "Lag"]
         yield Table([*names, "Behind"] if self.time_lag else names, self._rows())

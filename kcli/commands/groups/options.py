@@ -1,7 +1,4 @@
-"""The application `kcli consumer-groups`, and the options that several of its verbs share.
-
-View: what `describe` shows of groups.
-"""
+"""The Typer application `kcli consumer-groups`, and the options that its verbs share."""
 
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ TimeoutMs = Annotated[
         min=1,
         max=LARGEST_INT32,
         metavar="MS",
-        help="How long to wait for the answer of a broker",
+        help="How long to wait for a broker's answer",
     ),
 ]
 LogDir = Annotated[
@@ -60,31 +57,30 @@ LogDir = Annotated[
     typer.Option(
         "--log-dir",
         metavar="DIR",
-        help="Read a broker's log directory, or a data directory of kcli, and ask no broker (repeatable)",
+        help="Read a broker's log directory, or a data directory of kcli, not a broker (repeatable)",
         show_default=False,
     ),
 ]
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be: the default")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the new offsets: the default")]
 
 
 def refuse_dry_execution(*, execute: bool, dry_run: bool) -> None:
-    """Raise for a command that shall do and not do it."""
     if execute and dry_run:
         raise UsageError("`--execute` and `--dry-run` exclude each other")
 
 
 def refuse_several(chosen: Sequence[Enum]) -> None:
-    """Raise for more than one of the options that have these values."""
+    """Raise for more than one option; the values are the options' names."""
     if len(chosen) > 1:
         raise UsageError(f"`{chosen[0].value}` and `{chosen[1].value}` exclude each other")
 
 
 def refuse_broker_options(context: typer.Context) -> None:
-    """Raise for what says which broker to ask, where `--log-dir` says that none is."""
+    """Raise for an option that names a broker beside `--log-dir`."""
     for option in ("--bootstrap-server", "--command-config", "--command-property"):
         source = context.get_parameter_source(option.strip("-").replace("-", "_"))
-        # A broker that the environment names may be meant for other commands.
+        # The broker in the environment may be meant for other commands.
         if source is not None and source.name == "COMMANDLINE":
             raise UsageError(f"`--log-dir` and `{option}` exclude each other")
 
@@ -92,7 +88,7 @@ def refuse_broker_options(context: typer.Context) -> None:
 def chosen_groups(
     arguments: Sequence[str] | None, options: Sequence[str] | None, *, all_groups: bool = False
 ) -> list[str]:
-    """Return the groups given as arguments and with Kafka's `--group`, each once; none if all are meant."""
+    """Return the groups given as arguments and with Kafka's `--group`, each once; none for all groups."""
     names = list(dict.fromkeys([*(arguments or ()), *(options or ())]))
     if all_groups and names:
         raise UsageError("`--all-groups` excludes the names of groups")
@@ -110,7 +106,7 @@ def one_group(argument: str | None, options: Sequence[str] | None) -> str:
 
 
 class View(Enum):
-    """What is shown of groups; the values are the options' names."""
+    """The views of `describe`; the values are the options' names."""
 
     OFFSETS = "--offsets"
     MEMBERS = "--members"
@@ -120,7 +116,7 @@ class View(Enum):
     HISTORY = "--history"
 
     def check(self, *, time_lag: bool, watch: bool, offline: bool) -> None:
-        """Refuse what this view has no place for."""
+        """Raise for options that exclude this view."""
         if time_lag and self not in (View.OFFSETS, View.TOTAL_LAG):
             raise UsageError(f"`--time-lag` and `{self.value}` exclude each other")
         if watch and self in (View.EXPLAIN, View.HISTORY):
@@ -137,7 +133,7 @@ class View(Enum):
 
 
 def chosen_view(flags: dict[View, bool]) -> View:
-    """Return the one view whose flag is set, the offsets if none is."""
+    """Return the view whose flag is set, by default the offsets."""
     chosen = [view for view, is_set in flags.items() if is_set]
     refuse_several(chosen)
     return chosen[0] if chosen else View.OFFSETS

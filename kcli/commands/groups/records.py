@@ -1,8 +1,8 @@
-"""Reading the records of groups from their partition of `__consumer_offsets`, over the wire."""
+"""Reads records through a consumer: those of groups in `__consumer_offsets`, and timestamps at offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import trio
@@ -23,20 +23,27 @@ if TYPE_CHECKING:
 OFFSETS_TOPIC = "__consumer_offsets"
 
 GROUP_POSITION = 4
-"""Every key begins with an int16 type and the name of its group."""
+"""Every key begins with an int16 type and the name of its group, whose length is at 2."""
 
 MOST_RECORDS = 5_000
 POLL_MS = 1_000
 PATIENCE_S = 30
 
+DEFAULT_TIMEOUT_MS = 30_000
+
+FETCH_BYTES = 4096
+"""One batch is enough, and a broker sends at least one whatever its size."""
+
+TIMES_POLL_MS = 200
+
 
 async def read_histories(
     client: Client, names: Iterable[str], *, with_commits: bool, timeout_ms: int | None = None
 ) -> tuple[dict[str, GroupHistory], list[KcliError]]:
-    """Return what the records say of each group, and which of them are damaged.
+    """Return the history of each group, and the errors of damaged records.
 
-    Past commits are only kept `with_commits`: there may be very many. Records of transactions that were
-    aborted, or are not settled yet, do not count.
+    Past commits, which may be very many, are kept only `with_commits`. Records of open and aborted
+    transactions do not count.
     """
     described = (await admin.describe_topics(client, [OFFSETS_TOPIC], timeout_ms=timeout_ms))[OFFSETS_TOPIC]
     if isinstance(described, KcliError):
@@ -58,12 +65,12 @@ async def read_histories(
 
 
 def reached(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
-    """Tell whether everything up to the end offsets has been handed out."""
+    """Tell whether the consumer has returned everything up to the end offsets."""
     return all((consumer.position_nowait(partition) or 0) >= end for partition, end in ends.items())
 
 
 class Patience:
-    """Gives up on a broker that sends nothing any more."""
+    """Gives up on a broker that sends no more records."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -71,19 +78,19 @@ class Patience:
         self._deadline = 0.0
 
     def check(self) -> None:
-        """Raise `KcliError` when the positions have stayed where they are for too long."""
+        """Raise `KcliError` if the positions have not changed for `PATIENCE_S`."""
         positions = [self._consumer.position_nowait(partition) for partition in self._consumer.assignment]
         if positions != self._positions:
             self._positions, self._deadline = positions, trio.current_time() + PATIENCE_S
         elif trio.current_time() > self._deadline:
             raise KcliError(
-                f"the records of {OFFSETS_TOPIC} do not come: none for {PATIENCE_S} seconds",
+                f"no records of {OFFSETS_TOPIC} came for {PATIENCE_S} seconds",
                 hint=f"`kcli topics describe {OFFSETS_TOPIC}` shows which partitions have a leader",
             )
 
 
 def take(records: Collection[Record], histories: dict[str, GroupHistory]) -> list[KcliError]:
-    """Give records to the histories they are about; return what is wrong with those that are damaged."""
+    """Apply records to the histories of their groups; return the errors of damaged ones."""
     wanted = {name.encode(): history for name, history in histories.items()}
     failures = []
     for record in records:
@@ -99,3 +106,37 @@ def take(records: Collection[Record], histories: dict[str, GroupHistory]) -> lis
         except DecodeError as error:
             failures.append(KcliError(f"{OFFSETS_TOPIC}, offset {record.offset}: {error.message}"))
     return failures
+
+
+async def first_timestamps(
+    client: Client,
+    positions: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    *,
+    timeout_ms: int | None = None,
+) -> dict[TopicPartition, int | None]:
+    """Return the timestamp of the first record at or after each position.
+
+    The timestamp is None if there is no record up to the end. A partition without an answer in time is
+    missing.
+    """
+    found: dict[TopicPartition, int | None] = {}
+    wanted = [TopicPartition(*partition) for partition in positions]
+    if not wanted:
+        return found
+    config = ConsumerConfig(max_partition_fetch_bytes=FETCH_BYTES, fetch_max_wait_ms=TIMES_POLL_MS)
+    with trio.move_on_after((DEFAULT_TIMEOUT_MS if timeout_ms is None else timeout_ms) / 1000):
+        async with Consumer(client, config) as consumer:
+            consumer.assign(wanted)
+            for partition in wanted:
+                consumer.seek(partition, positions[partition])
+            while wanted:
+                for fetched in await consumer.poll(timeout_ms=TIMES_POLL_MS):
+                    found.setdefault(fetched.partition, fetched.records[0].timestamp)
+                for partition in wanted:
+                    position = consumer.position_nowait(partition)
+                    if position is not None and position >= ends[partition]:
+                        found.setdefault(partition, None)
+                wanted = [partition for partition in wanted if partition not in found]
+                consumer.assign(wanted)
+    return found

@@ -1,7 +1,4 @@
-"""Planning new offsets of groups from what a cluster says of them, and committing them.
-
-Planning the copy of a group's offsets.
-"""
+"""Resets of committed offsets (`OffsetReset`), and the plan of a copy for `clone`."""
 
 from __future__ import annotations
 
@@ -35,9 +32,9 @@ INACTIVE_STATES = ("Empty", "Dead")
 
 
 class ResetRequest(NamedTuple):
-    """What is wanted: how offsets are found, of which partitions, and what a file says for each group.
+    """The requested offsets: their kind, their partitions, and a file.
 
-    `value` is an offset, a distance, or milliseconds since 1970, as `kind` needs it.
+    `value` is an offset, a distance, or milliseconds since 1970, depending on `kind`.
     """
 
     kind: ResetKind
@@ -47,14 +44,14 @@ class ResetRequest(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """The plans, the groups among them that did not exist, and why others were refused."""
+    """The plans, the groups among them that did not exist, and the errors of others."""
 
     plans: Sequence[ResetPlan]
     unknown: Sequence[str]
     failures: Sequence[KcliError]
 
     def notes(self) -> Iterator[str]:
-        """Yield what the user should know besides the offsets."""
+        """Yield warnings and notes for the user."""
         for plan in self.plans:
             for warning in plan.warnings:
                 yield f"warning: {plan.group}: {warning}"
@@ -62,59 +59,138 @@ class Reset(NamedTuple):
             yield f"note: there was no consumer group `{name}` before"
 
 
-async def reset_groups(
-    client: Client,
-    names: Sequence[str],
-    request: ResetRequest,
-    *,
-    execute: bool = False,
-    timeout_ms: int | None = None,
-) -> Reset:
-    """Plan the offsets of each group, and set them if that is wanted."""
-    reset = await prepare(client, names, request, timeout_ms=timeout_ms)
-    failures = list(reset.failures)
-    for plan in reset.plans:
-        if execute and plan.rows:
-            offsets = {
-                TopicPartition(row.topic, row.partition): CommittedOffset(row.new_offset) for row in plan.rows
-            }
-            failures += await commit(client, plan.group, offsets, timeout_ms=timeout_ms)
-    return reset._replace(failures=failures)
+class OffsetReset:
+    """Plans new offsets of groups from what a cluster says of them, and commits them."""
 
+    def __init__(self, client: Client, request: ResetRequest, *, timeout_ms: int | None = None) -> None:
+        self._client = client
+        self._request = request
+        self._timeout_ms = timeout_ms
 
-async def prepare(
-    client: Client, names: Sequence[str], request: ResetRequest, *, timeout_ms: int | None = None
-) -> Reset:
-    """Plan the offsets of each group; one with members is refused and gets an empty plan."""
-    described = await admin.describe_groups(client, names, timeout_ms=timeout_ms)
-    committed, failures = await committed_offsets(client, names, timeout_ms=timeout_ms)
-    if failures:
-        raise failures[0]
-    await check_file(client, request.from_file, names, timeout_ms=timeout_ms)
-    in_scope = await partitions_in(client, request.scope, timeout_ms=timeout_ms)
-    plans, unknown, refused = [], [], []
-    for name, group in described.items():
-        reason = objection(name, group)
-        if reason is not None:
-            refused.append(reason)
-            plans.append(ResetPlan(name, ()))
-            continue
-        try:
-            plans.append(
-                await plan_group(
-                    client, name, request, committed=committed[name], in_scope=in_scope, timeout_ms=timeout_ms
+    async def run(self, names: Sequence[str], *, execute: bool = False) -> Reset:
+        """Plan the offsets of each group, and set them on `execute`."""
+        reset = await self._prepare(names)
+        failures = list(reset.failures)
+        for plan in reset.plans:
+            if execute and plan.rows:
+                offsets = {
+                    TopicPartition(row.topic, row.partition): CommittedOffset(row.new_offset)
+                    for row in plan.rows
+                }
+                failures += await commit(self._client, plan.group, offsets, timeout_ms=self._timeout_ms)
+        return reset._replace(failures=failures)
+
+    async def _prepare(self, names: Sequence[str]) -> Reset:
+        """Plan the offsets of each group; one with members is refused and gets an empty plan."""
+        client, timeout_ms = self._client, self._timeout_ms
+        described = await admin.describe_groups(client, names, timeout_ms=timeout_ms)
+        committed, failures = await committed_offsets(client, names, timeout_ms=timeout_ms)
+        if failures:
+            raise failures[0]
+        await self._check_file(names)
+        in_scope = await self._partitions_in_scope()
+        plans, unknown, refused = [], [], []
+        for name, group in described.items():
+            reason = objection(name, group)
+            if reason is not None:
+                refused.append(reason)
+                plans.append(ResetPlan(name, ()))
+                continue
+            try:
+                plans.append(await self._plan_group(name, committed[name], in_scope))
+            except KcliError as error:
+                refused.append(error)
+            else:
+                if isinstance(group, KafkaError) or group.state == "Dead":
+                    unknown.append(name)
+        return Reset(plans, unknown, refused)
+
+    async def _check_file(self, names: Sequence[str]) -> None:
+        """Raise for the first line of the file that names a missing partition."""
+        file = self._request.from_file
+        wanted = [(name, partition) for name in names for partition in file.offsets.get(name, ())]
+        topics = dict.fromkeys(topic for _, (topic, _) in wanted)
+        described = await admin.describe_topics(self._client, topics, timeout_ms=self._timeout_ms)
+        for name, (topic, partition) in wanted:
+            where, description = file.where(name, TopicPartition(topic, partition)), described[topic]
+            if isinstance(description, KcliError):
+                raise failure(f"{where}: cannot describe topic `{topic}`", description)
+            if partition >= len(description.partitions):
+                raise KcliError(f"{where}: {no_partition(topic, partition, len(description.partitions))}")
+
+    async def _partitions_in_scope(self) -> list[TopicPartition]:
+        """Return the partitions that `--topic` names, in the order of Kafka's tool; all must exist."""
+        scope = self._request.scope
+        topics = dict.fromkeys((*(topic for topic, _ in scope.partitions), *scope.topics))
+        described = await admin.describe_topics(self._client, topics, timeout_ms=self._timeout_ms)
+        counts: dict[str, int] = {}
+        for topic, description in described.items():
+            if isinstance(description, KcliError):
+                raise failure(f"cannot describe topic `{topic}`", description)
+            counts[topic] = len(description.partitions)
+        for topic, partition in scope.partitions:
+            if partition >= counts[topic]:
+                raise KcliError(no_partition(topic, partition, counts[topic]))
+        whole = hash_map_order(scope.topics, string_hash)
+        return [
+            *scope.partitions,
+            *(TopicPartition(topic, partition) for topic in whole for partition in range(counts[topic])),
+        ]
+
+    async def _plan_group(
+        self, name: str, committed: Offsets, in_scope: Sequence[TopicPartition]
+    ) -> ResetPlan:
+        """Plan the offsets of a group without members."""
+        request = self._request
+        requested: Mapping[TopicPartition, int] = {}
+        if request.kind is ResetKind.FILE:
+            if name not in request.from_file.offsets:
+                raise KcliError(f"`{request.from_file.name}` does not name consumer group `{name}`")
+            requested = request.from_file.offsets[name]
+            partitions: Sequence[TopicPartition] = list(requested)
+        elif request.scope.all_topics:
+            partitions = list(committed)
+            if not partitions:
+                raise KcliError(
+                    f"consumer group `{name}` has committed no offsets",
+                    hint="`--topic` names the topics of a new group",
                 )
-            )
-        except KcliError as error:
-            refused.append(error)
         else:
-            if isinstance(group, KafkaError) or group.state == "Dead":
-                unknown.append(name)
-    return Reset(plans, unknown, refused)
+            partitions = in_scope
+        facts = ResetFacts(
+            {partition: entry.offset for partition, entry in committed.items()},
+            await self._offsets_at(partitions, admin.EARLIEST),
+            await self._offsets_at(partitions, admin.LATEST),
+            await self._timed_offsets(partitions),
+            requested,
+        )
+        return make_plan(name, partitions, kind=request.kind, facts=facts, value=request.value)
+
+    async def _timed_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Return the first offset at or after the requested time, None without such a record."""
+        if self._request.kind not in (ResetKind.DATETIME, ResetKind.DURATION):
+            return {}
+        found = await self._offsets_at(partitions, max(0, self._request.value))
+        return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
+
+    async def _offsets_at(
+        self, partitions: Iterable[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, int]:
+        """Return an offset of each partition; raise the first refusal."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        answer = await admin.list_offsets(
+            self._client, dict.fromkeys(wanted, timestamp), timeout_ms=self._timeout_ms
+        )
+        found: dict[TopicPartition, int] = {}
+        for partition, result in answer.items():
+            if isinstance(result, KcliError):
+                raise failure(f"cannot get the offsets of {partition}", result)
+            found[partition] = result.offset
+        return found
 
 
 def objection(name: str, group: GroupDescription | KafkaError) -> KcliError | None:
-    """Return why a group's offsets cannot be set, None if they can; it need not exist."""
+    """Return why a group's offsets cannot be set, None if they can. The group need not exist."""
     if isinstance(group, KafkaError):
         return None if group.code == ErrorCode.GROUP_ID_NOT_FOUND else refusal(name, group)
     if group.state in INACTIVE_STATES:
@@ -123,109 +199,14 @@ def objection(name: str, group: GroupDescription | KafkaError) -> KcliError | No
         f"`{member.instance_id or member.client_id}` at {member.host.lstrip('/')}" for member in group.members
     )
     return KcliError(
-        f"consumer group `{name}` is {group.state}: its offsets can only be set while nobody is in it",
+        f"consumer group `{name}` is {group.state}: its offsets can only be set while it has no members",
         hint=f"stop its members first: {members}" if group.members else None,
     )
 
 
-async def check_file(
-    client: Client, file: OffsetsFile, names: Sequence[str], *, timeout_ms: int | None = None
-) -> None:
-    """Raise for the first line of a file that names a partition which is not there."""
-    wanted = [(name, partition) for name in names for partition in file.offsets.get(name, ())]
-    topics = dict.fromkeys(topic for _, (topic, _) in wanted)
-    described = await admin.describe_topics(client, topics, timeout_ms=timeout_ms)
-    for name, (topic, partition) in wanted:
-        where, description = file.where(name, TopicPartition(topic, partition)), described[topic]
-        if isinstance(description, KcliError):
-            raise failure(f"{where}: cannot describe topic `{topic}`", description)
-        if partition >= len(description.partitions):
-            raise KcliError(f"{where}: {no_partition(topic, partition, len(description.partitions))}")
-
-
 def no_partition(topic: str, partition: int, count: int) -> str:
-    """Return what there is to say of a partition that a topic lacks."""
+    """Return the message about a partition that a topic does not have."""
     return f"topic `{topic}` has no partition {partition}, it has {count}"
-
-
-async def partitions_in(
-    client: Client, scope: Scope, *, timeout_ms: int | None = None
-) -> list[TopicPartition]:
-    """Return the partitions that `--topic` names, in the order of Kafka's tool; raise if one is not there."""
-    topics = dict.fromkeys((*(topic for topic, _ in scope.partitions), *scope.topics))
-    described = await admin.describe_topics(client, topics, timeout_ms=timeout_ms)
-    counts: dict[str, int] = {}
-    for topic, description in described.items():
-        if isinstance(description, KcliError):
-            raise failure(f"cannot describe topic `{topic}`", description)
-        counts[topic] = len(description.partitions)
-    for topic, partition in scope.partitions:
-        if partition >= counts[topic]:
-            raise KcliError(no_partition(topic, partition, counts[topic]))
-    whole = hash_map_order(scope.topics, string_hash)
-    return [
-        *scope.partitions,
-        *(TopicPartition(topic, partition) for topic in whole for partition in range(counts[topic])),
-    ]
-
-
-async def plan_group(
-    client: Client,
-    name: str,
-    request: ResetRequest,
-    *,
-    committed: Offsets,
-    in_scope: Sequence[TopicPartition],
-    timeout_ms: int | None = None,
-) -> ResetPlan:
-    """Plan the offsets of a group that may be reset; raise if that cannot be."""
-    requested: Mapping[TopicPartition, int] = {}
-    if request.kind is ResetKind.FILE:
-        if name not in request.from_file.offsets:
-            raise KcliError(f"`{request.from_file.name}` says nothing of consumer group `{name}`")
-        requested = request.from_file.offsets[name]
-        partitions: Sequence[TopicPartition] = list(requested)
-    elif request.scope.all_topics:
-        partitions = list(committed)
-        if not partitions:
-            raise KcliError(
-                f"consumer group `{name}` has committed no offsets",
-                hint="`--topic` names the topics of a new group",
-            )
-    else:
-        partitions = in_scope
-    facts = ResetFacts(
-        {partition: entry.offset for partition, entry in committed.items()},
-        await offsets_at(client, partitions, admin.EARLIEST, timeout_ms=timeout_ms),
-        await offsets_at(client, partitions, admin.LATEST, timeout_ms=timeout_ms),
-        await timed_offsets(client, partitions, request, timeout_ms=timeout_ms),
-        requested,
-    )
-    return make_plan(name, partitions, kind=request.kind, facts=facts, value=request.value)
-
-
-async def timed_offsets(
-    client: Client, partitions: Iterable[TopicPartition], request: ResetRequest, *, timeout_ms: int | None
-) -> dict[TopicPartition, int | None]:
-    """Return the first offset at or after the wanted time, None where no record is that new."""
-    if request.kind not in (ResetKind.DATETIME, ResetKind.DURATION):
-        return {}
-    found = await offsets_at(client, partitions, max(0, request.value), timeout_ms=timeout_ms)
-    return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
-
-
-async def offsets_at(
-    client: Client, partitions: Iterable[TopicPartition], timestamp: int, *, timeout_ms: int | None
-) -> dict[TopicPartition, int]:
-    """Return an offset of each partition; raise if one is refused."""
-    wanted = [TopicPartition(*partition) for partition in partitions]
-    found: dict[TopicPartition, int] = {}
-    answer = await admin.list_offsets(client, dict.fromkeys(wanted, timestamp), timeout_ms=timeout_ms)
-    for partition, result in answer.items():
-        if isinstance(result, KcliError):
-            raise failure(f"cannot get the offsets of {partition}", result)
-        found[partition] = result.offset
-    return found
 
 
 async def commit(
@@ -235,7 +216,7 @@ async def commit(
     *,
     timeout_ms: int | None = None,
 ) -> list[KcliError]:
-    """Commit offsets in the name of a group; return the refusals."""
+    """Commit offsets of a group; return the refusals."""
     wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
     results = await admin.alter_group_offsets(client, name, wanted, timeout_ms=timeout_ms)
     return [
@@ -246,16 +227,16 @@ async def commit(
 
 
 def joined_meanwhile(error: KafkaError) -> KafkaError:
-    """Return an error with what it means when a tool commits: members do not let it."""
+    """Return an error with a hint if a member has joined: then a tool cannot commit."""
     if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
         return error
-    return KafkaError(error.code, error.message, hint="somebody has joined the group: stop its members first")
+    return KafkaError(error.code, error.message, hint="a member has joined the group: stop its members first")
 
 
 async def prepare_clone(
     client: Client, group: str, new: str, *, scope: Scope, force: bool, timeout_ms: int | None = None
 ) -> tuple[ResetPlan, Mapping[TopicPartition, Committed]]:
-    """Return the plan of the group `new`, and the offsets to be committed; raise if that cannot be."""
+    """Return the plan of the group `new`, and the offsets to commit."""
     described = await admin.describe_groups(client, [group, new], timeout_ms=timeout_ms)
     source = described[group]
     if isinstance(source, KafkaError):
@@ -289,7 +270,7 @@ async def prepare_clone(
 
 
 def is_in(partition: TopicPartition, scope: Scope) -> bool:
-    """Tell whether a partition is meant; no scope means every one."""
+    """Tell whether a scope contains a partition; an empty scope contains all."""
     if not scope.topics and not scope.partitions:
         return True
     return partition[0] in scope.topics or partition in scope.partitions

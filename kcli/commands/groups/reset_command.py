@@ -1,7 +1,4 @@
-"""`kcli consumer-groups reset-offsets`: a dry run unless `--execute` is given.
-
-`kcli consumer-groups clone`: one group's offsets for another; a dry run unless `--execute` is given.
-"""
+"""`kcli consumer-groups reset-offsets` and `clone`: dry runs unless `--execute` is given."""
 
 from __future__ import annotations
 
@@ -56,20 +53,20 @@ async def reset_offsets(
     ] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of each partition")] = False,
     to_current: Annotated[
-        bool, typer.Option("--to-current", help="To what is committed; the end where nothing is")
+        bool, typer.Option("--to-current", help="To the committed offset; to the end without one")
     ] = False,
     to_offset: Annotated[
         int | None, typer.Option(metavar="OFFSET", help="To this offset", show_default=False)
     ] = None,
     shift_by: Annotated[
         int | None,
-        typer.Option(metavar="N", help="By so many records on, or back if negative", show_default=False),
+        typer.Option(metavar="N", help="Forward by N records, or back if negative", show_default=False),
     ] = None,
     to_datetime: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="To the first record of this time: 2025-12-31T23:59:59.000, UTC unless it says otherwise",
+            help="To the first record of this time: 2025-12-31T23:59:59.000, UTC without a zone",
             show_default=False,
         ),
     ] = None,
@@ -103,10 +100,10 @@ async def reset_offsets(
 ) -> ResetView | Exported:
     """Set the committed offsets of groups without members; without --execute only show them.
 
-    Tables and JSON compare old and new offsets, and count the records to be read again or skipped.
+    Tables and JSON compare old and new offsets, and count the records to read again and to skip.
     """
     from kcli.commands.groups.lookup import every_name
-    from kcli.commands.groups.reset import Reset, ResetRequest, reset_groups
+    from kcli.commands.groups.reset import OffsetReset, ResetRequest
 
     refuse_dry_execution(execute=execute, dry_run=dry_run)
     kind = chosen_kind(
@@ -131,7 +128,7 @@ async def reset_offsets(
         if all_groups:
             names, unlisted = await every_name(client, timeout_ms)
         request = ResetRequest(kind, value, scope, planned)
-        reset: Reset = await reset_groups(client, names, request, execute=execute, timeout_ms=timeout_ms)
+        reset = await OffsetReset(client, request, timeout_ms=timeout_ms).run(names, execute=execute)
     for line in reset.notes():
         note(line)
     if not (execute or dry_run or export) and any(plan.rows for plan in reset.plans):
@@ -143,7 +140,7 @@ async def reset_offsets(
 
 
 def chosen_scope(topics: Sequence[str], kind: ResetKind, *, all_topics: bool) -> Scope:
-    """Return the partitions that the options name; a file names its own."""
+    """Return the scope of the options; a file has its own."""
     has_scope = bool(topics) or all_topics
     if has_scope and kind is ResetKind.FILE:
         raise UsageError("`--from-file` excludes `--topic` and `--all-topics`")
@@ -155,7 +152,7 @@ def chosen_scope(topics: Sequence[str], kind: ResetKind, *, all_topics: bool) ->
 
 
 def wanted_time(to_datetime: str | None, by_duration: str | None) -> int:
-    """Return the moment that one of the options names in ms since 1970, 0 if there is none."""
+    """Return the requested time in ms since 1970, 0 without one."""
     if to_datetime is not None:
         return parse_datetime(to_datetime)
     if by_duration is not None:
@@ -164,17 +161,16 @@ def wanted_time(to_datetime: str | None, by_duration: str | None) -> int:
 
 
 def chosen_kind(given: dict[ResetKind, bool]) -> ResetKind:
-    """Return the one way to find new offsets that was chosen."""
+    """Return the kind of the one chosen option."""
     chosen = [kind for kind, is_given in given.items() if is_given]
     if not chosen:
         options = ", ".join(kind.value for kind in given)
-        raise UsageError("nothing says where the offsets shall go", hint=options)
+        raise UsageError("no new offsets are chosen", hint=options)
     refuse_several(chosen)
     return chosen[0]
 
 
 def read_plan(path: Path, groups: list[str]) -> OffsetsFile:
-    """Return what a CSV file says for each group."""
     from kcli.commands.shared.input_files import read_text
 
     return parse_offsets(read_text(path), str(path), set(groups))
@@ -190,15 +186,13 @@ async def clone(
         list[str] | None,
         typer.Option(
             metavar="TOPIC[:PARTITIONS]",
-            help="Only of orders, or of orders:0,2 (repeatable)",
+            help="Only orders, or only orders:0,2 (repeatable)",
             show_default=False,
         ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets")] = False,
     dry_run: DryRun = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also if NEW has committed offsets, which are overwritten")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the committed offsets of NEW")] = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     *,
     cluster: ClusterAddress,

@@ -1,17 +1,11 @@
-"""Where the offsets of a group shall go: parsed, planned, and compared with where they are. Pure.
+"""New offsets of a group: parsed, planned, and compared with the committed ones. Pure.
 
-A plan is made from facts: the committed offsets, where the partitions begin and end, and what their
-timestamps say. An offset outside of its partition is moved to the nearer end with a warning; the new
-positions are those of Kafka's tool (class `OffsetsUtils`), in whose order the rows come.
+A plan is made from facts: the committed offsets, the begin and end of partitions, and offsets by timestamp.
+An offset outside of its partition is moved to the nearer end with a warning. Offsets, order and text are
+those of Kafka's tool (class `OffsetsUtils`).
 
-The CSV files of `reset-offsets`: `topic,partition,offset`, or with the group before these. Pure.
-
-There is no heading. Both forms are those of Kafka's tool (class `CsvUtils`), but what it reads as zero or
-passes over is an error here.
-
-What `reset-offsets` and `clone` show: the new offsets, beside the old ones in tables and JSON, or as CSV.
-
-The text is that of Kafka's own tool (class `OffsetsUtils`), byte for byte.
+CSV files have the columns `topic,partition,offset`, or the group before them, and no heading, as in Kafka's
+tool (class `CsvUtils`). Values that it reads as zero or skips are errors here.
 """
 
 from __future__ import annotations
@@ -24,7 +18,7 @@ from typing import NamedTuple
 
 from kcli.commands.shared.arguments import LARGEST_INT32, LARGEST_INT64, signed_number, whole_number
 from kcli.commands.shared.formatting import counted
-from kcli.commands.shared.java import columns, hash_map_order, partition_hash, widest
+from kcli.commands.shared.java import Column, hash_map_order, partition_hash, table_lines, widest
 from kcli.commands.shared.output import Table
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.java import string_hash
@@ -32,7 +26,7 @@ from kcli.protocol.topics import TopicPartition
 
 
 class ResetKind(Enum):
-    """How new offsets are found; the values are the options' names. COPY takes those of another group."""
+    """The kinds of new offsets, by the options' names; COPY takes those of another group."""
 
     EARLIEST = "--to-earliest"
     LATEST = "--to-latest"
@@ -46,7 +40,7 @@ class ResetKind(Enum):
 
 
 class Scope(NamedTuple):
-    """Which partitions are meant: all of `topics`, and `partitions`; or, `all_topics`, the committed ones."""
+    """The partitions of a request: those of `topics` and `partitions`, or all with committed offsets."""
 
     topics: Sequence[str] = ()
     partitions: Sequence[TopicPartition] = ()
@@ -54,7 +48,7 @@ class Scope(NamedTuple):
 
 
 class ResetFacts(NamedTuple):
-    """What is known of a group and the partitions. `timed`: None for no record that new."""
+    """The known offsets of a group and its partitions. `timed` is None without a record that new."""
 
     committed: Mapping[TopicPartition, int] = {}
     starts: Mapping[TopicPartition, int] = {}
@@ -64,7 +58,7 @@ class ResetFacts(NamedTuple):
 
 
 class ResetRow(NamedTuple):
-    """A partition's offset before and after; records count what the partition still holds."""
+    """A partition's offset before and after; only records that still exist are counted."""
 
     topic: str
     partition: int
@@ -78,7 +72,7 @@ class ResetRow(NamedTuple):
 
 
 class ResetPlan(NamedTuple):
-    """The rows of one group, and what the user should know about them."""
+    """The rows of a group, and warnings about them."""
 
     group: str
     rows: Sequence[ResetRow]
@@ -86,7 +80,7 @@ class ResetPlan(NamedTuple):
 
 
 def parse_scope(topics: Iterable[str], *, all_topics: bool = False) -> Scope:
-    """Return what `--topic orders --topic clicks:0,2` and `--all-topics` mean."""
+    """Return the scope of `--topic orders --topic clicks:0,2` and `--all-topics`."""
     whole: list[str] = []
     partitions: list[TopicPartition] = []
     for text in topics:
@@ -112,9 +106,9 @@ def parse_scope(topics: Iterable[str], *, all_topics: bool = False) -> Scope:
 def make_plan(
     group: str, partitions: Iterable[TopicPartition], *, kind: ResetKind, facts: ResetFacts, value: int = 0
 ) -> ResetPlan:
-    """Return the plan of a group: `value` is the offset of `--to-offset`, the distance of `--shift-by`."""
+    """Return the plan of a group; `value` is the number of `--to-offset` or `--shift-by`."""
     wanted = list(partitions)
-    if kind is ResetKind.CURRENT:  # Kafka's tool puts them into its table in this order
+    if kind is ResetKind.CURRENT:  # the order of Kafka's tool
         wanted.sort(key=lambda partition: partition not in facts.committed)
     rows, warnings = [], []
     for partition in hash_map_order(wanted, partition_hash):
@@ -128,7 +122,7 @@ def make_plan(
 def _new_offset(
     partition: TopicPartition, kind: ResetKind, facts: ResetFacts, value: int
 ) -> tuple[int, str | None]:
-    """Return the new offset of a partition, and a warning if it is not quite what was asked for."""
+    """Return the new offset of a partition, and a warning if it differs from the requested one."""
     committed = facts.committed.get(partition)
     match kind:
         case ResetKind.EARLIEST:
@@ -162,7 +156,7 @@ def _new_offset(
 def _clamped(offset: int, partition: TopicPartition, facts: ResetFacts) -> tuple[int, str | None]:
     start, end = facts.starts[partition], facts.ends[partition]
     if offset > end:
-        return end, f"offset {offset} is behind the end, {end} is taken"
+        return end, f"offset {offset} is beyond the end, {end} is taken"
     if offset < start:
         return start, f"offset {offset} is before the first record, {start} is taken"
     return offset, None
@@ -188,18 +182,16 @@ def _row(partition: TopicPartition, new: int, facts: ResetFacts) -> ResetRow:
 
 
 Offsets = dict[TopicPartition, int]
-"""The offset of each partition."""
 
 
 class OffsetsFile(NamedTuple):
-    """What a file says for each group, and in which line it says so of a partition."""
+    """The offsets in a file by group, and the line of each."""
 
     name: str = ""
     offsets: Mapping[str, Offsets] = {}
     lines: Mapping[tuple[str, TopicPartition], int] = {}
 
     def where(self, group: str, partition: TopicPartition) -> str:
-        """Return the place where a partition of a group is named."""
         return place(self.name, self.lines[group, partition])
 
 
@@ -207,9 +199,9 @@ FORMAT_HINT = "a line is topic,partition,offset or group,topic,partition,offset,
 
 
 def parse_offsets(text: str, name: str, groups: Collection[str]) -> OffsetsFile:
-    """Return what the file `name` says for each group.
+    """Return the offsets in the file `name`.
 
-    Lines without a group are about the one in `groups`; there must be one only.
+    Lines without a group belong to the only group in `groups`.
     """
     plans: dict[str, Offsets] = {}
     lines: dict[tuple[str, TopicPartition], int] = {}
@@ -226,7 +218,8 @@ def parse_offsets(text: str, name: str, groups: Collection[str]) -> OffsetsFile:
         if len(names) == 1:
             if len(groups) != 1:
                 raise UsageError(
-                    f"{where}: no group is named", hint="three columns are about exactly one group"
+                    f"{where}: no group is named",
+                    hint="three columns need exactly one group on the command line",
                 )
             names = [next(iter(groups)), *names]
         group, topic = _name(names[0], "group", where), _name(names[1].strip(), "topic", where)
@@ -243,12 +236,11 @@ def parse_offsets(text: str, name: str, groups: Collection[str]) -> OffsetsFile:
 
 
 def place(name: str, number: int) -> str:
-    """Return a line of a file as errors name it."""
     return f"`{name}`, line {number}"
 
 
 def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that hold something, with the numbers of their lines."""
+    """Yield the rows that are not empty, with their line numbers."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in reader:
@@ -282,32 +274,30 @@ def csv_lines(plans: Mapping[str, Iterable[tuple[str, int, int]]], *, with_group
 
 
 class ResetView(NamedTuple):
-    """The plans of groups, in the order of Kafka's tool; a group that has members has an empty one."""
+    """The plans of groups in the order of Kafka's tool; a group with members has an empty plan."""
 
     groups: Sequence[ResetPlan]
     executed: bool
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return an empty line, a heading and a line for each partition; nothing if nothing was planned."""
         if self.failures and not self.groups:
             return
         yield ""
         if not self.groups:
             return
-        widths = [
-            widest(15, (plan.group for plan in self.groups)),
-            widest(15, (row.topic for plan in self.groups for row in plan.rows)),
-            10,
-            0,
-        ]
-        yield columns(widths, ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"))
-        for plan in self.groups:
-            for row in plan.rows:
-                yield columns(widths, (plan.group, row.topic, row.partition, row.new_offset))
+        width = widest(15, (plan.group for plan in self.groups))
+        columns = (Column("GROUP", width), Column("TOPIC", 15, True))
+        yield from table_lines(
+            (*columns, Column("PARTITION", 10), Column("NEW-OFFSET", 0)),
+            [
+                (plan.group, row.topic, row.partition, row.new_offset)
+                for plan in self.groups
+                for row in plan.rows
+            ],
+        )
 
     def tables(self) -> Iterator[Table]:
-        """Return a table for each group that compares the offsets."""
         for plan in self.groups:
             if plan.rows:
                 yield Table(
@@ -329,7 +319,7 @@ class ResetView(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """The same plans as CSV (`--export`); with groups in it unless exactly one was named."""
+    """The plans as CSV (`--export`), with a column of groups unless exactly one was named."""
 
     groups: Sequence[ResetPlan]
     executed: bool
@@ -337,7 +327,7 @@ class Exported(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return the lines of the file, and an empty one as Kafka's tool does."""
+        """Return the lines of the file and an empty one, as Kafka's tool does."""
         rows = {
             plan.group: [(row.topic, row.partition, row.new_offset) for row in plan.rows]
             for plan in self.groups
@@ -346,7 +336,6 @@ class Exported(NamedTuple):
         yield ""
 
     def document(self) -> object:
-        """Return the same document as without `--export`."""
         return ResetView(self.groups, self.executed, self.failures)
 
 

@@ -1,4 +1,4 @@
-"""`--watch`: a result taken again and again, in place on a terminal and one below the other elsewhere."""
+"""`--watch`: repeats a result, in place on a terminal, else each below the last."""
 
 from __future__ import annotations
 
@@ -31,21 +31,15 @@ if TYPE_CHECKING:
 
 
 class Watched(Protocol):
-    """A result about groups, with the errors of the parts that failed."""
+    """A result about groups, with the errors of parts that failed."""
 
     @property
-    def groups(self) -> Sequence[object]:
-        """Return what there is of the groups."""
-        ...
+    def groups(self) -> Sequence[object]: ...
 
     @property
-    def failures(self) -> Iterable[KcliError]:
-        """Return the errors."""
-        ...
+    def failures(self) -> Iterable[KcliError]: ...
 
-    def lines(self) -> Iterable[str]:
-        """Return the result as text."""
-        ...
+    def lines(self) -> Iterable[str]: ...
 
 
 async def watch(
@@ -54,13 +48,13 @@ async def watch(
     output: OutputFormat | None,
     time_text: Callable[[], str] = lambda: time.strftime("%Y-%m-%dT%H:%M:%S%z"),
 ) -> None:
-    """Show what `take` returns every `seconds` until the user interrupts, which ends with exit code 130.
+    """Show what `take` returns every `seconds`. An interrupt ends it with exit code 130.
 
-    An error of the first look ends it, those of later ones are shown and may pass.
+    An error of the first call ends it too; later errors are shown.
     """
     async with interruptible() as scope:
         with scope:
-            # An interrupt ends the watch as well: Ctrl-C ends whoever reads with who writes.
+            # Ctrl-C ends the reader too: then the interrupt must win over the broken pipe.
             async with ending_with_reader():
                 if chosen_format(output) is OutputFormat.TABLE and sys.stdout.isatty():
                     await watch_in_place(take, seconds, time_text)
@@ -76,7 +70,7 @@ async def watch_below(
     output: OutputFormat | None,
     time_text: Callable[[], str],
 ) -> None:
-    """Print one result after the other; all but JSON begin with a line that tells the time."""
+    """Print one result below the other, each except JSON below a line with the time."""
     is_first = True
     while True:
         result = await look(take, is_first=is_first)
@@ -89,7 +83,7 @@ async def watch_below(
 
 
 async def look(take: Callable[[], Awaitable[Watched]], *, is_first: bool) -> Watched | None:
-    """Take a result and print its errors; one that fails as a whole is None, unless it is the first."""
+    """Take a result and print its errors; return None if a later call fails."""
     try:
         result = await take()
     except KcliError as error:
@@ -124,7 +118,7 @@ async def watch_in_place(
 
 
 def show(live: Live, result: Watched | None, heading: str) -> None:
-    """Replace what is on the screen."""
+    """Replace the content of the screen."""
     from rich.console import Group
     from rich.text import Text
 
@@ -136,7 +130,6 @@ def show(live: Live, result: Watched | None, heading: str) -> None:
 
 
 def titled(table: Table) -> Iterator[ConsoleRenderable]:
-    """Yield the title of a table and the table."""
     from rich.text import Text
 
     if table.title is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 
 def plural(noun: str, count: int) -> str:
@@ -57,3 +58,32 @@ def time_text(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
+TENTH_MS = 100
+SECOND_MS = 1000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+
+def lag_text(duration_ms: int | None) -> str | None:
+    """Return a length of time as people say it: 0s, 0.3s, 12s, 1m23s, 2h05m, 3d04h; None stays None."""
+    if duration_ms is None:
+        return None
+    if duration_ms < 10 * SECOND_MS - TENTH_MS // 2:
+        tenths = max(round(duration_ms / TENTH_MS), min(duration_ms, 1))
+        return f"{tenths / 10:.1f}".removesuffix(".0") + "s"
+    if duration_ms < MINUTE_MS - SECOND_MS // 2:
+        return f"{round(duration_ms / SECOND_MS)}s"
+    duration_ms = max(duration_ms, MINUTE_MS)
+    if duration_ms < HOUR_MS:
+        return f"{duration_ms // MINUTE_MS}m{duration_ms % MINUTE_MS // SECOND_MS:02d}s"
+    if duration_ms < DAY_MS:
+        return f"{duration_ms // HOUR_MS}h{duration_ms % HOUR_MS // MINUTE_MS:02d}m"
+    return f"{duration_ms // DAY_MS}d{duration_ms % DAY_MS // HOUR_MS:02d}h"
+
+
+def moment_text(at_ms: int) -> str:
+    """Return a moment in UTC, to the second."""
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -14,10 +14,10 @@ from __future__ import annotations
 import codecs
 import re
 import struct
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import isfinite
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kcli.protocol.java import string_hash
 
@@ -70,12 +70,27 @@ def widest(least: int, texts: Iterable[str]) -> int:
     return max((least, *map(java_length, texts)))
 
 
-def columns(widths: Iterable[int], cells: Iterable[object]) -> str:
-    """Return cells in one line, each padded to its width; width 0 pads nothing, and None is a dash."""
-    texts = ("-" if cell is None else str(cell) for cell in cells)
-    return " ".join(
-        text + " " * (width - java_length(text)) for width, text in zip(widths, texts, strict=True)
-    )
+class Column(NamedTuple):
+    """A column of a table of Kafka's tools: its heading and the width that `printf` pads cells to.
+
+    A column that `grows` is as wide as its longest cell; width 0 pads nothing.
+    """
+
+    name: str
+    width: int
+    grows: bool = False
+
+
+def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """Return a heading and rows as Kafka's tools print them, with a dash for None."""
+    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [
+        widest(column.width, (row[index] for row in texts)) if column.grows else column.width
+        for index, column in enumerate(columns)
+    ]
+    for cells in ([column.name for column in columns], *texts):
+        padded = (text + " " * (width - java_length(text)) for width, text in zip(widths, cells, strict=True))
+        yield " ".join(padded)
 
 
 def java_text(value: object) -> str:

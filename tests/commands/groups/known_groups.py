@@ -16,7 +16,7 @@ MINUTE = 60_000
 
 def add_known_groups(fake: FakeGroups, monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
     """Add two topics, and groups of either kind; it is `NOW`."""
-    monkeypatch.setattr("kcli.commands.groups.record_times.first_timestamps", fake.first_timestamps)
+    monkeypatch.setattr("kcli.commands.groups.records.first_timestamps", fake.first_timestamps)
     monkeypatch.setattr(time, "time_ns", lambda: NOW * 1_000_000)
     orders = fake.add("orders", [1], [1], [1])
     orders.offsets = {0: (10, 100), 1: (0, 50), 2: (0, 7)}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kcli.commands.groups import inquiry
+from kcli.commands.groups import explain
 from kcli.commands.groups.history import GroupHistory
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -90,7 +90,7 @@ def test_records_that_may_not_be_read_have_no_time(
     async def refused(*_: object, **__: object) -> None:
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
-    monkeypatch.setattr("kcli.commands.groups.record_times.first_timestamps", refused)
+    monkeypatch.setattr("kcli.commands.groups.records.first_timestamps", refused)
     transcript("consumer_groups_time_lag_refused", "consumer-groups describe billing --time-lag")
 
 
@@ -215,9 +215,9 @@ def test_explain(groups: FakeGroups, transcript: Transcript, monkeypatch: pytest
         groups.topics["orders"].offsets[1] = (start, end + 10)
 
     moments = iter(range(NOW, NOW + 1_000_000, 1000))
-    monkeypatch.setattr(inquiry, "wall_ms", lambda: next(moments))
+    monkeypatch.setattr(explain, "wall_ms", lambda: next(moments))
     monkeypatch.setattr("trio.sleep", produce)
-    monkeypatch.setattr(inquiry, "read_histories", no_history)
+    monkeypatch.setattr(explain, "read_histories", no_history)
     transcript(
         "consumer_groups_explain",
         "consumer-groups describe audit billing --explain",
@@ -225,7 +225,7 @@ def test_explain(groups: FakeGroups, transcript: Transcript, monkeypatch: pytest
         "consumer-groups describe modern --explain -o table",
         "consumer-groups describe nothing --explain",
     )
-    monkeypatch.setattr(inquiry, "read_histories", forbidden_history)
+    monkeypatch.setattr(explain, "read_histories", forbidden_history)
     transcript("consumer_groups_explain_forbidden", "consumer-groups describe billing --explain")
 
 

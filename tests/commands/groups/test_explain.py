@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kcli.commands.groups.explanation import explain
-from kcli.commands.groups.findings import GroupFacts, Look, MemberFacts, PartitionFacts
+from kcli.commands.groups.explain_rules import explain
+from kcli.commands.groups.findings import GroupFacts, MemberFacts, OffsetSnapshot, PartitionFacts
 from kcli.commands.groups.head import GroupHead
 from kcli.commands.groups.history import GenerationEvent, PastMember
 
@@ -25,14 +25,14 @@ def entry(
     committed: int | None,
     end: int,
     *,
-    before: Look | None = None,
+    before: OffsetSnapshot | None = None,
     owner: str | None = "one-1",
     start: int = 0,
     last_commit_ms: int | None = None,
     topic: str = "orders",
 ) -> PartitionFacts:
     """A partition; before both looks were alike unless `before` says otherwise."""
-    now = Look(committed, end)
+    now = OffsetSnapshot(committed, end)
     return PartitionFacts((topic, partition), owner, now, before or now, start, last_commit_ms)
 
 
@@ -75,7 +75,7 @@ EMPTIED = (generation(4, NOW - 9 * MINUTE, "one", "two"), generation(5, NOW - 5 
 TABLE: dict[str, tuple[GroupFacts, list[str]]] = {
     "all is well": (group(partitions=HEALTHY), ["fine fine"]),
     "records come and are read": (
-        group(partitions=[entry(0, 190, 190, before=Look(90, 90)), *HEALTHY[1:]]),
+        group(partitions=[entry(0, 190, 190, before=OffsetSnapshot(90, 90)), *HEALTHY[1:]]),
         ["fine caught-up"],
     ),
     "nobody was ever in the group": (
@@ -190,7 +190,7 @@ TABLE: dict[str, tuple[GroupFacts, list[str]]] = {
         ["note migrating"],
     ),
     "records were deleted unread": (
-        group(partitions=[entry(0, 5, 30, start=10, before=Look(4, 30)), *HEALTHY[1:]]),
+        group(partitions=[entry(0, 5, 30, start=10, before=OffsetSnapshot(4, 30)), *HEALTHY[1:]]),
         ["problem below-log-start", "note lag-shrinks"],
     ),
     "the topic was created anew": (
@@ -204,9 +204,9 @@ TABLE: dict[str, tuple[GroupFacts, list[str]]] = {
     "a member hangs while the other one reads": (
         group(
             partitions=[
-                entry(0, 10, 90, before=Look(10, 80), last_commit_ms=NOW - 5 * MINUTE),
+                entry(0, 10, 90, before=OffsetSnapshot(10, 80), last_commit_ms=NOW - 5 * MINUTE),
                 entry(1, 10, 40, last_commit_ms=NOW - 6 * MINUTE),
-                entry(2, 70, 70, before=Look(60, 60), owner="two-2", last_commit_ms=NOW),
+                entry(2, 70, 70, before=OffsetSnapshot(60, 60), owner="two-2", last_commit_ms=NOW),
             ]
         ),
         ["problem stopped-committing", "warning lag-grows"],
@@ -219,18 +219,18 @@ TABLE: dict[str, tuple[GroupFacts, list[str]]] = {
         group(
             partitions=[
                 entry(0, 10, 90, last_commit_ms=NOW - 5 * MINUTE),
-                entry(1, 50, 60, before=Look(40, 50)),
+                entry(1, 50, 60, before=OffsetSnapshot(40, 50)),
                 HEALTHY[2],
             ]
         ),
         ["problem stuck-partition", "note lag-stays"],
     ),
     "the lag grows": (
-        group(partitions=[entry(0, 110, 900, before=Look(100, 400)), *HEALTHY[1:]]),
+        group(partitions=[entry(0, 110, 900, before=OffsetSnapshot(100, 400)), *HEALTHY[1:]]),
         ["warning lag-grows"],
     ),
     "the lag shrinks": (
-        group(partitions=[entry(0, 500, 1000, before=Look(100, 900)), *HEALTHY[1:]]),
+        group(partitions=[entry(0, 500, 1000, before=OffsetSnapshot(100, 900)), *HEALTHY[1:]]),
         ["note lag-shrinks"],
     ),
 }

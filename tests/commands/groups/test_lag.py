@@ -8,13 +8,13 @@ from kcli.commands.groups.offsets import (
     Committed,
     Owner,
     PartitionRow,
-    duration_text,
     longest_time_lag,
     partition_rows,
     total_lag,
     unread_positions,
     with_time_lag,
 )
+from kcli.commands.shared.formatting import lag_text
 from kcli.protocol.topics import TopicPartition
 
 NOW = 1_700_000_000_000
@@ -135,4 +135,4 @@ def test_the_longest_time_lag_is_that_of_the_slowest_partition() -> None:
     ],
 )
 def test_a_duration_is_no_more_precise_than_people_are(duration_ms: int | None, expected: str | None) -> None:
-    assert duration_text(duration_ms) == expected
+    assert lag_text(duration_ms) == expected

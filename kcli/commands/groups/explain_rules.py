@@ -1,12 +1,7 @@
-"""Why a group is as it is, in words: facts in, findings out. Pure.
+"""The rules of `describe --explain`: each examines one fact of a group and yields findings. Pure.
 
-Each rule looks at the facts for one thing and yields what it finds, the worst first where there are several.
-A rule says what is known, and where it can only guess, what usually causes it.
-
-What the offsets of a group say: out of range, never committed, stuck, growing or shrinking. Pure.
-
-Each function is a rule of `explain`. Two looks tell what moves; the time of the last commit, from the
-group's records, tells for how long something has not.
+A rule states what is known. Where it can only guess, it names the usual cause. Two snapshots of offsets tell
+what moves; the time of the last commit, from the group's records, tells for how long something has not moved.
 """
 
 from __future__ import annotations
@@ -22,20 +17,18 @@ from kcli.commands.groups.findings import (
     ago,
     named,
     records,
-    time_text,
 )
 from kcli.commands.groups.history import GenerationEvent
-from kcli.commands.groups.offsets import MINUTE_MS, duration_text
-from kcli.commands.shared.formatting import counted, listed
+from kcli.commands.shared.formatting import MINUTE_MS, counted, lag_text, listed, moment_text
 from kcli.protocol.topics import TopicPartition
 
 QUIET_MS = 10_000
 SILENT_MS = MINUTE_MS
-"""A consumer commits every five seconds unless it was told otherwise: one may be quiet, but not silent."""
+"""A consumer commits every five seconds by default: ten seconds are normal, a minute is a problem."""
 
 
 def out_of_range(facts: GroupFacts) -> Iterator[Finding]:
-    """Say which committed offsets lie outside of their partitions."""
+    """Find committed offsets outside of their partitions."""
     for entry in facts.partitions:
         committed, name = entry.now.committed, named([entry.partition])
         if committed is None:
@@ -46,7 +39,7 @@ def out_of_range(facts: GroupFacts) -> Iterator[Finding]:
                 "below-log-start",
                 f"{name}: offset {committed} is committed and the first record is {entry.start}: "
                 f"{records(entry.start - committed)} were deleted unread",
-                "a consumer that starts there goes where auto.offset.reset says",
+                "a consumer that starts there follows auto.offset.reset",
             )
         elif entry.now.end is not None and committed > entry.now.end:
             yield Finding(
@@ -54,12 +47,12 @@ def out_of_range(facts: GroupFacts) -> Iterator[Finding]:
                 "beyond-log-end",
                 f"{name}: offset {committed} is committed and the partition ends at {entry.now.end}",
                 "the topic was created anew, or lost records; `reset-offsets --to-earliest` or `--to-latest` "
-                "puts it right",
+                "repairs it",
             )
 
 
 def never_committed(facts: GroupFacts) -> Iterator[Finding]:
-    """Say which owned partitions hold records and have no committed offset."""
+    """Find owned partitions with records and without a committed offset."""
     found = uncommitted(facts)
     if found:
         waiting = records(sum((entry.now.end or 0) - (entry.start or 0) for entry in found))
@@ -67,13 +60,13 @@ def never_committed(facts: GroupFacts) -> Iterator[Finding]:
             Level.WARNING,
             "never-committed",
             f"nothing is committed of {named(entry.partition for entry in found)}, which holds {waiting}: "
-            "no lag is counted there",
+            "their lag is unknown",
             "the consumer has just begun, or it never commits (enable.auto.commit)",
         )
 
 
 def uncommitted(facts: GroupFacts) -> list[PartitionFacts]:
-    """Return the owned partitions that hold records and have no committed offset."""
+    """Return the owned partitions with records and without a committed offset."""
     return [
         entry
         for entry in facts.partitions
@@ -82,7 +75,7 @@ def uncommitted(facts: GroupFacts) -> list[PartitionFacts]:
 
 
 def stuck(facts: GroupFacts) -> Iterator[Finding]:
-    """Say which members have stopped committing although records wait, or get no further in a partition."""
+    """Find members that have stopped committing, or are stuck in a partition, although records wait."""
     if not facts.apart_ms:
         return
     for member in facts.members:
@@ -103,7 +96,7 @@ def stuck(facts: GroupFacts) -> Iterator[Finding]:
                 level,
                 "stuck-partition",
                 f"{member.name()} reads its other partitions, and has committed nothing of {where} "
-                f"for {duration_text(lasting)}: {waiting} unread",
+                f"for {lag_text(lasting)}: {waiting} unread",
                 f"look at the record it may fail at: `kcli consume {first.partition[0]} "
                 f"--partition {first.partition[1]} --offset {first.now.committed} --max-messages 1`",
             )
@@ -112,19 +105,19 @@ def stuck(facts: GroupFacts) -> Iterator[Finding]:
             yield Finding(
                 level,
                 "stopped-committing",
-                f"{member.name()} has committed nothing for {duration_text(lasting)}"
+                f"{member.name()} has committed nothing for {lag_text(lasting)}"
                 f"{', while others do' if others else ''}: {waiting} of {where} unread",
                 "it still heartbeats: it hangs, is slow in its work, or does not commit",
             )
 
 
 def silent_for(entry: PartitionFacts, facts: GroupFacts) -> int | None:
-    """Return for how long nothing was committed of a partition, as far as is known."""
+    """Return the time since the last commit of a partition, None if unknown."""
     return None if entry.last_commit_ms is None else max(0, facts.now_ms - entry.last_commit_ms)
 
 
 def lag_trend(facts: GroupFacts) -> Iterator[Finding]:
-    """Say whether the lag of the group grows or shrinks, and how fast."""
+    """Tell whether the lag of the group grows or shrinks, and how fast."""
     both = [
         entry for entry in facts.partitions if entry.before is not None and entry.before.lag() is not None
     ]
@@ -143,7 +136,7 @@ def lag_trend(facts: GroupFacts) -> Iterator[Finding]:
             where = " where something is committed" if uncommitted(facts) else ""
             yield Finding(Level.FINE, "caught-up", f"no lag{where}: {rates}")
     elif read > written:
-        rest = duration_text(round(lag / (read - written)) * 1000)
+        rest = lag_text(round(lag / (read - written)) * 1000)
         yield Finding(
             Level.NOTE, "lag-shrinks", f"the lag of {records(lag)} shrinks: {rates}; gone in about {rest}"
         )
@@ -159,19 +152,19 @@ def lag_trend(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def rate_text(rate: float) -> str:
-    """Return a rate, of a small one with a decimal place."""
+    """Return a rate; a small one has a decimal place."""
     return f"{rate:.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}"
 
 
 RESTLESS_WINDOW_MS = 10 * MINUTE_MS
 RESTLESS_GENERATIONS = 5
-"""So many generations within the window are more than deployments usually cause."""
+"""So many generations within the window are more than a deployment causes."""
 
 Rule = Callable[[GroupFacts], Iterator[Finding]]
 
 
 def explain(facts: GroupFacts) -> list[Finding]:
-    """Return what the rules find, problems first; a group that nothing can be said of is fine."""
+    """Return the findings of all rules, problems first; a group without any is fine."""
     found = [finding for rule in RULES for finding in rule(facts)]
     if all(finding.code == "last-change" for finding in found):
         lag = sum(partition.lag for partition in facts.partitions)
@@ -185,7 +178,7 @@ def explain(facts: GroupFacts) -> list[Finding]:
 
 
 def empty(facts: GroupFacts) -> Iterator[Finding]:
-    """Say since when nobody is in the group, and who was the last."""
+    """Tell since when the group is empty, and which members were the last."""
     if facts.head.state != "Empty":
         return
     waiting = sum(partition.lag for partition in facts.partitions)
@@ -204,18 +197,18 @@ def empty(facts: GroupFacts) -> Iterator[Finding]:
             yield Finding(Level.NOTE, "empty", f"no members{unread}", "start a consumer with this group.id")
         return
     names = listed(f"`{member.client_id}` at {member.host.lstrip('/')}" for member in last.members)
-    since = f"{time_text(emptied.at_ms)}, {ago(emptied.at_ms, facts.now_ms)}"
+    since = f"{moment_text(emptied.at_ms)}, {ago(emptied.at_ms, facts.now_ms)}"
     yield Finding(
         Level.WARNING if waiting else Level.NOTE,
         "empty",
         f"no members since {since}: the last {'was' if len(last.members) == 1 else 'were'} {names}{unread}",
-        "start a consumer with this group.id; offsets expire when a group stays empty",
+        "start a consumer with this group.id; the offsets of an empty group expire",
     )
     yield from commits_from_outside(facts, emptied.at_ms)
 
 
 def commits_from_outside(facts: GroupFacts, since_ms: int) -> Iterator[Finding]:
-    """Say that offsets are still committed although nobody is in the group."""
+    """Tell that offsets are committed although the group is empty."""
     latest = max((partition.last_commit_ms or 0 for partition in facts.partitions), default=0)
     if latest > max(since_ms, facts.now_ms - MINUTE_MS):
         yield Finding(
@@ -227,11 +220,11 @@ def commits_from_outside(facts: GroupFacts, since_ms: int) -> Iterator[Finding]:
 
 
 def rebalancing(facts: GroupFacts) -> Iterator[Finding]:
-    """Say what a group on its way to another assignment waits for."""
+    """Tell what a rebalancing group waits for."""
     state, still = facts.head.state, ""
     level = Level.WARNING
     if facts.apart_ms and facts.earlier_state == state:
-        still = f" (for {duration_text(facts.apart_ms)} at least)"
+        still = f" (for {lag_text(facts.apart_ms)} at least)"
     match state:
         case "PreparingRebalance":
             yield Finding(
@@ -258,7 +251,7 @@ def rebalancing(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def reconciling(facts: GroupFacts, still: str) -> Iterator[Finding]:
-    """Say which members have yet to give up partitions, and who waits for these (KIP-848)."""
+    """Find members that must give up partitions, and those that wait for them (KIP-848)."""
     for member in facts.members:
         target = member.target if member.target is not None else member.assignment
         extra, missing = member.assignment - target, target - member.assignment
@@ -285,7 +278,7 @@ def reconciling(facts: GroupFacts, still: str) -> Iterator[Finding]:
 
 
 def restless(facts: GroupFacts) -> Iterator[Finding]:
-    """Say how often the group rebalanced of late, and which clients came and went."""
+    """Tell how often the group rebalanced recently, and which clients came and went."""
     since = facts.now_ms - RESTLESS_WINDOW_MS
     recent = [event for event in facts.generations if event.number and event.at_ms >= since]
     if len(recent) < RESTLESS_GENERATIONS:
@@ -299,7 +292,7 @@ def restless(facts: GroupFacts) -> Iterator[Finding]:
         for member in event.members:
             ids.setdefault(member.client_id, set()).add(member.member_id)
     newcomers = {client: len(members) - most[client] for client, members in ids.items()}
-    span = duration_text(facts.now_ms - recent[0].at_ms)
+    span = lag_text(facts.now_ms - recent[0].at_ms)
     who = [client for client, count in sorted(newcomers.items(), key=lambda item: -item[1]) if count > 0]
     if who:
         returns = listed(f"`{client}` {counted(newcomers[client], 'time')}" for client in who[:3])
@@ -314,7 +307,7 @@ def restless(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def last_change(facts: GroupFacts) -> Iterator[Finding]:
-    """Say what the latest rebalance changed, if that was of late."""
+    """Tell what the latest rebalance changed, if it was recent."""
     known = [event for event in facts.generations if event.number]
     if len(known) < 2 or not known[-1].members or known[-1].at_ms < facts.now_ms - RESTLESS_WINDOW_MS:
         return
@@ -331,7 +324,7 @@ def last_change(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def names_of(event: GenerationEvent, *, without: GenerationEvent) -> list[str]:
-    """Return the members of a generation that are not in the other one."""
+    """Return the members of a generation that the other one lacks."""
     others = {member.member_id for member in without.members}
     return [
         f"`{member.instance_id or member.client_id}` at {member.host.lstrip('/')}"
@@ -341,7 +334,7 @@ def names_of(event: GenerationEvent, *, without: GenerationEvent) -> list[str]:
 
 
 def migrating(facts: GroupFacts) -> Iterator[Finding]:
-    """Say that members of both protocols are in the group (KIP-848)."""
+    """Tell that the group has members of both protocols (KIP-848)."""
     classic = [member for member in facts.members if member.upgraded is False]
     if classic and len(classic) < len(facts.members):
         names = listed(member.name() for member in classic)
@@ -354,7 +347,7 @@ def migrating(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def idle_members(facts: GroupFacts) -> Iterator[Finding]:
-    """Say which members have nothing to read."""
+    """Find members without partitions."""
     idle = [member for member in facts.members if not member.assignment]
     if facts.head.state != "Stable" or not idle:
         return
@@ -377,7 +370,7 @@ def idle_members(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def missing_topics(facts: GroupFacts) -> Iterator[Finding]:
-    """Say which topics members wait for that do not exist."""
+    """Find subscribed topics that do not exist."""
     missing = sorted(topic for topic, count in facts.topics.items() if count is None)
     if missing:
         names = listed(f"`{topic}`" for topic in missing)
@@ -390,7 +383,7 @@ def missing_topics(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def unowned_partitions(facts: GroupFacts) -> Iterator[Finding]:
-    """Say which partitions nobody reads, of topics that the group does read and of those it does not."""
+    """Find partitions that no member reads, of topics that the group reads and of others."""
     if facts.head.state != "Stable" or not facts.members:
         return
     owned = {partition for member in facts.members for partition in member.assignment}
