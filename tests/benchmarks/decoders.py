@@ -97,7 +97,7 @@ def _chunk(batch_bytes: int, headers: Sequence[tuple[str, bytes]]) -> Chunk:
     while at < len(data):
         entry = entry_at(group.view, at, size_at(group.view, at, len(data)))
         group.fill([entry], 0, CHUNK_BYTES, CHUNK_BYTES)
-        at += entry.size
+        at = entry.end
     return group.chunk(0, number)
 
 

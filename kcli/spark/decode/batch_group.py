@@ -31,8 +31,10 @@ from kcli.protocol.records.batch_header import (
     MAGIC,
     MIN_BATCH_LENGTH,
     TRANSACTIONAL_BIT,
+    BatchHead,
     crc32c,
 )
+from kcli.protocol.records.message_set import LegacyEntry
 from kcli.spark.decode.arrow_columns import HEADERS
 from kcli.spark.decode.chunk import (
     ATTRIBUTES,
@@ -46,12 +48,10 @@ from kcli.spark.decode.chunk import (
     Chunk,
     Fields,
 )
-from kcli.spark.decode.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from kcli.protocol.records.message_set import LegacyEntry
     from kcli.protocol.records.record import Record
     from kcli.spark.decode.decompression import ByteRange, DecompressedRecords
 
@@ -140,15 +140,14 @@ _BYTES = np.arange(HEADER_SIZE)
 class SoundRun(NamedTuple):
     """Batches in a row; `is_ordinary` if none is of a transaction, `is_plain` if none is compressed too."""
 
-    entries: list[Entry]
+    entries: list[BatchHead]
     is_plain: bool
     is_ordinary: bool
 
     @property
     def end(self) -> int:
         """Where the next entry begins."""
-        last = self.entries[-1]
-        return last.at + last.size
+        return self.entries[-1].end
 
 
 def sound_run(
@@ -158,12 +157,25 @@ def sound_run(
 
     All are whole, have records, and end below `limit_offset`.
     """
-    entries: list[Entry] = []
+    entries: list[BatchHead] = []
     unpack, make, flags = HEADER.unpack_from, tuple.__new__, 0
     while at + HEADER_SIZE <= stop and next_offset < end:
-        first, length, _, magic, crc, attributes, delta, time, max_time, producer_id, _, _, count = unpack(
-            view, at
-        )
+        # Names for all fields: a head from a starred tuple takes a fifth longer.
+        (
+            first,
+            length,
+            epoch,
+            magic,
+            crc,
+            attributes,
+            delta,
+            time,
+            max_time,
+            producer,
+            term,
+            sequence,
+            count,
+        ) = unpack(view, at)
         behind = at + LOG_OVERHEAD + length
         if (
             first != next_offset
@@ -179,17 +191,16 @@ def sound_run(
         if last >= limit_offset:
             break
         flags |= attributes
-        entries.append(
-            make(
-                Entry,
-                (at, behind - at, first, last, count, attributes, time, max_time, producer_id, None),
-            )
-        )
+        fields = (
+            at, first, length, epoch, magic, crc, attributes,
+            delta, time, max_time, producer, term, sequence, count,
+        )  # fmt: skip
+        entries.append(make(BatchHead, fields))
         next_offset, at = last + 1, behind
     return SoundRun(entries, not flags & (_SPECIAL | CODEC_MASK), not flags & _SPECIAL)
 
 
-def batch_columns(view: memoryview, entries: Sequence[Entry]) -> np.ndarray:
+def batch_columns(view: memoryview, entries: Sequence[BatchHead]) -> np.ndarray:
     """Return what a chunk has of batches, a row each, as if their records stood in it uncompressed."""
     at = np.fromiter((entry[0] for entry in entries), np.int64, len(entries))
     heads = np.frombuffer(view, np.uint8)[at[:, None] + _BYTES].view(_FIELDS)[:, 0]
@@ -212,7 +223,7 @@ class Group:
     def __init__(self, view: memoryview, decompressed: DecompressedRecords) -> None:
         decompressed.clear()
         self.view = view
-        self.entries: list[Entry] = []
+        self.entries: list[BatchHead] = []
         self.legacy: LegacyRows | None = None
         """The rows of older entries, if the group is of those."""
         self.size_bytes = 0
@@ -221,24 +232,23 @@ class Group:
         self._places: list[ByteRange] = []
         """Of the entries in there, from the first compressed one on of all of them."""
 
-    def takes(self, entry: Entry) -> bool:
+    def takes(self, entry: BatchHead) -> bool:
         """Whether the entry is of the group's kind."""
-        return not self.entries or (self.legacy is None) is (entry.legacy is None)
+        return not self.entries or (self.legacy is None) is (entry.magic == MAGIC)
 
-    def add_legacy(self, entry: Entry, start: int, end: int, max_bytes: int) -> int:
+    def add_legacy(self, entry: BatchHead, start: int, end: int, max_bytes: int) -> int:
         """Add an older entry and return its first offset.
 
         Raises `CorruptRecord`, and changes nothing, if its records cannot be had within `max_bytes`.
         """
-        assert entry.legacy is not None
         legacy = self.legacy or LegacyRows()
-        first = legacy.add(entry.legacy, start, end, max_bytes)
+        first = legacy.add(LegacyEntry(self.view, entry.position), start, end, max_bytes)
         self.legacy = legacy
         self.size_bytes = legacy.size_bytes
         self.entries.append(entry)
         return first
 
-    def fill(self, entries: Sequence[Entry], at: int, size_bytes: int, max_bytes: int) -> None:
+    def fill(self, entries: Sequence[BatchHead], at: int, size_bytes: int, max_bytes: int) -> None:
         """Add batches from number `at` on, until the group is of that size.
 
         Raises `CorruptRecord` behind the last one whose records can be had within `max_bytes`.
@@ -246,7 +256,8 @@ class Group:
         # Thousands a second: what is looked up once is not looked up for each.
         view, places, unpack, keep = self.view, self._places, self._decompressed.add, self.entries.append
         for entry in islice(entries, at, None):
-            begin, end, codec = entry[0] + HEADER_SIZE, entry[0] + entry[1], entry[5] & CODEC_MASK
+            at, size, codec = entry[0], entry[2], entry[6] & CODEC_MASK
+            begin, end = at + HEADER_SIZE, at + LOG_OVERHEAD + size
             if codec or places:
                 if len(places) < len(self.entries):
                     self._copy_plain()
@@ -258,12 +269,12 @@ class Group:
             if self.size_bytes >= size_bytes:
                 return
 
-    def add_plain(self, entries: Sequence[Entry]) -> None:
+    def add_plain(self, entries: Sequence[BatchHead]) -> None:
         """Add batches, none of them compressed, that stand next to each other."""
         self.entries += entries
         if self._places:
             self._copy_plain()
-        self.size_bytes += entries[-1].at + entries[-1].size - entries[0].at
+        self.size_bytes += entries[-1].end - entries[0].position
 
     def chunk(self, start: int, end: int) -> Chunk:
         """Return all batches, for rows from `start` up to `end`."""
@@ -279,5 +290,5 @@ class Group:
             records = self._records(entry)
             self._places.append(self._decompressed.add(Codec.NONE, records, len(records)))
 
-    def _records(self, entry: Entry) -> memoryview:
-        return self.view[entry.at + HEADER_SIZE : entry.at + entry.size]
+    def _records(self, entry: BatchHead) -> memoryview:
+        return self.view[entry.position + HEADER_SIZE : entry.end]

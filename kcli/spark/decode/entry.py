@@ -1,11 +1,7 @@
-"""Entry: a batch or an older entry at a place of a buffer, whole and with the right checksum.
+"""The entries of a buffer: batches and older entries, each whole and with the right checksum.
 
-All the fields are those of the header. Of a compressed entry of the older formats `first` is not known
-without decompressing it: it is -1.
-
-CorruptBatch: an entry that is none, or not the one that was written.
-
-Where the next whole entry begins in an answer of which a part is damaged.
+A sound entry is a `BatchHead` whose `position` is its place in the buffer. `CorruptBatch` is an entry that
+cannot be read; `next_entry` finds where reading can go on behind it.
 """
 
 from __future__ import annotations
@@ -13,16 +9,14 @@ from __future__ import annotations
 import re
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import (
     CODEC_MASK,
-    CONTROL_BIT,
     CRC_START,
-    EPOCH_POSITION,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -31,7 +25,7 @@ from kcli.protocol.records.batch_header import (
     MAX_OFFSET,
     MIN_LENGTHS,
     SIZE_POSITION,
-    TRANSACTIONAL_BIT,
+    BatchHead,
     crc32c,
 )
 from kcli.protocol.records.message_set import LegacyEntry
@@ -43,34 +37,9 @@ _LENGTH = Struct(">i")
 _OFFSET = Struct(">q")
 
 
-class Entry(NamedTuple):
-    """What is needed of an entry."""
-
-    at: int
-    size: int
-    first: int
-    last: int
-    records: int
-    attributes: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    legacy: LegacyEntry | None
-
-    @property
-    def codec(self) -> Codec:
-        """What the records are compressed by."""
-        return Codec.of_attributes(self.attributes)
-
-    @property
-    def is_control(self) -> bool:
-        """Whether it is a marker, which no application sees."""
-        return self.legacy is None and bool(self.attributes & CONTROL_BIT)
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction."""
-        return self.legacy is None and bool(self.attributes & TRANSACTIONAL_BIT)
+def first_offset(head: BatchHead) -> int:
+    """Return the first offset of an entry, -1 for a compressed older one: only its records tell."""
+    return head.base_offset if head.count >= 0 else -1
 
 
 def size_at(view: memoryview, at: int, stop: int) -> int:
@@ -89,38 +58,34 @@ def size_at(view: memoryview, at: int, stop: int) -> int:
     return LOG_OVERHEAD + int(length)
 
 
-def entry_at(view: memoryview, at: int, size: int) -> Entry:
-    """Return the entry of that size, all of which is there; raises `CorruptRecord`."""
+def entry_at(view: memoryview, at: int, size: int) -> BatchHead:
+    """Return the head of the entry of that size, all of which is there; raises `CorruptRecord`."""
     if view[at + MAGIC_POSITION] != MAGIC:
-        return _legacy_entry(view, at, size)
-    fields = HEADER.unpack_from(view, at)
-    base_offset, _, _, _, crc, attributes, delta, base_timestamp, max_timestamp, producer_id = fields[:10]
-    count = fields[12]
+        return _legacy_head(view, at, size)
+    head: BatchHead = tuple.__new__(BatchHead, (at, *HEADER.unpack_from(view, at)))
     found = crc32c(view[at + CRC_START : at + size])
-    if found != crc:
-        raise CorruptRecord(f"its checksum is {found:#010x}, its header says {crc:#010x}")
-    if base_offset < 0 or not 0 <= delta <= MAX_OFFSET - base_offset:
-        raise CorruptRecord(f"offsets that cannot be: {base_offset} and {delta} more")
-    if not 0 <= count <= delta + 1:
-        raise CorruptRecord(f"{count} records cannot be in there")
-    if attributes & CODEC_MASK > Codec.ZSTD:
-        raise CorruptRecord(f"unknown compression codec: {attributes & CODEC_MASK}")
-    last = base_offset + delta
-    return Entry(
-        at, size, base_offset, last, count, attributes, base_timestamp, max_timestamp, producer_id, None
-    )
+    if found != head.crc:
+        raise CorruptRecord(f"its checksum is {found:#010x}, its header says {head.crc:#010x}")
+    delta = head.last_offset_delta
+    if head.base_offset < 0 or not 0 <= delta <= MAX_OFFSET - head.base_offset:
+        raise CorruptRecord(f"offsets that cannot be: {head.base_offset} and {delta} more")
+    if not 0 <= head.count <= delta + 1:
+        raise CorruptRecord(f"{head.count} records cannot be in there")
+    if head.attributes & CODEC_MASK > Codec.ZSTD:
+        raise CorruptRecord(f"unknown compression codec: {head.attributes & CODEC_MASK}")
+    return head
 
 
-def _legacy_entry(view: memoryview, at: int, size: int) -> Entry:
+def _legacy_head(view: memoryview, at: int, size: int) -> BatchHead:
     entry = LegacyEntry(view, at)
     if not entry.is_valid_crc():
         raise CorruptRecord(f"its checksum is not the one in its header: {entry.crc:#010x}")
-    offset = entry.offset
-    if offset < 0:
-        raise CorruptRecord(f"an offset that cannot be: {offset}")
-    if entry.is_compressed:
-        return Entry(at, size, -1, offset, -1, entry.attributes, -1, -1, -1, entry)
-    return Entry(at, size, offset, offset, 1, entry.attributes, -1, -1, -1, entry)
+    if entry.offset < 0:
+        raise CorruptRecord(f"an offset that cannot be: {entry.offset}")
+    Codec.of_attributes(entry.attributes)
+    return BatchHead.of_legacy(
+        at, entry.offset, size - LOG_OVERHEAD, entry.magic, entry.crc, entry.attributes, entry.timestamp
+    )
 
 
 def offset_at(view: memoryview, at: int, stop: int) -> int | None:
@@ -131,11 +96,6 @@ def offset_at(view: memoryview, at: int, stop: int) -> int | None:
     except CorruptRecord:
         return -1
     return int(_OFFSET.unpack_from(view, at)[0])
-
-
-def leader_epoch_at(view: memoryview, at: int) -> int:
-    """Return the leader epoch of a whole batch, -1 for none; no checksum covers it."""
-    return int(_LENGTH.unpack_from(view, at + EPOCH_POSITION)[0])
 
 
 def claimed_offsets(view: Buffer, at: int, stop: int) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.protocol.corruption import CorruptRecord
-from kcli.protocol.records.batch_header import HEADER_SIZE, MAX_OFFSET
+from kcli.protocol.records.batch_header import HEADER_SIZE, MAGIC, MAX_OFFSET
 from kcli.spark.decode.arrow_columns import assemble
 from kcli.spark.decode.batch_group import Group, SoundRun, sound_run
 from kcli.spark.decode.chunk import CorruptRecords
@@ -34,10 +34,9 @@ from kcli.spark.decode.decoders import decode
 from kcli.spark.decode.decompression import DecompressedRecords
 from kcli.spark.decode.entry import (
     CorruptBatch,
-    Entry,
     claimed_offsets,
     entry_at,
-    leader_epoch_at,
+    first_offset,
     offset_at,
     size_at,
 )
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kcli.protocol.corruption import Buffer
+    from kcli.protocol.records.batch_header import BatchHead
     from kcli.spark.decode.chunk import Chunk, Fields
     from kcli.spark.split import AbortedTransaction, ReadCounters, Reading
 
@@ -235,9 +235,9 @@ class Gatherer:
         run = sound_run(view, at, stop, next_offset=self.next_offset, end=self.end, limit_offset=limit_offset)
         if not run.entries:
             return None
-        self._damage.found(run.entries[0].first)
-        self.next_offset = run.entries[-1].last + 1
-        self._mark(view, run.entries[-1])
+        self._damage.found(run.entries[0].base_offset)
+        self.next_offset = run.entries[-1].next_offset
+        self._mark(run.entries[-1])
         return run
 
     def _single(
@@ -249,38 +249,39 @@ class Gatherer:
             self.needed = size or HEADER_SIZE
             return None
         entry = entry_at(view, at, size)
-        if entry.last >= limit_offset:
-            raise CorruptRecord(f"offset {entry.last} belongs to the next segment, from {limit_offset} on")
-        if entry.first != self.next_offset:
-            if entry.last < self.next_offset or -1 < entry.first < self.next_offset:
-                raise CorruptRecord(f"offset {entry.first} after {self.next_offset - 1}")
+        first, last = first_offset(entry), entry.last_offset
+        if last >= limit_offset:
+            raise CorruptRecord(f"offset {last} belongs to the next segment, from {limit_offset} on")
+        if first != self.next_offset:
+            if last < self.next_offset or -1 < first < self.next_offset:
+                raise CorruptRecord(f"offset {first} after {self.next_offset - 1}")
             following = offset_at(view, at + size, stop)
             if following is None and not is_end:
                 self.needed = size + HEADER_SIZE
                 return None
-            if following is not None and -1 < following <= entry.last:
-                raise CorruptRecord(f"offset {entry.last} before {following}, which follows it")
-        self._entry_from, self.next_offset = self.next_offset, entry.last + 1
-        if entry.first >= 0:
-            self._damage.found(entry.first)
-        if entry.legacy is None and entry.first < self.end:
-            self._mark(view, entry)
+            if following is not None and -1 < following <= last:
+                raise CorruptRecord(f"offset {last} before {following}, which follows it")
+        self._entry_from, self.next_offset = self.next_offset, last + 1
+        if first >= 0:
+            self._damage.found(first)
+        if entry.magic == MAGIC and first < self.end:
+            self._mark(entry)
         return SoundRun([entry], is_plain=False, is_ordinary=False)
 
-    def _mark(self, view: memoryview, entry: Entry) -> None:
+    def _mark(self, entry: BatchHead) -> None:
         """Take note of who wrote a batch, so that a later run can tell whether the log still has it."""
-        epoch = leader_epoch_at(view, entry.at)
+        epoch = entry.partition_leader_epoch
         if epoch >= 0:
-            self.counters.epoch_ends[epoch] = entry.last
+            self.counters.epoch_ends[epoch] = entry.last_offset
 
     def _put(self, group: Group, run: SoundRun) -> Generator[pa.RecordBatch, None, Group]:
         """Put the entries that are wanted into the group; yield the rows of full ones, return the last."""
-        if run.is_plain and run.entries[0].last >= self.start:
+        if run.is_plain and run.entries[0].last_offset >= self.start:
             group = yield from self._with_room(group, run.entries[0])
             group.add_plain(run.entries)
             return group
         entries = run.entries
-        if not run.is_ordinary or entries[0].last < self.start:
+        if not run.is_ordinary or entries[0].last_offset < self.start:
             entries = [entry for entry in entries if self._is_wanted(entry)]
         taken = 0
         while taken < len(entries):
@@ -288,31 +289,32 @@ class Gatherer:
             taken = self._take(group, entries, taken)
         return group
 
-    def _with_room(self, group: Group, entry: Entry) -> Generator[pa.RecordBatch, None, Group]:
+    def _with_room(self, group: Group, entry: BatchHead) -> Generator[pa.RecordBatch, None, Group]:
         """Return the group if it takes the entry, else a new one, after the rows of this."""
         if group.size_bytes < CHUNK_BYTES and group.takes(entry):
             return group
         yield from self._decoded(group)
         return Group(group.view, self._decompressed)
 
-    def _is_wanted(self, entry: Entry) -> bool:
+    def _is_wanted(self, entry: BatchHead) -> bool:
         """Whether the entry has rows in the range that may be seen."""
-        if entry.last < self.start or entry.first >= self.end or not entry.records or entry.is_control:
+        first = first_offset(entry)
+        if entry.last_offset < self.start or first >= self.end or not entry.count or entry.is_control:
             return False
         if not self.reading.read_committed or not entry.is_transactional:
             return True
         if self.find_aborted is not None:
             find, self.find_aborted = self.find_aborted, None
-            self._add_aborted(find(entry.first))
+            self._add_aborted(find(first))
         transactions = self._aborted.get(entry.producer_id, ())
-        return not any(first <= entry.first <= last for first, last in transactions)
+        return not any(start <= first <= end for start, end in transactions)
 
-    def _take(self, group: Group, entries: Sequence[Entry], at: int) -> int:
+    def _take(self, group: Group, entries: Sequence[BatchHead], at: int) -> int:
         """Put entries from number `at` on into the group until it is full; return the number of the next.
 
         One whose records cannot be decompressed is left out.
         """
-        if entries[at].legacy is not None:
+        if entries[at].magic != MAGIC:
             self._take_legacy(group, entries[at])
             return at + 1
         held = len(group.entries)
@@ -324,7 +326,7 @@ class Gatherer:
             return at + 1
         return at + len(group.entries) - held
 
-    def _take_legacy(self, group: Group, entry: Entry) -> None:
+    def _take_legacy(self, group: Group, entry: BatchHead) -> None:
         try:
             # The first offset of a compressed older entry is not in its head: it may be one that was passed.
             first = group.add_legacy(entry, max(self.start, self._entry_from), self.end, self._max_bytes)
@@ -364,13 +366,16 @@ class Gatherer:
                 yield batch
                 return
 
-    def _leave_out(self, group: Group, entry: Entry, reason: str) -> None:
+    def _leave_out(self, group: Group, entry: BatchHead, reason: str) -> None:
         """Pass over a whole batch, or raise what is wrong with it."""
-        position = self._position + entry.at
+        position = self._position + entry.position
         # The first offset of a compressed entry of the older formats stands inside it.
-        first = entry.first if entry.first >= 0 else max(self._entry_from, self.start)
-        damage = CorruptBatch(self.where, position, reason, size=entry.size, first=first, last=entry.last)
-        self._damage.leave_out(damage, group.view[entry.at : entry.at + entry.size])
+        first = first_offset(entry)
+        first = first if first >= 0 else max(self._entry_from, self.start)
+        damage = CorruptBatch(
+            self.where, position, reason, size=entry.size_in_bytes, first=first, last=entry.last_offset
+        )
+        self._damage.leave_out(damage, group.view[entry.position : entry.end])
 
     def _corrupt(self, view: memoryview, at: int, stop: int, reason: str) -> CorruptBatch:
         try:
