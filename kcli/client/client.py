@@ -1,32 +1,12 @@
-"""Client: the brokers of a cluster behind one object that routes, retries and keeps metadata fresh.
+"""Client: one object for all brokers of a cluster; it routes requests, retries them and refreshes metadata.
 
     async with connect("localhost:9092") as client:
         response = await client.request(ANY, DescribeClusterRequest())
 
-One nursery holds the connections and one refresher task. A request goes to a broker by id, to the controller
-or to the least-loaded broker, in the highest version both sides know, and is sent again after a lost
-connection until `default.api.timeout.ms` is over. When no known broker can be reached the client starts over
+One nursery holds the connections and one task that refreshes metadata. A request goes to a broker by id, to
+the controller or to the least-loaded broker, in the highest common version, and is sent again after a lost
+connection until `default.api.timeout.ms` is over. If no known broker can be reached, the client starts over
 from its bootstrap addresses (KIP-899).
-
-Attempts: the tries of one request, from the first to the one that is answered or the end of its time.
-
-attempts = Attempts(client, node_id, seconds)
-while True:
-    try:
-        connection = await attempts.connection()
-        ...
-    except (Disconnected, Unreachable) as error:
-        attempts.failed(error)
-    await attempts.wait()
-
-Coordinators: which broker coordinates each group, asked once and kept until it turns out to be wrong.
-
-    node = await client.coordinators.find("billing")
-    ...
-    client.coordinators.forget("billing")      # it answered 15 or 16, or the connection to it was lost
-
-FindCoordinator goes to any broker, about several groups at once where the broker can (KIP-699). Answers that
-say "later" are retried with backoff until the time is up: the first lookup makes the coordinators' topic.
 """
 
 from __future__ import annotations
@@ -65,13 +45,23 @@ if TYPE_CHECKING:
 
 
 class Attempts:
-    """Where one request goes, how long it may take, and when its next try is due."""
+    """The tries of one request: their target, their deadline, and when the next one is due.
+
+    attempts = Attempts(client, node_id, seconds)
+    while True:
+        try:
+            connection = await attempts.connection()
+            ...
+        except (Disconnected, Unreachable) as error:
+            attempts.failed(error)
+        await attempts.wait()
+    """
 
     def __init__(self, client: Client, target: Target, seconds: float) -> None:
         now = trio.current_time()
         config = client.config
         self.deadline = now + seconds
-        # Whoever cannot be reached at all is given up earlier than whoever answers slowly.
+        # An unreachable broker is given up earlier than a slow one.
         self._unreachable_at = min(self.deadline, now + config.socket_connection_setup_timeout_ms / 1000)
         self._client = client
         self._target = target
@@ -86,7 +76,7 @@ class Attempts:
         return connection
 
     def request_seconds(self) -> float:
-        """Return the timeout for one attempt."""
+        """Return the timeout of one try."""
         remaining = self.deadline - trio.current_time()
         return min(self._client.config.request_timeout_ms / 1000, max(remaining, 0.001))
 
@@ -99,12 +89,12 @@ class Attempts:
             raise error
 
     async def wait(self) -> None:
-        """Sleep the backoff, and no longer than there is time."""
+        """Sleep the backoff, at most until the deadline."""
         delay = self._backoff.next_delay()
         await trio.sleep(min(delay, max(0.0, self.deadline - trio.current_time())))
 
     def timed_out(self) -> KcliError:
-        """Return the error for a request that got no answer within its whole time."""
+        """Return the error of a request that got no response in time."""
         if self._last_error is not None:
             return self._last_error
         return RequestTimedOut("the broker did not answer in time")
@@ -120,34 +110,42 @@ class Attempts:
 
 
 COORDINATOR = "coordinator"
-"""The purpose of a link that carries a member's requests, kept apart from fetches that wait."""
+"""The purpose of a link for a member's requests, separate from long fetches."""
 
 COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""Codes after which the coordinator is to be forgotten and looked up again."""
+"""Errors after which the coordinator must be looked up again."""
 
 _RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _FIRST_BATCHED_VERSION = 4
 
 
 class Coordinators:
-    """The coordinators of one client's groups. Made by `Client`; shareable by many tasks."""
+    """The coordinators of groups, looked up once and cached; shareable by many tasks.
+
+        node = await client.coordinators.find("billing")
+        ...
+        client.coordinators.forget("billing")      # it answered 15 or 16, or its connection was lost
+
+    FindCoordinator goes to any broker, for several groups at once if the broker can (KIP-699). Retriable
+    errors are retried until the time is up: the first lookup creates the coordinators' topic.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._node_ids: dict[str, int] = {}
 
     def known(self, group_id: str) -> Node | None:
-        """Return the group's coordinator if it has been looked up and is still in the cluster."""
+        """Return the group's coordinator if it is cached and still in the cluster."""
         return self._client.cluster.nodes.get(self._node_ids.get(group_id, -1))
 
     def forget(self, group_id: str) -> None:
-        """Have the coordinator looked up again the next time."""
+        """Remove the coordinator from the cache."""
         self._node_ids.pop(group_id, None)
 
     async def find(self, group_id: str, *, timeout_ms: int | None = None) -> Node:
         """Return the group's coordinator.
 
-        Raises `KafkaError` if the lookup is refused, at once, or answered with "later" until the time is up.
+        Raises `KafkaError` if the lookup is refused, or gets retriable errors until the time is up.
         """
         found = (await self.find_many([group_id], timeout_ms=timeout_ms))[group_id]
         if isinstance(found, KafkaError):
@@ -157,7 +155,7 @@ class Coordinators:
     async def find_many(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, Node | KafkaError]:
-        """Return the coordinator of each group, or why its lookup was refused."""
+        """Return the coordinator of each group, or the error of its lookup."""
         config = self._client.config
         seconds = (config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         deadline = trio.current_time() + seconds
@@ -178,12 +176,12 @@ class Coordinators:
         return found
 
     async def link(self, group_id: str, *, timeout_ms: int | None = None) -> NodeLink:
-        """Return the link to the group's coordinator that carries nothing else."""
+        """Return the link to the group's coordinator that carries only group requests."""
         node = await self.find(group_id, timeout_ms=timeout_ms)
         return self._client.links.get(node.node_id, COORDINATOR)
 
     async def _look_up(self, group_ids: list[str], timeout_ms: int) -> dict[str, Node | KafkaError]:
-        """Ask once about each group: about all at once, or a broker that cannot do that about one by one."""
+        """Look up each group once: all in one request, or one by one on old brokers."""
         answers: dict[str, Node | KafkaError] = {}
         rest = group_ids
         while rest:
@@ -241,9 +239,9 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """Open a client to the cluster behind `host:port,host:port`.
 
-    Raises `KcliError` naming the addresses when none of them answers as a broker: after about two seconds if
-    they refuse, at once for an unknown host, within the setup timeout for a silent one. All of them sooner if
-    `default.api.timeout.ms` is over, or `timeout_ms`, which is for who has less time than that.
+    Raises `KcliError` naming the addresses if none answers as a broker: after about two seconds if they
+    refuse, at once for an unknown host, within the setup timeout for a silent one. `default.api.timeout.ms`,
+    or a shorter `timeout_ms`, limits all of it.
     """
     config = config or ClientConfig()
     nodes = parse_bootstrap(bootstrap)
@@ -284,7 +282,7 @@ class Client:
         return self.cache.cluster
 
     async def start(self, timeout_ms: int | None = None) -> None:
-        """Reach one bootstrap address, take the first metadata, and begin to refresh it."""
+        """Reach one bootstrap address, fetch the first metadata, and start to refresh it."""
         overall_ms = self.config.default_api_timeout_ms
         seconds = (overall_ms if timeout_ms is None else min(timeout_ms, overall_ms)) / 1000
         deadline = trio.current_time() + seconds
@@ -293,7 +291,7 @@ class Client:
         try:
             await self.metadata((), timeout_ms=round((deadline - trio.current_time()) * 1000))
         except RequestTimedOut as error:
-            # A part of the time went by before: the user gave the whole.
+            # Report the whole time that the user gave, not the rest of it.
             raise RequestTimedOut(
                 f"{address} did not answer within {seconds:g} s",
                 hint="check the broker: it took the connection",
@@ -313,7 +311,7 @@ class Client:
     ) -> Any:  # noqa: ANN401  # the type follows from the request
         """Send a request and return its response.
 
-        Raises `UnsupportedVersion`, or after the time is up what stood in the way last.
+        Raises `UnsupportedVersion`, or the last error when the time is up.
         """
         return await self.request_by_version(
             target,
@@ -334,7 +332,7 @@ class Client:
         min_version: int = 0,
         max_version: int | None = None,
     ) -> Any:  # noqa: ANN401  # the type follows from the request
-        """As `request`, for a request whose content depends on the version it travels in."""
+        """As `request`, for a request whose content depends on its version."""
         if timeout_ms is None:
             timeout_ms = self.config.default_api_timeout_ms
         attempts = Attempts(self, target, timeout_ms / 1000)
@@ -354,7 +352,7 @@ class Client:
             await attempts.wait()
 
     async def supports(self, request_class: type[Any], *, min_version: int = 0) -> bool:
-        """Return whether a broker knows a version of this API that we know too, of at least `min_version`."""
+        """Return whether a broker has a common version of this API, of at least `min_version`."""
         connection = await self._connection(ANY)
         return connection.versions.supports(request_class, min_version=min_version)
 
@@ -382,9 +380,9 @@ class Client:
     async def metadata(
         self, topics: Collection[str] | None = None, *, timeout_ms: int | None = None
     ) -> ClusterMetadata:
-        """Ask for metadata now and return the answer: of all topics, or of some; the snapshot takes it too.
+        """Fetch and return the metadata of all topics, or of some; the snapshot is updated too.
 
-        Never creates a topic. What is wrong with a topic is in `errors`.
+        Never creates a topic. `errors` holds the errors of topics.
         """
         response: MetadataResponse = await self.request_by_version(
             ANY,
@@ -401,25 +399,25 @@ class Client:
         return known.merged(answer)
 
     def request_metadata_update(self) -> None:
-        """Have the snapshot refreshed soon."""
+        """Refresh the snapshot soon."""
         self.cache.request_update()
         self._refresh_wanted.set()
 
     def want_topic(self, topic: str, *, auto_create: bool = False, pinned: bool = False) -> None:
-        """Keep a topic in the snapshot, and have it created if the broker does that."""
+        """Keep a topic in the snapshot; with `auto_create` the broker may create it."""
         if self.cache.want(topic, trio.current_time(), auto_create=auto_create, pinned=pinned):
             self._refresh_wanted.set()
 
     def follow_all_topics(self, follow: bool) -> None:
-        """Keep all topics in the snapshot, as long as anybody asks for that; False ends one such wish."""
+        """Keep all topics in the snapshot; each True needs one False to end it."""
         self.cache.follow_all(follow)
         self._refresh_wanted.set()
 
     async def wait_for_topic(self, topic: str, *, auto_create: bool = False) -> TopicMetadata:
-        """Return a topic's metadata, waiting for a first answer that knows it.
+        """Return a topic's metadata, waiting until it is known.
 
-        Raises `KafkaError` at once if the topic is refused (not authorized, invalid name). A topic that does
-        not exist is waited for: bound the wait with a cancel scope.
+        Raises `KafkaError` at once if the topic is refused (not authorized, invalid name). It waits for a
+        topic that does not exist: limit the wait with a cancel scope.
         """
         while True:
             self.want_topic(topic, auto_create=auto_create)
@@ -432,19 +430,19 @@ class Client:
             await self.wait_for_refresh()
 
     async def wait_for_refresh(self) -> None:
-        """Have the snapshot refreshed and wait until it was."""
+        """Refresh the snapshot and wait for it."""
         self.request_metadata_update()
         await self._refreshed.wait()
 
     async def wait_for_all_topics(self) -> ClusterMetadata:
-        """Return all topics as they are now; `follow_all_topics` must have asked for them."""
+        """Return fresh metadata of all topics; needs `follow_all_topics`."""
         while True:
             await self.wait_for_refresh()
             if self.cache.is_complete:
                 return self.cluster
 
     def apply_new_leaders(self, leaders: Sequence[NewLeader], nodes: Sequence[Node]) -> None:
-        """Apply the leaders that came with an error response, and the nodes they are on (KIP-951)."""
+        """Apply the leaders in an error response, and their nodes (KIP-951)."""
         self.cache.update_leaders(leaders, nodes)
         self.links.replace_moved()
 
@@ -461,7 +459,7 @@ class Client:
             try:
                 answer = await self._wanted_metadata()
             except KcliError:
-                # Nobody answers just now. Who waits for news has a time limit and an error of its own.
+                # No broker answers now. Callers that wait have a time limit and an error of their own.
                 self.cache.failed(trio.current_time())
                 if self.links.all_failing:
                     self._rebootstrap()
@@ -472,7 +470,7 @@ class Client:
             self._refreshed = trio.Event()
 
     async def _wanted_metadata(self) -> ClusterMetadata:
-        """Ask once about the wanted topics: those to be created apart from those that are not."""
+        """Fetch the metadata of the wanted topics; those to be created need a request of their own."""
         answers: list[ClusterMetadata] = []
         wanted = self.cache.wanted
         for auto_create in (False, True):

@@ -1,14 +1,9 @@
 """The configuration of a client, a producer and a consumer, under Kafka's property names.
 
-A field `request_timeout_ms` is the property `request.timeout.ms`, of the type and default it shows;
-defaults are those of the Java clients 4.x but where a comment says so. Properties come from `-X name=value`
-options and from Java properties files. The three classes each take their own names from
-one mapping and leave the others alone; `property_warnings` tells of names that belong to none of them.
-
-Which client properties to warn of: names that no Kafka client has, and those that change nothing here.
-
-Some names that Java clients know need no warning: their job is done by options of the commands (addresses,
-serializers), they only matter to a Java process (metrics), or they follow from `security.protocol`.
+The field `request_timeout_ms` is the property `request.timeout.ms`, with the type and default shown; defaults
+are those of the Java clients 4.x unless a comment says otherwise. Properties come from `-X name=value`
+options and from Java properties files. Each class takes its own names from one mapping and ignores the
+others; `property_warnings` reports names that belong to none of them.
 """
 
 from __future__ import annotations
@@ -69,7 +64,7 @@ class ClientConfig(RequestConfig):
     connections_max_idle_ms: int = _number(540_000, -1)
     metadata_max_age_ms: int = _number(300_000)
     metadata_recovery_strategy: str = _text("rebootstrap", "rebootstrap", "none")
-    # Left to the operating system, unlike Java's 128 and 64 KiB: a fixed size switches its tuning off.
+    # The operating system decides, unlike Java's 128 and 64 KiB: a fixed size switches its tuning off.
     send_buffer_bytes: int = _number(-1, -1)
     receive_buffer_bytes: int = _number(-1, -1)
 
@@ -90,7 +85,7 @@ class ClientConfig(RequestConfig):
 class ProducerConfig(RequestConfig):
     """How records are batched, sent and acknowledged.
 
-    `enable_idempotence` None means: yes, unless `acks` or `retries` rule it out (KIP-679).
+    `enable_idempotence` None means true unless `acks` or `retries` exclude it (KIP-679).
     """
 
     acks: str = _text("all", "all", "-1", "0", "1")
@@ -129,7 +124,7 @@ class ProducerConfig(RequestConfig):
 
     @property
     def required_acks(self) -> int:
-        """Return acks as the wire has it: -1, 0 or 1."""
+        """Return acks as on the wire: -1, 0 or 1."""
         return -1 if self.acks == "all" else int(self.acks)
 
     @property
@@ -141,7 +136,7 @@ class ProducerConfig(RequestConfig):
 
     @property
     def compression_level(self) -> int | None:
-        """Return the level for the codec in use, None for the codec's own default."""
+        """Return the level of the codec in use, None for the codec's default."""
         level = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
@@ -157,7 +152,7 @@ class ProducerConfig(RequestConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """How records are fetched, and how a group is taken part in if `group_id` names one.
+    """How records are fetched, and how the consumer takes part in the group `group_id`, if set.
 
     `auto_offset_reset` may also be `by_duration:<ISO 8601>` (KIP-1106).
     """
@@ -200,7 +195,7 @@ class ConsumerConfig:
 
     @property
     def is_consumer_protocol(self) -> bool:
-        """Return whether the coordinator assigns, in the protocol of KIP-848."""
+        """Return whether the group uses the protocol of KIP-848, in which the coordinator assigns."""
         return self.group_protocol.lower() == "consumer"
 
     @property
@@ -210,24 +205,24 @@ class ConsumerConfig:
 
     @property
     def is_cooperative(self) -> bool:
-        """Return whether partitions are kept while joining: only if every assignor allows it (KIP-429)."""
+        """Return whether partitions are kept while joining: only if every assignor supports it (KIP-429)."""
         return all(strategy.is_cooperative for strategy in self.strategies)
 
     @property
     def commits_by_itself(self) -> bool:
-        """Return whether the positions of a group are committed without being asked."""
+        """Return whether auto-commit is on and there is a group."""
         return bool(self.group_id) and self.enable_auto_commit
 
     @property
     def is_read_committed(self) -> bool:
-        """Return whether records of open and aborted transactions are withheld."""
+        """Return whether records of open and aborted transactions are hidden."""
         return self.isolation_level == "read_committed"
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ConsumerConfig:
         """Take this class's properties out of `properties`; raise `UsageError` for a bad value.
 
-        Also for one that the group protocol leaves to the broker, or does not have.
+        Also for a property that the group protocol does not have.
         """
         config: ConsumerConfig = _from_properties(cls, properties)
         for name, hint in (_NOT_CONSUMER if config.is_consumer_protocol else _NOT_CLASSIC).items():
@@ -244,7 +239,7 @@ _NOT_CONSUMER = {
     "session.timeout.ms": "the broker decides it: `group.consumer.session.timeout.ms`",
     "partition.assignment.strategy": "`group.remote.assignor` names an assignor of the broker",
 }
-"""What the other protocol alone has, and what stands in its place."""
+"""Properties of the other protocol, with the hint for each."""
 
 _DURATION = re.compile(
     r"by_duration:P(?:(?P<days>\d{1,15})D)?"
@@ -309,6 +304,8 @@ _WITHOUT_EFFECT = frozenset(
     }
 )  # fmt: skip
 
+# No warning: command options replace these names (addresses, serializers), they matter only in a Java
+# process (metrics), or they follow from `security.protocol`.
 _NEED_NO_WARNING = frozenset(
     {
         "auto.include.jmx.reporter", "bootstrap.servers", "enable.metrics.push", "key.deserializer",
@@ -320,7 +317,7 @@ _NEED_NO_WARNING_PREFIXES = ("ssl.", "sasl.")
 
 
 def property_warnings(properties: Mapping[str, str]) -> list[str]:
-    """Return one line for each property that is unknown, with the nearest known name, or without effect."""
+    """Return one line for each property that is unknown or has no effect, with the nearest known name."""
     acted_on = _names(ClientConfig).keys() | _names(ProducerConfig).keys() | _names(ConsumerConfig).keys()
     known = acted_on | _WITHOUT_EFFECT | _NEED_NO_WARNING
     warnings = []

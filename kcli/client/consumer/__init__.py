@@ -1,1 +1,1 @@
-"""The consumer: the application's face of fetching and of the group it is in."""
+"""The consumer that applications use, above fetching and groups."""

@@ -1,1 +1,1 @@
-"""Fetching: the assigned partitions, their positions, and the records that come for them."""
+"""Fetching: the assigned partitions, their positions, and their fetched records. It knows no groups."""

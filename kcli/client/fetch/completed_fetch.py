@@ -1,9 +1,8 @@
-"""CompletedFetch: one partition's share of a fetch answer, decoded only as it is handed out.
+"""CompletedFetch: one partition's data of a fetch response, decoded only when it is handed out.
 
-Batches are looked at one by one. Control batches are never delivered, nor, under read_committed, the batches
-of aborted transactions: the answer lists (producer id, first offset) of those, and an ABORT marker ends each.
-What is not delivered still moves the position: it is always behind the last batch looked at, because
-compaction leaves holes at any place.
+Control batches are never delivered. Under read_committed the batches of aborted transactions are not
+delivered either: the response lists their (producer id, first offset), and an ABORT marker ends each.
+Undelivered data still moves the position to the end of its batch, because compaction leaves holes anywhere.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from kcli.protocol.topics import TopicPartition
 
 THREAD_BYTES = 64 * 1024
-"""From this compressed size on, decompressing in a worker thread costs less than it holds the loop up."""
+"""From this compressed size on, a worker thread costs less than the delay of the event loop."""
 
 DAMAGE_HINT = "`kcli verify-index` and `kcli dump-log` show the damage"
 CHECKSUM_HINT = f"`-X check.crcs=false` reads on all the same, {DAMAGE_HINT}"
@@ -44,11 +43,11 @@ _DELTA_POSITION = 23
 
 
 class BadFetch(KcliError):
-    """The broker gave bytes that cannot be read: damaged, or no whole batch."""
+    """The broker sent unreadable bytes: damaged, or no whole batch."""
 
 
 class FetchedRecords(NamedTuple):
-    """Records of one partition in offset order, never empty; their timestamps are all of one type."""
+    """Records of one partition in offset order, never empty; all their timestamps are of one type."""
 
     partition: TopicPartition
     records: list[Record]
@@ -56,9 +55,9 @@ class FetchedRecords(NamedTuple):
 
 
 def end_of(data: Buffer, start: int) -> int:
-    """Return the offset behind the last whole batch in `data`, `start` if there is none.
+    """Return the offset after the last whole batch in `data`, `start` if there is none.
 
-    Looks at sizes only; what is wrong with the batches shows when they are decoded.
+    It reads sizes only; decoding finds damaged batches.
     """
     end = len(data)
     position = last = 0
@@ -80,9 +79,9 @@ def end_of(data: Buffer, start: int) -> int:
 
 
 class CompletedFetch:
-    """An answer for `partition`, asked at `fetch_offset`; `end_offset` is where the next fetch goes on.
+    """A response for `partition`, fetched at `fetch_offset`; the next fetch continues at `end_offset`.
 
-    `leader_epoch` is that of the records handed out last, -1 before the first.
+    `leader_epoch` is that of the last records handed out, -1 before the first.
     """
 
     __slots__ = (
@@ -120,7 +119,7 @@ class CompletedFetch:
     async def take(self, limit: int) -> FetchedRecords | None:
         """Return up to `limit` more records; None when all are handed out.
 
-        `next_offset` moves along. Raises `BadFetch` with partition and offset for damaged data.
+        Moves `next_offset`. Raises `BadFetch` with partition and offset for damaged data.
         """
         if self._error is not None:
             raise self._error
@@ -146,7 +145,7 @@ class CompletedFetch:
         return None
 
     async def _next_batch(self) -> bool:
-        """Open the next batch to be delivered; return False behind the last one."""
+        """Open the next batch to deliver; return False after the last one."""
         for batch in self._batches:
             if self._check_crcs and not batch.is_valid_crc():
                 raise CorruptRecord("the checksum does not match", hint=CHECKSUM_HINT)

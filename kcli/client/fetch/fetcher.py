@@ -1,27 +1,4 @@
-"""Fetcher: keeps the assigned partitions supplied with data.
-
-One task starts fetches: at most one per node, naming every partition that node leads, is not paused and has
-room. A partition is fetched one answer ahead of the one being handed out, so that the network and the
-application overlap. While some partitions of a node are full, those that lately had nothing new are held back
-a little and then asked without waiting: a long poll for them alone would keep the busy ones waiting, as a
-node answers one fetch at a time.
-
-Partitions without a position are left to `PositionResets`. Errors that do not pass are kept and raised by
-the next `poll`.
-
-| error of a partition | what follows                                                   |
-|----------------------|----------------------------------------------------------------|
-| 1                    | from a follower: back to the leader; else the reset strategy   |
-| `STALE_METADATA`     | new metadata, again after a backoff                            |
-| 75, 78, -1           | again after a backoff                                          |
-| anything else        | raised, with partition and offset                              |
-
-FetchSession: the client's side of an incremental fetch session with one broker (KIP-227).
-
-Session 0 with epoch 0 asks for a new session and names every partition. From then on requests name only what
-changed since the last one: added or moved partitions, and forgotten ones. Epochs count 1, 2, ... and wrap to
-1. A broker that answers session 0 keeps none; then every request is a full one.
-"""
+"""Fetcher: fetches data for the assigned partitions; FetchSession: an incremental fetch session (KIP-227)."""
 
 from __future__ import annotations
 
@@ -62,7 +39,7 @@ MAX_EPOCH = 2**31 - 1
 
 
 class FetchTarget(NamedTuple):
-    """What a request says about a partition."""
+    """The fields of one partition in a fetch request."""
 
     topic_id: bytes
     fetch_offset: int
@@ -71,7 +48,12 @@ class FetchTarget(NamedTuple):
 
 
 class FetchSession:
-    """The session's id and epoch, and what the broker knows from the requests so far."""
+    """The client's side of an incremental fetch session with one broker (KIP-227).
+
+    Session 0 with epoch 0 requests a new session and names every partition. Later requests name only added,
+    changed and forgotten partitions. Epochs count 1, 2, ... and wrap to 1. A broker that answers session 0
+    keeps no session; then every request is a full one.
+    """
 
     def __init__(self) -> None:
         self.session_id = 0
@@ -79,14 +61,14 @@ class FetchSession:
         self._known: dict[TopicPartition, FetchTarget] = {}
 
     def reset(self) -> None:
-        """Begin anew with the next request."""
+        """Start a new session with the next request."""
         self.session_id = self.epoch = 0
         self._known = {}
 
     def build(
         self, targets: Mapping[TopicPartition, FetchTarget]
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
-        """Return what the next request names and what it forgets, and take `targets` as known."""
+        """Return the topics that the next request names and forgets, and remember `targets`."""
         known = self._known
         forgotten: dict[tuple[str, bytes], list[int]] = {}
         for partition, target in known.items():
@@ -117,11 +99,11 @@ class FetchSession:
         )
 
     def topic_names(self) -> dict[bytes, str]:
-        """Return the names of the topics in the session, by the ids that answers use."""
+        """Return the names of the topics in the session by id, because responses use ids."""
         return {target.topic_id: partition.topic for partition, target in self._known.items()}
 
     def answered(self, session_id: int) -> None:
-        """Take the session that an answer without an error came from."""
+        """Continue the session of a response without an error."""
         if session_id == 0:
             self.reset()
             return
@@ -130,7 +112,7 @@ class FetchSession:
 
 
 HOLD_BACK_SECONDS = 0.1
-"""How long partitions without news wait while others of their node are full."""
+"""How long a fetch for partitions without news is delayed while others of their node are full."""
 
 MAX_VERSION_BY_NAME = 12
 """The last Fetch version that names topics; later ones need their ids."""
@@ -139,8 +121,8 @@ SESSION_ERRORS = frozenset(ErrorCode.of(code) for code in (70, 71, 106))
 PASSING = frozenset(ErrorCode.of(code) for code in (75, 78, -1))
 
 
-class Asked(NamedTuple):
-    """A partition as a fetch names it, with its token at that time."""
+class FetchedPartition(NamedTuple):
+    """A partition in a fetch request, with its token at that time."""
 
     state: AssignedPartition
     offset: int
@@ -148,12 +130,28 @@ class Asked(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Return whether the partition still is where the fetch goes on."""
+        """Return whether the position was not changed since the request."""
         return self.state.token is self.token
 
 
 class Fetcher:
-    """The tasks behind a consumer."""
+    """The tasks behind a consumer.
+
+    One task starts fetches: at most one per node, naming every partition that the node leads, that is not
+    paused and has room. One response is fetched ahead of the one being handed out, so that network and
+    application overlap. While some partitions of a node are full, a fetch for those without news is delayed a
+    little and then sent without a wait time: a long poll for them would delay the busy ones, because a node
+    answers one fetch at a time.
+
+    `PositionResets` finds missing positions. Errors that are not retriable are raised by the next `poll`.
+
+    | error of a partition | what follows                                                   |
+    |----------------------|----------------------------------------------------------------|
+    | 1                    | from a follower: back to the leader; else the reset strategy   |
+    | `STALE_METADATA`     | new metadata, again after a backoff                            |
+    | 75, 78, -1           | again after a backoff                                          |
+    | any other error      | raised, with partition and offset                              |
+    """
 
     def __init__(
         self,
@@ -189,11 +187,11 @@ class Fetcher:
         client.cache.listeners.append(self._metadata_changed)
 
     def wake(self) -> None:
-        """Have fetches started for what became fetchable."""
+        """Start the fetches that have become possible."""
         self._wakeup.set()
 
     def arrived(self) -> trio.Event:
-        """Return the event of the next news: data, a position or an error."""
+        """Return the event of the next data, position or error."""
         return self._arrived
 
     def close(self) -> None:
@@ -216,7 +214,7 @@ class Fetcher:
         self.wake()
 
     def tell(self) -> None:
-        """Wake the poll that waits: there is something to look at."""
+        """Wake the poll that waits."""
         self._arrived.set()
         self._arrived = trio.Event()
 
@@ -225,7 +223,7 @@ class Fetcher:
         self.tell()
 
     def position_ended(self, error: KcliError | None) -> None:
-        """Note that a search for positions is over, and what went wrong if anything did."""
+        """Note the end of a search for positions, and its error if it failed."""
         self.error = self.error or error
         self.tell()
         self.wake()
@@ -249,7 +247,7 @@ class Fetcher:
             for state in states:
                 state.is_in_flight = True
             max_wait_ms = 0 if node_id in full else self._config.fetch_max_wait_ms
-            asked = [Asked(state, state.fetch_position, state.token) for state in states]
+            asked = [FetchedPartition(state, state.fetch_position, state.token) for state in states]
             nursery.start_soon(self._fetch, node_id, asked, max_wait_ms)
         for state in self._assigned.partitions.values():
             if state.is_fetchable and state.retry_at > now:
@@ -283,12 +281,12 @@ class Fetcher:
 
     # --- one fetch -------------------------------------------------------------------------------------
 
-    async def _fetch(self, node_id: int, asked: list[Asked], max_wait_ms: int) -> None:
+    async def _fetch(self, node_id: int, asked: list[FetchedPartition], max_wait_ms: int) -> None:
         session = self._sessions.setdefault(node_id, FetchSession())
         states = [row.state for row in asked]
         try:
             connection = await self._client.links.get(node_id, "fetch").ready()
-            # Connecting took its time: who sought or was reset meanwhile is not asked for.
+            # Connecting takes time: skip partitions that were sought or reset meanwhile.
             asked = [row for row in asked if row.is_current]
             if not asked:
                 return
@@ -304,12 +302,12 @@ class Fetcher:
             self._outstanding.discard(node_id)
             for state in states:
                 state.is_in_flight = False
-            # However it ended: who was sought meanwhile is fetchable only now.
+            # Partitions that were sought meanwhile are fetchable only now.
             self.tell()
             self.wake()
 
     def _request(
-        self, versions: NodeVersions, session: FetchSession, asked: list[Asked], max_wait_ms: int
+        self, versions: NodeVersions, session: FetchSession, asked: list[FetchedPartition], max_wait_ms: int
     ) -> tuple[FetchRequest, int]:
         cluster = self._client.cluster
         config = self._config
@@ -354,11 +352,11 @@ class Fetcher:
         self,
         node_id: int,
         session: FetchSession,
-        asked: list[Asked],
+        asked: list[FetchedPartition],
         response: FetchResponse,
     ) -> None:
         if response.error_code != ErrorCode.NONE:
-            # The session is gone, or its topics are others now: the next request is a full one.
+            # The session or its topics are unknown now: the next request is a full one.
             session.reset()
             self._client.request_metadata_update()
             if ErrorCode.of(response.error_code) not in SESSION_ERRORS:

@@ -1,8 +1,8 @@
-"""PositionResets: gives partitions without a position one, by ListOffsets to their leaders.
+"""PositionResets: finds positions for partitions without one, by ListOffsets to their leaders.
 
-A reset that fails is tried again after a backoff that doubles, whether or not anybody polls meanwhile. A
-partition whose strategy is `none` is not tried again: only a seek helps it. Where a position was out of range
-its user is warned, before anything is read from the new one: records may be missed, or read once more.
+A failed reset is retried after a backoff that doubles, whether or not the application polls. A partition with
+strategy `none` is not retried: only a seek helps. If a position was out of range, `warn` reports it before
+any record of the new position is read, because records may be missed or read again.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class PositionResets:
     """The resets of one consumer.
 
-    `ended` is called after each, with what went wrong if anything did; `warn` gets a line for each position
-    that was out of range, `warnings` what a search for positions waits for.
+    `ended` is called after each with its error or None; `warn` gets a line for each position that was out of
+    range, `warnings` the errors that are retried.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class PositionResets:
         self._in_flight: set[object] = set()
 
     def start(self, nursery: trio.Nursery) -> float:
-        """Start the resets that are due; return when the next one is."""
+        """Start the resets that are due; return when the next one is due."""
         now = trio.current_time()
         waiting = [state for state in self._assigned.awaiting_reset() if state.token not in self._in_flight]
         stuck = [state for state in waiting if state.reset_to == "none" and state.retry_at <= now]
@@ -109,7 +109,7 @@ class PositionResets:
             self._in_flight.difference_update(tokens.values())
         for partition, token in tokens.items():
             state = self._assigned.partitions.get(partition)
-            # Whoever sought or was assigned anew meanwhile has a position of its own.
+            # A partition that was sought or assigned anew meanwhile has its own position.
             if state is None or state.token is not token:
                 continue
             found = results.get(partition)
@@ -128,7 +128,7 @@ class PositionResets:
         state.retry_at = trio.current_time() + state.reset_backoff.next_delay()
 
     async def _ranges(self, partitions: list[TopicPartition]) -> dict[TopicPartition, str]:
-        """Return, in words, the first and the last offset that partitions can be read from."""
+        """Return, as text, the first and the last readable offset of partitions."""
         if not partitions:
             return {}
         firsts = await list_offsets(self._client, dict.fromkeys(partitions, EARLIEST))
@@ -143,7 +143,7 @@ class PositionResets:
     def _apply(self, state: AssignedPartition, offset: int, *, in_range: str) -> None:
         missed = state.out_of_range
         if offset < 0:
-            # No record is as young as the duration asked for: go on at the end.
+            # No record is younger than the duration: go on at the end.
             state.reset("latest", out_of_range=missed)
             return
         state.seek(offset)

@@ -1,32 +1,4 @@
-"""What a consumer reads: the assigned partitions and where it is in each.
-
-A partition begins as INITIALIZING if the consumer has a group, else as AWAIT_RESET.
-
-| state        | event                                   | next                                            |
-|--------------|-----------------------------------------|-------------------------------------------------|
-| INITIALIZING | the group's committed offset arrives    | FETCHING at that offset                         |
-| INITIALIZING | the group has none                      | AWAIT_RESET with the configured strategy        |
-| AWAIT_RESET  | `seek`                                  | FETCHING at that offset                         |
-| AWAIT_RESET  | the reset's offset arrives              | FETCHING there, if it is still that reset       |
-| FETCHING     | `seek_to_beginning`, `seek_to_end`      | AWAIT_RESET with that strategy                  |
-| FETCHING     | offset out of range                     | AWAIT_RESET with the configured strategy        |
-
-`position` is the offset of the next record to hand out; `fetch_position` runs ahead of it by what is
-buffered. Every change that is not plain progress renews `token`: answers to earlier requests are dropped.
-
-TopicSubscription: what a consumer asked to read, and when that, or the topics themselves, have changed.
-
-| mode     | set by                  | what is assigned                                            |
-|----------|-------------------------|-------------------------------------------------------------|
-| NONE     | `unsubscribe`           | nothing                                                     |
-| TOPICS   | `subscribe` of topics   | by the group, of these topics                               |
-| PATTERN  | `subscribe` of a pattern| by the group, of the topics whose whole name matches        |
-| BROKER   | `subscribe` of an       | by the group, of the topics that its coordinator finds to   |
-|          | RE2 expression          | match (KIP-848)                                             |
-| ASSIGNED | `assign`                | what the application says                                   |
-
-The modes exclude each other until `unsubscribe`. Pure: metadata snapshots come in.
-"""
+"""AssignedPartitions and TopicSubscription: what a consumer reads (Kafka class `SubscriptionState`)."""
 
 from __future__ import annotations
 
@@ -51,7 +23,7 @@ if TYPE_CHECKING:
 
 
 MAX_BUFFERED_FETCHES = 2
-"""Answers kept per partition: one being handed out, one fetched ahead meanwhile."""
+"""Responses kept per partition: one being handed out, one fetched ahead."""
 
 
 class NotAssigned(KcliError):
@@ -67,7 +39,22 @@ class FetchState(Enum):
 
 
 class AssignedPartition:
-    """One partition's state. Offsets the broker has not told yet are -1."""
+    """The state of one assigned partition. Offsets that the broker has not sent yet are -1.
+
+    It begins as INITIALIZING if the consumer has a group, else as AWAIT_RESET.
+
+    | state        | event                                   | next                                        |
+    |--------------|-----------------------------------------|---------------------------------------------|
+    | INITIALIZING | the group's committed offset arrives    | FETCHING at that offset                     |
+    | INITIALIZING | the group has none                      | AWAIT_RESET with the configured strategy    |
+    | AWAIT_RESET  | `seek`                                  | FETCHING at that offset                     |
+    | AWAIT_RESET  | the reset's offset arrives              | FETCHING there, if it is still that reset   |
+    | FETCHING     | `seek_to_beginning`, `seek_to_end`      | AWAIT_RESET with that strategy              |
+    | FETCHING     | offset out of range                     | AWAIT_RESET with the configured strategy    |
+
+    `position` is the offset of the next record to hand out; `fetch_position` is ahead of it by the buffered
+    records. Every change except plain progress renews `token`: responses to earlier requests are dropped.
+    """
 
     __slots__ = (
         "buffered", "committed", "fetch_position", "high_watermark", "is_idle", "is_in_flight", "is_paused",
@@ -101,7 +88,7 @@ class AssignedPartition:
 
     @property
     def is_fetchable(self) -> bool:
-        """Return whether a fetch may name it, its leader and backoff aside."""
+        """Return whether a fetch may name it, apart from its leader and backoff."""
         return (
             self.state is FetchState.FETCHING
             and not self.is_paused
@@ -111,24 +98,24 @@ class AssignedPartition:
 
     @property
     def is_full(self) -> bool:
-        """Return whether it would be fetched if less were buffered."""
+        """Return whether only its full buffer prevents a fetch."""
         return not self.is_paused and len(self.buffered) >= MAX_BUFFERED_FETCHES
 
     def seek(self, offset: int) -> None:
-        """Go on at an offset."""
+        """Continue at an offset."""
         self._move(FetchState.FETCHING)
         self.position = self.fetch_position = offset
         self.position_epoch = -1
 
     def reset(self, strategy: str, *, out_of_range: int = -1) -> None:
-        """Forget the position, or one that is out of range; `strategy` is a value of `auto.offset.reset`."""
+        """Drop the position, or one that is out of range; `strategy` is a value of `auto.offset.reset`."""
         self._move(FetchState.AWAIT_RESET)
         self.reset_to = strategy
         self.out_of_range = out_of_range
         self.position = self.fetch_position = -1
 
     def drop_buffered(self) -> None:
-        """Forget what is buffered and fetch again from the position."""
+        """Drop the buffer and fetch again from the position."""
         self.buffered.clear()
         self.fetch_position = self.position
         self.token = object()
@@ -166,7 +153,7 @@ class AssignedPartitions:
         return found
 
     def move_to_end(self, partition: TopicPartition) -> None:
-        """Let the other partitions have their turns first."""
+        """Let the other partitions take their turns first."""
         found = self.partitions.pop(partition, None)
         if found is not None:
             self.partitions[partition] = found
@@ -181,12 +168,12 @@ class AssignedPartitions:
 
 
 class SubscriptionConflict(KcliError):
-    """Topics, a pattern and partitions cannot be read side by side."""
+    """Topics, a pattern and partitions cannot be read together."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionPattern:
-    """An RE2 expression for the coordinator to match topics against, internal ones too."""
+    """An RE2 expression that the coordinator matches with topics, internal ones too."""
 
     expression: str
 
@@ -202,7 +189,19 @@ class SubscriptionMode(Enum):
 
 
 class TopicSubscription:
-    """What is asked for, and what the group was told of it."""
+    """What a consumer subscribes to, and what its group knows of it. Pure: it is given metadata snapshots.
+
+    | mode     | set by                   | what is assigned                                           |
+    |----------|--------------------------|------------------------------------------------------------|
+    | NONE     | `unsubscribe`            | nothing                                                    |
+    | TOPICS   | `subscribe` of topics    | by the group, of these topics                              |
+    | PATTERN  | `subscribe` of a pattern | by the group, of the topics whose whole name matches       |
+    | BROKER   | `subscribe` of an RE2    | by the group, of the topics that its coordinator matches   |
+    |          | expression               | (KIP-848)                                                  |
+    | ASSIGNED | `assign`                 | the partitions that the application names                  |
+
+    The modes exclude each other until `unsubscribe`.
+    """
 
     def __init__(self, *, exclude_internal: bool) -> None:
         self.mode = SubscriptionMode.NONE
@@ -221,7 +220,7 @@ class TopicSubscription:
         return self.mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN, SubscriptionMode.BROKER)
 
     def become(self, mode: SubscriptionMode) -> None:
-        """Take a mode; raise `SubscriptionConflict` if there is another one."""
+        """Set the mode; raise `SubscriptionConflict` if another one is set."""
         if self.mode not in (SubscriptionMode.NONE, mode):
             raise SubscriptionConflict(
                 f"the consumer reads {self.mode.value} and cannot read {mode.value} too",
@@ -230,7 +229,7 @@ class TopicSubscription:
         self.mode = mode
 
     def assign(self) -> None:
-        """Read what the application says."""
+        """Read the partitions that the application names."""
         self.become(SubscriptionMode.ASSIGNED)
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -246,7 +245,7 @@ class TopicSubscription:
         self.update(cluster)
 
     def subscribe_expression(self, expression: str) -> None:
-        """Read the topics that the coordinator finds to match; `topics` are those that it gave."""
+        """Read the topics that the coordinator matches; `topics` are then the assigned ones."""
         self.become(SubscriptionMode.BROKER)
         self.expression = expression
 
@@ -257,16 +256,16 @@ class TopicSubscription:
         self.pattern = self.expression = self.joined = self.watched = None
 
     def update(self, cluster: ClusterMetadata) -> None:
-        """Match the pattern anew."""
+        """Match the pattern again."""
         if self.mode is SubscriptionMode.PATTERN:
             self.topics = frozenset(name for name in cluster.topics if self._matches(name))
 
     def accepts(self, topic: str) -> bool:
-        """Return whether an assignment may name this topic; with a pattern the leader may have known more."""
+        """Return whether an assignment may name this topic; the leader may know more matches."""
         return topic in self.topics or self._matches(topic)
 
     def change(self, cluster: ClusterMetadata) -> str | None:
-        """Return why the group must be joined again, None if nothing has changed since."""
+        """Return why the group must be joined again, None if nothing has changed."""
         if self.joined is not None and self.joined != self.topics:
             return "the subscription has changed"
         if self.watched is not None and self.watched != {
@@ -284,7 +283,7 @@ class TopicSubscription:
 
 
 def partition_counts(cluster: ClusterMetadata, topics: Iterable[str]) -> dict[str, int]:
-    """Return the number of partitions of each topic, 0 for one that is not there."""
+    """Return the number of partitions of each topic, 0 for a missing one."""
     return {topic: _count(cluster, topic, 0) for topic in topics}
 
 

@@ -1,1 +1,1 @@
-"""A consumer's part in its group, in the classic and in the consumer protocol (KIP-848)."""
+"""A consumer as a member of its group, in the classic and in the consumer protocol (KIP-848)."""

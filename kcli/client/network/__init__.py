@@ -1,4 +1,1 @@
-"""Connections to the brokers of a cluster and what is known of it.
-
-Knows nothing of topics' contents or of groups.
-"""
+"""Connections to the brokers, and the metadata of the cluster; never the content of topics or groups."""

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 class Background:
-    """Makes `async with` of `_running`. An error that comes through its nursery alone is raised bare."""
+    """Runs `_running` as its `async with` block; a single error of its nursery is raised without the
+    group.
+    """
 
     _manager: AbstractAsyncContextManager[None] | None = None
 
@@ -49,12 +51,12 @@ class Background:
 
 @asynccontextmanager
 async def shielded_nursery(parent: trio.Nursery) -> AsyncIterator[trio.Nursery]:
-    """Open a nursery whose tasks go on when the block is cancelled, until the block is over.
+    """Open a nursery whose tasks go on when the block is cancelled, until the block ends.
 
     The block itself is not shielded. An error of such a task cancels `parent`.
     """
 
-    # Made out here: whenever this is cancelled, there is something by which to end the tasks.
+    # Made out here: it can end the tasks whenever this is cancelled.
     shield = trio.CancelScope(shield=True)
     opened: list[trio.Nursery] = []
     is_open = trio.Event()
@@ -76,14 +78,14 @@ async def shielded_nursery(parent: trio.Nursery) -> AsyncIterator[trio.Nursery]:
 
 @contextmanager
 def unwrapped() -> Iterator[None]:
-    """Raise an exception that came through a nursery alone without the group around it."""
+    """Raise a single exception of a nursery without the group around it."""
     try:
         yield
     except BaseExceptionGroup as group:
         only: BaseException = group
         while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
             only = only.exceptions[0]
-        # As it was raised: a cause or context of its own is kept, the group is not made one.
+        # Keep its own cause and context; the group does not become its context.
         context, cause = only.__context__, only.__cause__
         try:
             raise only

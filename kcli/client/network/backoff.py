@@ -28,7 +28,7 @@ class Backoff:
         return cls(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def next_delay(self) -> float:
-        """Return the next delay in seconds and count one failure more."""
+        """Return the next delay in seconds and count one more failure."""
         nominal: float = min(self._initial_ms << min(self.failures, 30), self._maximum_ms)
         self.failures += 1
         return nominal * random.uniform(1 - JITTER, 1 + JITTER) / 1000

@@ -1,4 +1,4 @@
-"""Bootstrap addresses, and opening a stream to one address with an error that says what is wrong."""
+"""Bootstrap addresses, and opening a stream to an address with a precise error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 9092
 
 REFUSED = os.strerror(errno.ECONNREFUSED).lower()
-"""The reason where nobody listens on a port."""
+"""The reason if no process listens on a port."""
 
 
 class Unreachable(KcliError):
@@ -30,13 +30,13 @@ class Unreachable(KcliError):
 
 
 class UnknownHost(Unreachable):
-    """The host name does not resolve. Trying again soon does not help."""
+    """The host name does not resolve; a retry does not help soon."""
 
 
 def parse_bootstrap(text: str) -> list[Node]:
     """Return the addresses of `host:port,host:port` as nodes -1, -2, ...; the port defaults to 9092.
 
-    Raises `UsageError` for anything else. An IPv6 host stands in brackets.
+    Raises `UsageError` for anything else. An IPv6 host is in brackets.
     """
     nodes: list[Node] = []
     for part in (piece.strip() for piece in text.split(",")):
@@ -87,7 +87,7 @@ async def open_tcp(node: Node, config: ClientConfig) -> trio.abc.Stream:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the system's words for the first failed attempt, in lower case ("connection refused")."""
+    """Return the system's error text of the first failed try, in lower case ("connection refused")."""
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
         return os.strerror(error.errno).lower()
     if isinstance(error, BaseExceptionGroup):
@@ -98,22 +98,22 @@ def _reason(error: BaseException) -> str:
 
 
 def _connecting_hint(host: str, reason: str) -> str:
-    """Return what can be done about an address that cannot be connected to."""
+    """Return the hint for an address that refuses connections."""
     is_here = host.lower() == "localhost" or host == "::1" or host.startswith("127.")
     starts = ", `kcli broker start` starts one" if is_here and reason == REFUSED else ""
     return f"check that the broker runs and listens there{starts}"
 
 
 def no_answer(address: str, seconds: float) -> Unreachable:
-    """Return the error of an address that was silent for as long as it was waited for."""
+    """Return the error of an address that was silent until the timeout."""
     return Unreachable(
         f"{address} did not answer within {seconds:g} s",
         hint="check the address, and that the port is a broker's PLAINTEXT listener",
     )
 
 
-def nobody_answers(nodes: list[Node], errors: dict[int, KcliError]) -> KcliError:
-    """Return the error of bootstrap addresses none of which answers as a broker."""
+def no_broker_answers(nodes: list[Node], errors: dict[int, KcliError]) -> KcliError:
+    """Return the error for bootstrap addresses none of which answers as a broker."""
     if len(nodes) == 1:
         return errors[nodes[0].node_id]
     reasons = "; ".join(errors[node.node_id].message for node in nodes if node.node_id in errors)

@@ -1,18 +1,16 @@
-"""One connection to a broker: requests out in order, responses back in the same order.
+"""Connection: one connection to a broker; requests go out in order, and responses come back in that order.
 
-A caller hands its request to the writer task and waits; only the writer writes, so that a caller cancelled
-half-way cannot leave half a frame behind. At most `max.in.flight.requests.per.connection` are unanswered at
-a time. The reader task pops the oldest one for each response and compares correlation ids.
+Callers queue requests for the writer task, the only one that writes, so that a cancelled caller cannot leave
+half a frame behind. At most `max.in.flight.requests.per.connection` are unanswered at a time. The reader task
+matches each response with the oldest request and compares the correlation ids.
 
-- A cancelled caller's request stays in the queue as a tombstone: its response is read and dropped.
-- A request without a response in time closes the connection and fails everything on it (`Disconnected`).
-- A throttle time in a response holds further requests back that long (KIP-219).
-- Without anything in flight the connection closes after `connections.max.idle.ms`.
+- The request of a cancelled caller stays in the queue: its response is read and dropped.
+- A request without a response in time closes the connection; all its requests fail (`Disconnected`).
+- A throttle time in a response delays further requests by that time (KIP-219).
+- An idle connection closes after `connections.max.idle.ms`.
 
 `run` first negotiates versions by ApiVersions (KIP-35, KIP-511). A broker that does not know our version of
-it answers error 35 in the layout of version 0.
-
-What one broker speaks: the API versions and features that it advertised on a connection.
+ApiVersions answers error 35 in the layout of version 0.
 """
 
 from __future__ import annotations
@@ -38,12 +36,15 @@ if TYPE_CHECKING:
 
 
 class UnsupportedVersion(KcliError):
-    """No version of an API is common to us and the broker; nothing was sent."""
+    """No version of an API is common to client and broker; nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeVersions:
-    """`ranges` maps an API key to its lowest and highest version; a feature is (name, lowest, highest)."""
+    """The API versions and features that a broker advertised.
+
+    `ranges` maps an API key to its lowest and highest version; a feature is (name, lowest, highest).
+    """
 
     ranges: Mapping[int, tuple[int, int]]
     supported_features: tuple[tuple[str, int, int], ...] = ()
@@ -91,14 +92,14 @@ class NodeVersions:
 
 
 MAX_RESPONSE_BYTES = 100 * 1024 * 1024 + 1024
-"""Larger frames cannot be responses to what we ask for: 100 MiB of data and what surrounds it."""
+"""Larger frames cannot be responses to our requests: 100 MiB of data and the fields around it."""
 
 READ_SIZE = 256 * 1024
 QUEUE_SIZE = 64
 
 
 class Disconnected(KcliError):
-    """The connection closed before the response arrived; whether the broker acted is unknown."""
+    """The connection closed before the response arrived; the broker may have acted."""
 
 
 class RequestTimedOut(Disconnected):
@@ -106,11 +107,11 @@ class RequestTimedOut(Disconnected):
 
 
 class NotKafka(KcliError):
-    """What listens there does not speak the Kafka protocol, or not in the clear."""
+    """The listener does not speak the Kafka protocol, or not in plaintext."""
 
 
 class InFlightRequest:
-    """A request on its way: queued, in flight, then answered, failed or abandoned."""
+    """A request: queued, in flight, then answered, failed or abandoned."""
 
     __slots__ = ("api_key", "api_version", "correlation_id", "deadline", "done", "error", "expects_response",
                  "frame", "is_abandoned", "response", "timeout")  # fmt: skip
@@ -129,7 +130,7 @@ class InFlightRequest:
         self.error: KcliError | None = None
 
     async def wait(self) -> Any:  # noqa: ANN401  # the type follows from the request
-        """Return the response, None if none is expected; raise what became of the connection otherwise."""
+        """Return the response, None if none is expected; raise the error that ended the connection."""
         try:
             await self.done.wait()
         finally:
@@ -140,7 +141,7 @@ class InFlightRequest:
 
 
 class Connection:
-    """A connection over `stream`, usable from when `run` calls `on_ready`."""
+    """A connection over `stream`, usable once `run` has called `on_ready`."""
 
     def __init__(self, stream: trio.abc.Stream, address: str, config: ClientConfig) -> None:
         self.address = address
@@ -174,7 +175,7 @@ class Connection:
         return self.close_reason is not None
 
     def close(self, reason: KcliError | None = None) -> None:
-        """Close at once; everything queued or in flight fails with `reason`."""
+        """Close at once; all queued and unanswered requests fail with `reason`."""
         if self.close_reason is None:
             self.close_reason = reason or self._closed()
         self._run_scope.cancel()
@@ -204,7 +205,7 @@ class Connection:
         seconds: float | None = None,
         expects_response: bool = True,
     ) -> Any:  # noqa: ANN401  # the type follows from the request
-        """Send a request and return its response. `seconds` None is `request.timeout.ms`."""
+        """Send a request and return its response. `seconds` None means `request.timeout.ms`."""
         call = await self.send(request, api_version, seconds=seconds, expects_response=expects_response)
         return await call.wait()
 
@@ -358,9 +359,9 @@ class Connection:
             self.close(self._timed_out() if self._in_flight else None)
 
     def _deliver(self, frame: bytearray) -> bool:
-        """Give a response to the oldest call; return False if the connection cannot go on."""
+        """Give a response to the oldest request; return False if the connection cannot go on."""
         if not self._in_flight:
-            self.close(Disconnected(f"{self.address} sent a response that nobody asked for"))
+            self.close(Disconnected(f"{self.address} sent an unexpected response"))
             return False
         call = self._in_flight[0]
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
@@ -396,7 +397,7 @@ class Connection:
         return Disconnected(f"the connection to {self.address} was closed")
 
     def _misunderstood(self, error: KcliError) -> KcliError:
-        return Disconnected(f"{self.address} sent what is no response: {error.message}")
+        return Disconnected(f"{self.address} sent an invalid response: {error.message}")
 
     def _lost(self) -> KcliError:
         return Disconnected(f"the connection to {self.address} was lost")

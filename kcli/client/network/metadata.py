@@ -1,20 +1,10 @@
-"""What a client knows of the cluster: one immutable snapshot, replaced whole.
+"""ClusterMetadata, an immutable snapshot of the cluster, and MetadataCache, which schedules its refresh.
 
-A snapshot maps topics to partitions and partitions to leaders. Code that has to act consistently takes
-`client.cluster` once and works on that value; nothing in it changes underneath.
+A snapshot maps topics to partitions and partitions to leaders. Code that must be consistent takes
+`client.cluster` once and works on that value.
 
-`ClusterMetadata.merged` applies the one rule of KIP-951 and Kafka's `MetadataCache`: an entry with a lower
-leader epoch than the known one is stale and is ignored, unless the topic was created anew (another id).
-
-Who answers a request: a broker by its id, any of them, or the controller.
-
-When to ask for metadata, for which topics, and what the last answer was. Pure: times are parameters.
-
-The client's refresher task drives it: `next_refresh` says when, `begin` starts an attempt, `succeeded` or
-`failed` ends it. There is one attempt at a time, however many callers wait. A topic wanted while an attempt
-is under way starts another one at once. Attempts back off, counted from the last one, while they fail or
-bring nothing new although somebody waits for news; otherwise a snapshot is refreshed at
-`metadata.max.age.ms`. Topics nobody used for `metadata.max.idle.ms` are dropped unless they are pinned.
+`ClusterMetadata.merged` applies the rule of KIP-951 and Kafka's `MetadataCache`: an entry with a lower leader
+epoch than the known one is stale and ignored, unless the topic was created anew (another id).
 """
 
 from __future__ import annotations
@@ -52,11 +42,11 @@ STALE_METADATA = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Codes that say that the snapshot is out of date (Kafka class `InvalidMetadataException`, and 41)."""
+"""Errors that show that the snapshot is out of date (Kafka class `InvalidMetadataException`, and 41)."""
 
 
 class NewLeader(NamedTuple):
-    """Who leads a partition, as an answer told that refused to (KIP-951)."""
+    """The leader of a partition, as an error response gave it (KIP-951)."""
 
     partition: TopicPartition
     leader: int
@@ -65,7 +55,7 @@ class NewLeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker's id and the address it advertises. Bootstrap addresses have ids -1, -2, ..."""
+    """A broker's id and advertised address. Bootstrap addresses have ids -1, -2, ..."""
 
     node_id: int
     host: str
@@ -80,7 +70,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """One partition as the last metadata response told it. `leader` is -1 while there is none."""
+    """One partition in the last metadata response. `leader` is -1 if it has none."""
 
     partition: int
     leader: int
@@ -107,10 +97,10 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """A snapshot: brokers, the node that controls, the topics we know and those that were refused.
+    """A snapshot: brokers, the controller, known topics, and topics with errors.
 
-    `errors` holds the code of each topic that was asked for and could not be described
-    (unknown, unauthorized, invalid name).
+    `errors` holds the code of each requested topic that has no description (unknown, unauthorized, invalid
+    name).
     """
 
     nodes: Mapping[int, Node] = field(default_factory=dict)
@@ -152,13 +142,13 @@ class ClusterMetadata:
         return cls(nodes, response.cluster_id, response.controller_id, topics, errors)
 
     def leader_of(self, partition: TopicPartition) -> PartitionMetadata | None:
-        """Return the partition's entry if it has a known, live leader, else None."""
+        """Return the partition's entry if its leader is a known broker, else None."""
         topic = self.topics.get(partition.topic)
         entry = topic.partitions.get(partition.partition) if topic is not None else None
         return entry if entry is not None and entry.leader in self.nodes else None
 
     def merged(self, response: ClusterMetadata, *, keep: Iterable[str] = ()) -> ClusterMetadata:
-        """Return `response` with our newer leader epochs, and with the topics of `keep` it does not name."""
+        """Return `response` with our newer leader epochs, and with the topics of `keep` that it lacks."""
         topics = {name: self._newest(topic) for name, topic in response.topics.items()}
         for name in keep:
             if name in self.topics and name not in topics and name not in response.errors:
@@ -166,7 +156,7 @@ class ClusterMetadata:
         return replace(response, topics=topics)
 
     def with_leader(self, partition: TopicPartition, leader: int, leader_epoch: int) -> ClusterMetadata:
-        """Return a snapshot where the partition has this leader; itself if that is not newer (KIP-951)."""
+        """Return a snapshot with this leader; the same one if the leader is not newer (KIP-951)."""
         topic = self.topics.get(partition.topic)
         entry = topic.partitions.get(partition.partition) if topic is not None else None
         if topic is None or entry is None or leader < 0 or leader_epoch <= entry.leader_epoch:
@@ -186,7 +176,7 @@ class ClusterMetadata:
         return replace(self, topics={**other.topics, **self.topics}, errors={**other.errors, **self.errors})
 
     def lacking(self, names: Iterable[str]) -> ClusterMetadata:
-        """Return an answer about all topics as one that names these as unknown where it lacks them."""
+        """Return a response about all topics with the missing ones of `names` as unknown."""
         missing = {name for name in names if name not in self.topics and name not in self.errors}
         unknown = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return replace(self, errors={**self.errors, **unknown})
@@ -204,11 +194,11 @@ class ClusterMetadata:
 
 
 def metadata_request(topics: Collection[str] | None, version: int, *, auto_create: bool) -> MetadataRequest:
-    """Build a metadata request about all topics (None), or about some."""
+    """Return a metadata request for all topics (None), or for some."""
     entries = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
     if version == 0 and topics is None:
         entries = []
-    # Brokers before 0.11 create topics as they please; the field is not theirs.
+    # Brokers before 0.11 create topics by their own configuration; they lack the field.
     return MetadataRequest(topics=entries, allow_auto_topic_creation=auto_create or version < 4)
 
 
@@ -227,7 +217,7 @@ Target: TypeAlias = int | _Role
 
 
 class WantedTopic:
-    """A topic somebody uses. `expires_at` is infinite for a pinned one."""
+    """A topic that the client uses. `expires_at` is infinite for a pinned one."""
 
     __slots__ = ("auto_create", "expires_at")
 
@@ -237,7 +227,14 @@ class WantedTopic:
 
 
 class MetadataCache:
-    """The current snapshot and the schedule of its renewal. All times are in seconds."""
+    """The current snapshot and the schedule of its refresh. Pure: all times are parameters, in seconds.
+
+    The client's refresh task drives it: `next_refresh` says when, `begin` starts a try, `succeeded` or
+    `failed` ends it. There is one try at a time, for all callers. A topic that is wanted during a try starts
+    another one at once. Tries back off while they fail, or bring nothing new although a caller waits;
+    otherwise the snapshot is refreshed after `metadata.max.age.ms`. Topics unused for `metadata.max.idle.ms`
+    are dropped unless they are pinned.
+    """
 
     def __init__(self, config: ClientConfig) -> None:
         self.cluster = ClusterMetadata()
@@ -246,7 +243,7 @@ class MetadataCache:
         self.needs_update = False
         self.wanted: dict[str, WantedTopic] = {}
         self.wants_all = 0
-        """How many follow all topics there are."""
+        """How many callers follow all topics."""
         self.is_complete = False
         """Whether the last answer was about all topics."""
         self.listeners: list[Callable[[ClusterMetadata], None]] = []
@@ -259,7 +256,7 @@ class MetadataCache:
         self._has_unasked = False
 
     def want(self, topic: str, now: float, *, auto_create: bool = False, pinned: bool = False) -> bool:
-        """Keep a topic in the snapshot; return True if it is new, and thus asked for at once."""
+        """Keep a topic in the snapshot; return True if it is new and must be fetched at once."""
         expires_at = math.inf if pinned else now + self._max_idle
         entry = self.wanted.get(topic)
         if entry is not None:
@@ -273,26 +270,26 @@ class MetadataCache:
         return True
 
     def follow_all(self, follow: bool) -> None:
-        """Keep all topics in the snapshot, as long as anybody asks for that; False ends one such wish."""
+        """Keep all topics in the snapshot; each True needs one False to end it."""
         self.wants_all += 1 if follow else -1
         if follow:
             self.needs_update = self._has_unasked = True
             self._not_before = -math.inf
 
     def request_update(self) -> int:
-        """Ask for an early refresh; return the version whose change will show it."""
+        """Request an early refresh; return the version whose change will show it."""
         self.needs_update = True
         return self.version
 
     def next_refresh(self) -> float:
-        """Return when the next attempt is due; infinite while one is under way."""
+        """Return when the next try is due; infinite while one is under way."""
         if self.is_in_flight:
             return math.inf
         due = -math.inf if self.needs_update else self._last_success + self._max_age
         return max(due, self._not_before)
 
     def begin(self, now: float) -> None:
-        """Start an attempt."""
+        """Start a try."""
         self.is_in_flight = True
         self.needs_update = False
         self._has_unasked = False
@@ -300,7 +297,7 @@ class MetadataCache:
         self.wanted = {name: entry for name, entry in self.wanted.items() if entry.expires_at > now}
 
     def succeeded(self, response: ClusterMetadata, now: float) -> None:
-        """Take an answer about the wanted topics."""
+        """Apply the response about the wanted topics."""
         fresh = self.cluster.merged(response, keep=() if self._asked_for_all else self.wanted)
         if fresh == self.cluster:
             self._not_before = now + self._backoff.next_delay()
@@ -308,20 +305,20 @@ class MetadataCache:
             self._backoff.reset()
             self._not_before = now + self._backoff.next_delay() if fresh.errors else -math.inf
         if self._has_unasked:
-            self._not_before = -math.inf  # what came to be wanted meanwhile has not been asked for
+            self._not_before = -math.inf  # topics wanted meanwhile were not in the request
         self.is_in_flight = False
         self.is_complete = self._asked_for_all
         self._last_success = now
         self._replace(fresh)
 
     def failed(self, now: float) -> None:
-        """Note that an attempt brought nothing; the next one is due after the backoff."""
+        """Note a failed try; the next one is due after the backoff."""
         self.is_in_flight = False
         self.needs_update = True
         self._not_before = now + self._backoff.next_delay()
 
     def update_leaders(self, leaders: Iterable[NewLeader], nodes: Iterable[Node]) -> None:
-        """Apply the leaders that came with an error response, and the nodes they are on (KIP-951)."""
+        """Apply the leaders in an error response, and their nodes (KIP-951)."""
         cluster = self.cluster
         for partition, leader, leader_epoch in leaders:
             cluster = cluster.with_leader(partition, leader, leader_epoch)
@@ -329,9 +326,9 @@ class MetadataCache:
             self._replace(cluster.with_nodes(nodes))
 
     def update_nodes(self, answer: ClusterMetadata) -> None:
-        """Take brokers and controller from an answer that the refresher did not ask for.
+        """Apply brokers and controller of a response that the refresh task did not ask for.
 
-        Its topics are taken where the snapshot has them already.
+        Of its topics, only those in the snapshot are updated.
         """
         if not answer.nodes:
             return
@@ -340,7 +337,7 @@ class MetadataCache:
         self._replace(replace(merged, topics=topics, errors=self.cluster.errors))
 
     def learn_node(self, node: Node) -> None:
-        """Take a broker that another answer named, if metadata has not named it yet."""
+        """Add a broker that another response named, if metadata has not named it yet."""
         if node.node_id not in self.cluster.nodes:
             self._replace(self.cluster.with_nodes([node]))
 

@@ -1,20 +1,9 @@
-"""NodeLinks: the links of one client, at most one for every (node, purpose), made when they are first used.
+"""NodeLinks: the connections of a client, one NodeLink for every (node, purpose), made on first use.
 
-They follow the metadata: a broker that moved or left loses its links. Bootstrap addresses are nodes with
-negative ids; the first metadata says which brokers they are, and those take over their links.
-
-A node as the client sees it over time: disconnected, connecting or ready, with backoff between attempts.
-
-| state        | event                       | next                                                      |
-|--------------|-----------------------------|-----------------------------------------------------------|
-| DISCONNECTED | `start` after the backoff   | CONNECTING: open the stream, negotiate versions           |
-| CONNECTING   | negotiated                  | READY: the backoff is reset                               |
-| CONNECTING   | refused, silent, not Kafka  | DISCONNECTED: `last_error`, the backoff doubles           |
-| READY        | closed by either side       | DISCONNECTED: one backoff                                 |
-| any          | `close`                     | DISCONNECTED for good                                     |
-
-There is one link per (node, purpose): a long-polling fetch must not delay other requests to the same node,
-because a broker answers one request of a connection at a time.
+A purpose has its own link because a broker answers the requests of a connection in order: a long fetch must
+not delay other requests. Links follow the metadata: a broker that moved or left loses its links. Bootstrap
+addresses are nodes with negative ids; the first metadata says which brokers they are, and those brokers take
+over their links.
 """
 
 from __future__ import annotations
@@ -27,7 +16,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.client.network.backoff import Backoff
-from kcli.client.network.bootstrap import UnknownHost, no_answer, nobody_answers
+from kcli.client.network.bootstrap import UnknownHost, no_answer, no_broker_answers
 from kcli.client.network.connection import Connection, Disconnected, NotKafka
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -41,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LinkState(Enum):
-    """Where a link is in its table of states."""
+    """The state of a link."""
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
@@ -49,7 +38,16 @@ class LinkState(Enum):
 
 
 class NodeLink:
-    """The one connection to a node for one purpose, made again whenever it is needed."""
+    """The connection to a node for one purpose, made again whenever it is needed.
+
+    | state        | event                       | next                                                  |
+    |--------------|-----------------------------|-------------------------------------------------------|
+    | DISCONNECTED | `start` after the backoff   | CONNECTING: open the stream, negotiate versions       |
+    | CONNECTING   | negotiated                  | READY: the backoff is reset                           |
+    | CONNECTING   | refused, silent, not Kafka  | DISCONNECTED: `last_error`, the backoff doubles       |
+    | READY        | closed by either side       | DISCONNECTED: one backoff                             |
+    | any          | `close`                     | DISCONNECTED for good                                 |
+    """
 
     def __init__(
         self,
@@ -83,11 +81,11 @@ class NodeLink:
 
     @property
     def is_failing(self) -> bool:
-        """Return whether the last attempt failed and none is under way."""
+        """Return whether the last try failed and none is under way."""
         return self.state is LinkState.DISCONNECTED and self.last_error is not None
 
     def start(self) -> None:
-        """Begin to connect if disconnected and not backing off."""
+        """Start to connect if disconnected and not backing off."""
         now = trio.current_time()
         if self.state is LinkState.DISCONNECTED and not self._is_closed and now >= self.retry_at:
             self.state = LinkState.CONNECTING
@@ -96,9 +94,9 @@ class NodeLink:
             self._nursery.start_soon(self._run)
 
     async def ready(self) -> Connection:
-        """Return the open connection, connecting if need be; raise why the attempt failed.
+        """Return the open connection, connecting if needed; raise the error of a failed try.
 
-        One attempt at most: a caller that wants more calls again, and then waits for the backoff.
+        It makes one try at most. A second call waits for the backoff.
         """
         if self.connection is not None and not self.connection.is_closed:
             return self.connection
@@ -116,7 +114,7 @@ class NodeLink:
         raise self.last_error or Disconnected(f"the connection to {self.node.address} was lost")
 
     def close(self) -> None:
-        """Close for good; what is in flight fails."""
+        """Close for good; requests in flight fail."""
         self._is_closed = True
         if self.connection is not None:
             self.connection.close()
@@ -146,12 +144,14 @@ class NodeLink:
         self.last_error = None
         self._setup_failures = 0
         self._backoff.reset()
-        # Should it be lost, one backoff passes before the next attempt.
+        # If it is lost, one backoff passes before the next try.
         self.retry_at = trio.current_time() + self._backoff.next_delay()
         self._become(LinkState.READY)
 
     def _setup_seconds(self) -> float:
-        """Return the limit for connecting and negotiating: doubles with each failure, up to a maximum."""
+        """Return the timeout for connecting and negotiating: it doubles with each failure, up to a
+        maximum.
+        """
         first, longest = (
             self._config.socket_connection_setup_timeout_ms,
             self._config.socket_connection_setup_timeout_max_ms,
@@ -170,14 +170,14 @@ class NodeLink:
 
 
 REFUSED_SECONDS = 2.0
-"""How long `reach_bootstrap` goes on trying while every bootstrap address refuses: one may be starting."""
+"""How long `reach_bootstrap` retries addresses that refuse: a broker may be starting."""
 
 STAGGER_SECONDS = 0.25
 """The head start that one bootstrap address has over the next."""
 
 
 class NodeLinks:
-    """The links to the brokers that `cache` knows, and to the bootstrap addresses while it knows none."""
+    """The links to the brokers in `cache`, or to the bootstrap addresses while it has none."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class NodeLinks:
         return self._link(node, purpose)
 
     def drop(self, node_id: int, purpose: str) -> None:
-        """Close a link for good, if there is one; what is in flight on it fails."""
+        """Close a link for good, if there is one; its requests in flight fail."""
         link = self._links.pop((node_id, purpose), None)
         if link is not None:
             link.close()
@@ -214,8 +214,8 @@ class NodeLinks:
     def least_loaded(self) -> NodeLink:
         """Return the link for requests that any broker answers.
 
-        From a random start: a ready one with nothing in flight, else the ready one with least; else one that
-        is connecting; else the one tried longest ago, those not backing off first.
+        Starting at a random node: a ready link with nothing in flight, else the ready one with least; else
+        one that is connecting; else the one tried longest ago, those not backing off first.
         """
         nodes = list(self._cache.cluster.nodes.values()) or self._bootstrap
         start = self._random.randrange(len(nodes))
@@ -231,14 +231,14 @@ class NodeLinks:
 
     @property
     def all_failing(self) -> bool:
-        """Whether there are brokers, and the last attempt to reach each of them failed."""
+        """Whether there are brokers, and the last try to reach each of them failed."""
         nodes = self._cache.cluster.nodes.values()
         return bool(nodes) and all(self._link(node).is_failing for node in nodes)
 
     def replace_moved(self) -> None:
-        """Drop links to brokers that moved to another address or left, and those to bootstrap addresses.
+        """Drop links to brokers that moved or left, and links to bootstrap addresses.
 
-        The first metadata names the brokers: a bootstrap link to one of their addresses becomes its link.
+        A bootstrap link to the address of a broker becomes the link of that broker.
         """
         nodes = self._cache.cluster.nodes
         if not nodes:
@@ -259,7 +259,7 @@ class NodeLinks:
     async def reach_bootstrap(self, seconds: float) -> None:
         """Try the bootstrap addresses, each a little after the one before, until one is ready.
 
-        Raises `KcliError` naming them when none of them answers as a broker, after `seconds` at the latest.
+        Raises `KcliError` naming them if none answers as a broker within `seconds`.
         """
         give_up_at = trio.current_time() + REFUSED_SECONDS
         errors: dict[int, KcliError] = {}
@@ -278,7 +278,7 @@ class NodeLinks:
                     if hopeless or link.retry_at >= give_up_at:
                         return
                 else:
-                    # It may be lost again by now: whoever asks it something connects anew.
+                    # It may be lost again by now: the next request connects anew.
                     reached = True
                     scope.cancel()
                     return
@@ -288,9 +288,9 @@ class NodeLinks:
                 for index, node in enumerate(self._bootstrap):
                     nursery.start_soon(attempt, index, node, nursery.cancel_scope)
         if not reached:
-            # Who has refused by then is told of as such.
+            # An address that has refused by then keeps its own error.
             silent = {node.node_id: no_answer(node.address, seconds) for node in self._bootstrap}
-            raise nobody_answers(self._bootstrap, silent | errors)
+            raise no_broker_answers(self._bootstrap, silent | errors)
 
     def _link(self, node: Node, purpose: str = "") -> NodeLink:
         link = self._links.get((node.node_id, purpose))

@@ -1,18 +1,12 @@
 """Accumulator: a queue of batches per partition, between the tasks that send records and the sender.
 
-Appending is synchronous and does not wait: a record goes into the last batch of its queue, or into a new one
-whose memory the caller has reserved. A caller that had to wait for memory must try the last batch again
-before it opens another (another task may have), or concurrent callers leave half-empty batches.
+Appending is synchronous: a record goes into the last batch of its queue, or into a new one whose memory the
+caller has reserved. A caller that waited for memory must try the last batch again before it opens another,
+because another task may have opened one; otherwise concurrent callers leave half-empty batches.
 
 A queue's head is ready when it is full, has another behind it, is older than `linger.ms`, when callers wait
-for memory, or when a flush or close wants everything out. A head that is to be sent again waits its backoff
-instead, whatever else holds, unless the partition has a new leader (Kafka class `RecordAccumulator`).
-
-The bytes that a producer's unsent and unanswered records may take: a counter with a strict queue.
-
-Who asks for more than is left waits its turn, and the head of the queue collects freed bytes until it has
-enough, so that large requests cannot starve. A waiter that gives up, by time-out or cancellation, returns
-what it had collected and feeds the next one (Kafka class `BufferPool`, without its recycled buffers).
+for memory, or when a flush or close wants all batches out. A head that is sent again waits for its backoff
+first, unless the partition has a new leader (Kafka class `RecordAccumulator`).
 """
 
 from __future__ import annotations
@@ -48,7 +42,7 @@ RATIO_MARGIN = 1.05
 
 @dataclass(slots=True)
 class ReadyCheck:
-    """Nodes with something to send, when to look again, and heads of queues whose leaders are not known."""
+    """Nodes with something to send, when to check again, and queue heads without a known leader."""
 
     nodes: set[int] = field(default_factory=set)
     next_check: float = math.inf
@@ -56,7 +50,7 @@ class ReadyCheck:
 
 
 class Accumulator:
-    """See the module. Times are `trio.current_time()` seconds."""
+    """The queues of one producer. Times are `trio.current_time()` seconds."""
 
     def __init__(self, config: ProducerConfig, budget: MemoryBudget) -> None:
         self.budget = budget
@@ -89,7 +83,7 @@ class Accumulator:
         headers: Sequence[tuple[str, bytes | None]],
         size: int,
     ) -> Delivery | None:
-        """Append a record of at most `size` bytes to the last batch of its queue; None if it has no room."""
+        """Append a record of at most `size` bytes to the last batch of its queue; None if it does not fit."""
         queues = self.topics.get(topic)
         queue = queues.get(partition) if queues is not None else None
         if not queue:
@@ -106,7 +100,7 @@ class Accumulator:
     def append_values(
         self, topic: str, partition: int, timestamp: int, values: Sequence[bytes], start: int
     ) -> DeliveryRun | None:
-        """Append the values from number `start` on that fit into the last batch of a queue; None if none."""
+        """Append values from index `start` on to the last batch of a queue; None if none fits."""
         queues = self.topics.get(topic)
         queue = queues.get(partition) if queues is not None else None
         if not queue or queue[-1].builder is None or queue[-1].drain_number >= 0:
@@ -114,7 +108,7 @@ class Accumulator:
         return queue[-1].append_values(timestamp, values, start)
 
     def open_batch(self, topic: str, partition: int, now: float, reserved: int) -> ProducerBatch:
-        """Add an empty batch to the end of a queue; its memory is the caller's reservation."""
+        """Add an empty batch to a queue; the caller has reserved its memory."""
         queues = self.topics.setdefault(topic, {})
         queue = queues.get(partition)
         if queue is None:
@@ -131,11 +125,11 @@ class Accumulator:
         return batch
 
     def needed_memory(self, size: int) -> int:
-        """Return what a batch that starts with a record of `size` bytes reserves."""
+        """Return the memory of a batch that starts with a record of `size` bytes."""
         return max(self._batch_size, BATCH_OVERHEAD + size)
 
     def is_full(self, batch: ProducerBatch) -> bool:
-        """Return whether no more records go into a batch."""
+        """Return whether a batch takes no more records."""
         builder = batch.builder
         return builder is None or batch.drain_number >= 0 or builder.estimated_size >= batch.limit
 
@@ -147,7 +141,7 @@ class Accumulator:
     # --- what is ready ---------------------------------------------------------------------------------
 
     def ready(self, cluster: ClusterMetadata, now: float) -> ReadyCheck:
-        """Look at the head of every queue."""
+        """Check the head of every queue."""
         check = ReadyCheck()
         everything = self.is_closed or self.flushing > 0 or self.budget.has_waiters
         for partition, queue in self._active.items():
@@ -175,10 +169,10 @@ class Accumulator:
         return head.created_at + self._linger
 
     def drain(self, node_id: int, cluster: ClusterMetadata, max_size: int, now: float) -> list[ProducerBatch]:
-        """Take the heads of the queues that a node leads: one batch each, `max_size` bytes together.
+        """Take the ready heads of the queues that a node leads, together at most `max_size` bytes.
 
-        Goes on behind the partition that was last drained for this node, so that none starves. The first
-        batch is taken whatever its size.
+        It starts after the partition drained last for this node, so that none starves. The first batch is
+        taken whatever its size.
         """
         led = sorted(self._led_by(node_id, cluster))
         last = self._last_drained.get(node_id)
@@ -232,7 +226,7 @@ class Accumulator:
         return int(batch.size * self._ratios.get(batch.partition.topic, 1.0) * RATIO_MARGIN)
 
     def observe_ratio(self, topic: str, uncompressed: int, compressed: int) -> None:
-        """Learn how well a topic's records compress: quickly when worse than thought, slowly when better."""
+        """Update the compression ratio of a topic: quickly if it is worse, slowly if it is better."""
         if self._codec is Codec.NONE or not uncompressed:
             return
         observed = compressed / uncompressed
@@ -245,7 +239,7 @@ class Accumulator:
     # --- coming back -----------------------------------------------------------------------------------
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Return a drained batch to its queue, in the order in which batches were first drained."""
+        """Return a drained batch to its queue, in the order of first drains."""
         partition = batch.partition
         queue = self.topics.setdefault(partition.topic, {}).setdefault(partition.partition, deque())
         before = sum(1 for queued in queue if queued.drain_number >= 0 and queued.place < batch.place)
@@ -253,7 +247,7 @@ class Accumulator:
         self._active[partition] = queue
 
     def split(self, batch: ProducerBatch, now: float) -> list[ProducerBatch]:
-        """Put smaller batches into the place of one that the broker finds too large; return them."""
+        """Replace a batch that the broker finds too large by smaller ones; return them."""
         self._ratios[batch.partition.topic] = 1.0
         limit = min(self._batch_size, batch.size // 2)
         parts = batch.split(limit, self._codec, self._level, now)
@@ -264,14 +258,14 @@ class Accumulator:
         return parts
 
     def settled(self, batch: ProducerBatch) -> None:
-        """Forget a batch whose outcome is known, and give its memory back."""
+        """Remove a settled batch and release its memory."""
         self.incomplete.pop(batch, None)
         if batch.reserved:
             self.budget.release(batch.reserved)
             batch.reserved = 0
 
     def remove(self, batch: ProducerBatch) -> None:
-        """Take a batch out of its queue, if it is still there."""
+        """Remove a batch from its queue, if it is there."""
         queue = self._active.get(batch.partition)
         if queue is not None and batch in queue:
             queue.remove(batch)
@@ -279,7 +273,7 @@ class Accumulator:
                 del self._active[batch.partition]
 
     def queue_sizes(self) -> Iterator[tuple[str, dict[int, int]]]:
-        """Yield the length of each queue, topic by topic, of topics that have anything queued."""
+        """Yield the lengths of the queues of each topic that has queued batches."""
         for topic in {partition.topic for partition in self._active}:
             yield topic, {index: len(queue) for index, queue in self.topics[topic].items()}
 
@@ -294,7 +288,12 @@ class _Waiter:
 
 
 class MemoryBudget:
-    """`total` bytes; `available` of them are neither reserved nor collected by a waiter."""
+    """The memory of unsent and unanswered records: `total` bytes, of which `available` are free.
+
+    Waiters form a strict queue: its head collects released bytes until it has enough, so that large requests
+    cannot starve. A waiter that is cancelled returns what it has collected (Kafka class `BufferPool`, without
+    its recycled buffers).
+    """
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -303,18 +302,18 @@ class MemoryBudget:
 
     @property
     def has_waiters(self) -> bool:
-        """Return whether somebody waits for memory, which makes every batch sendable."""
+        """Return whether a caller waits for memory, which makes every batch sendable."""
         return bool(self._waiters)
 
     def reserve_nowait(self, size: int) -> bool:
-        """Take `size` bytes if nobody waits and they are there; return whether they were taken."""
+        """Take `size` bytes if they are free and no caller waits; return whether they were taken."""
         if self._waiters or size > self.available:
             return False
         self.available -= size
         return True
 
     async def reserve(self, size: int) -> None:
-        """Take `size` bytes, waiting for them behind all who came before. `size` is at most `total`."""
+        """Take `size` bytes, at most `total`, waiting behind earlier callers."""
         if size > self.total:
             raise ValueError(f"{size} bytes never fit into {self.total}")
         waiter = _Waiter(size)
@@ -329,7 +328,7 @@ class MemoryBudget:
             raise
 
     def release(self, size: int) -> None:
-        """Give `size` bytes back."""
+        """Release `size` bytes."""
         self.available += size
         self._feed()
 

@@ -1,7 +1,7 @@
-"""Choosing a partition: by hashing the key, or for records without one by stickiness or in turn.
+"""Partitioner: chooses a partition by the hash of the key; without a key by stickiness, in turn or at random.
 
-A hash covers *all* partitions of the topic, leaderless ones included, so that a key stays where it is; a
-choice without a key prefers partitions that have a leader. The clients' defaults differ:
+A hash covers *all* partitions of the topic, even leaderless ones, so that a key keeps its partition. A choice
+without a key prefers partitions that have a leader. The clients' defaults differ:
 
 | name                | key present                              | no key                                    |
 |---------------------|------------------------------------------|-------------------------------------------|
@@ -84,10 +84,10 @@ _HASHES: dict[str, Callable[[bytes, int], int]] = {
 
 
 def queue_weights(queue_sizes: Sequence[int]) -> list[int] | None:
-    """Return the running sums by which a partition is drawn: the shorter its queue the likelier.
+    """Return the running sums for drawing a partition: the shorter its queue, the likelier.
 
-    A queue's weight is the longest queue + 1 - its own. None (draw evenly) when there are fewer than two
-    queues or all are as long.
+    A queue's weight is the longest queue + 1 - its own. None (draw evenly) with fewer than two queues or if
+    all are equally long.
     """
     if len(queue_sizes) < 2 or min(queue_sizes) == max(queue_sizes):
         return None
@@ -101,7 +101,7 @@ def draw(running_sums: Sequence[int], number: int) -> int:
 
 
 class StickyState:
-    """The partition that a topic's keyless records go to, and the bytes it got since it was chosen.
+    """The partition of a topic's keyless records, and the bytes it got since it was chosen.
 
     `loads` is set by the sender: (partitions, running sums) while queues differ in length, else None.
     """
@@ -115,7 +115,7 @@ class StickyState:
 
 
 class Partitioner:
-    """One named rule, with the state that it keeps per topic."""
+    """One named rule, with its state per topic."""
 
     def __init__(
         self,
@@ -147,19 +147,19 @@ class Partitioner:
         return self._hash(key, len(topic.partitions))
 
     def is_free(self, key: bytes | None) -> bool:
-        """Return whether records with this key may go anywhere, so that stickiness counts them."""
+        """Return whether records with this key may go to any partition, so that stickiness counts them."""
         return self.is_sticky and (self._hash is None or key is None)
 
     def not_appended(self, topic: TopicMetadata) -> None:
-        """Take note that the record for which a partition was chosen last did not get there."""
+        """Undo the last choice of a partition: its record was not appended."""
         if topic.name in self._counters:
             self._counters[topic.name] -= 1
 
     def appended(self, topic: TopicMetadata, size: int, all_full: Callable[[], bool]) -> None:
-        """Count bytes of a keyless record appended to the sticky partition, and switch when it had enough.
+        """Count bytes of a keyless record in the sticky partition, and switch when it has enough.
 
-        At `batch_size` bytes if all its queued batches are full (`all_full`), else at twice that: a batch
-        still lingering is filled rather than left as a fragment.
+        It switches at `batch_size` bytes if all its queued batches are full (`all_full`), else at twice that,
+        so that a lingering batch is filled and not left as a fragment.
         """
         state = self._sticky_states.get(topic.name) or self._state(topic.name)
         state.produced_bytes = produced = state.produced_bytes + size
@@ -168,7 +168,7 @@ class Partitioner:
             state.produced_bytes = 0
 
     def update_loads(self, topic: TopicMetadata, queue_sizes: Mapping[int, int]) -> None:
-        """Take the lengths of a topic's queues; they count once every partition has a queue."""
+        """Update the queue lengths of a topic; they count once every partition has a queue."""
         if not (self.adaptive and self.is_sticky) or topic.name not in self._sticky_states:
             return
         available = topic.available

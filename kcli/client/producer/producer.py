@@ -1,12 +1,12 @@
-"""Producer: records in, deliveries out.
+"""Producer: sends records and reports their delivery.
 
     async with Producer(client, ProducerConfig(linger_ms=20)) as producer:
         delivery = await producer.send("orders", b"value", b"key")
         where = await delivery.wait()          # RecordMetadata(topic, partition, offset, timestamp)
 
-`send` returns once the record is queued; `send_nowait` does so without ever waiting and raises
-`trio.WouldBlock` where `send` would wait (no metadata yet, no memory left). Leaving the block normally
-delivers everything; leaving it by an exception or a cancellation fails what is not delivered yet.
+`send` returns once the record is queued; `send_nowait` never waits and raises `trio.WouldBlock` where `send`
+would wait (no metadata yet, no memory left). A block that ends normally delivers all records; a block that
+ends by an exception or a cancellation fails the undelivered ones.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from kcli.client.producer.producer_batch import Delivery, DeliveryRun, ProducerBatch
 
 CHECKPOINT_RECORDS = 256
-"""How many sends in a row run without giving other tasks a turn."""
+"""How many sends run in a row before other tasks get a turn."""
 
 UNUSED_OVERHEAD = RECORD_OVERHEAD - 8
-"""What the upper bound of a record's size exceeds its usual size by."""
+"""The upper bound of a record's size minus its usual size."""
 
 TOPIC_USE_RECORDS = 4096
-"""How many records of a topic pass between two notes that it is in use."""
+"""How many records pass before the topic is marked as in use again."""
 
 
 class ProducerClosed(KcliError):
@@ -50,7 +50,7 @@ class ProducerClosed(KcliError):
 class Producer(Background):
     """Sends records to a cluster; shareable by many tasks. Use it with `async with`.
 
-    `warn` is given a line for each kind of trouble that keeps records waiting for more than three seconds.
+    `warn` gets a line for each kind of error that delays records for more than three seconds.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class Producer(Background):
     ) -> Delivery:
         """Queue a record now. `timestamp` in ms is the current time unless given.
 
-        Raises `trio.WouldBlock` if metadata or memory are not there, `KafkaError` 10 if the record is larger
-        than `max.request.size` or `buffer.memory`, `KafkaError` 3 for a partition the topic does not have,
+        Raises `trio.WouldBlock` without metadata or memory, `KafkaError` 10 if the record is larger than
+        `max.request.size` or `buffer.memory`, `KafkaError` 3 for a partition that the topic does not have,
         and `ProducerClosed`.
         """
         if self._is_closed or self._sender.fatal_error is not None:
@@ -145,7 +145,7 @@ class Producer(Background):
                 raise trio.WouldBlock
             batch = self._accumulator.open_batch(topic, chosen, trio.current_time(), memory)
             delivery = batch.append(timestamp, key, value, headers)
-            # A new batch has a linger to be woken for, and the one before it is full.
+            # The sender waits for the linger of the new batch, and the one before it is full.
             self._sender.wake()
         if partition is None and self._partitioner.is_free(key):
             self._partitioner.appended(
@@ -182,11 +182,11 @@ class Producer(Background):
     async def send_values(
         self, topic: str, values: Sequence[bytes], start: int = 0, *, partition: int | None = None
     ) -> DeliveryRun:
-        """Queue values without keys from number `start` on, as many as one batch takes, at least one.
+        """Queue values without keys, from index `start` on: as many as fit into one batch, at least one.
 
-        The quick way for many small records: what `send` costs for each, this costs for a batch. Where each
-        record is to have a partition of its own, it is one at a time. Raises what `send` does, about the
-        first of them.
+        For many small records this is faster than `send`: its cost is per batch, not per record. If each
+        record gets its own partition, it queues one at a time. Raises the errors of `send` for the first
+        value.
         """
         if self._is_closed or self._sender.fatal_error is not None:
             raise self._closed()
@@ -197,7 +197,7 @@ class Producer(Background):
             chosen = self._partitioner.partition(known, None) if partition is None else partition
             run = self._accumulator.append_values(topic, chosen, self._wall_ms(), values, start)
         if known is None or run is None:
-            # Whatever a new batch takes, its first record sees to it.
+            # `send` opens a new batch with the first value.
             return (await self.send(topic, values[start], partition=partition)).as_run()
         self._sends += run.count
         if self._sends % TOPIC_USE_RECORDS < run.count:
@@ -227,7 +227,7 @@ class Producer(Background):
             self._check_size(size)
             what = f"memory: {self.budget.available} of {self.budget.total} bytes are left"
             memory = self._accumulator.needed_memory(size)
-            # Who waits for memory makes every batch sendable: the sender has to know.
+            # A waiter for memory makes every batch sendable: wake the sender.
             self._sender.wake()
             await self.budget.reserve(memory)
             try:
@@ -261,7 +261,9 @@ class Producer(Background):
     # --- topics, flushing, closing ---------------------------------------------------------------------
 
     async def partitions_for(self, topic: str) -> TopicMetadata:
-        """Return a topic's metadata, waiting up to `max.block.ms`; raise `KafkaError` 7 or the refusal."""
+        """Return a topic's metadata, waiting up to `max.block.ms`; raise `KafkaError` 7 or the topic's
+        error.
+        """
         with trio.move_on_after(self.config.max_block_ms / 1000):
             return await self._client.wait_for_topic(topic, auto_create=True)
         raise KafkaError(
@@ -281,7 +283,7 @@ class Producer(Background):
             accumulator.flushing -= 1
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Take no more records, deliver what was sent, and fail what is not delivered in time."""
+        """Take no more records, deliver the sent ones, and fail those not delivered in time."""
         self._is_closed = self._accumulator.is_closed = True
         seconds = float("inf") if timeout_ms is None else timeout_ms / 1000
         with trio.move_on_after(seconds):
@@ -289,10 +291,10 @@ class Producer(Background):
         self._sender.close()
 
     def abort(self) -> None:
-        """Take no more records, and fail at once what is not delivered; a delivery's callback may call it.
+        """Take no more records and fail all undelivered ones at once; the callback of a delivery may call it.
 
-        An idempotent producer that is aborted when its first record fails leaves no hole before a later one:
-        the broker refuses what was under way behind it.
+        If an idempotent producer is aborted when its first record fails, no later record is stored without
+        it: the broker refuses the requests that follow.
         """
         self._is_closed = self._accumulator.is_closed = True
         self._sender.close()
@@ -310,7 +312,7 @@ def _check_partition(known: TopicMetadata, partition: int) -> None:
 
 
 def _headers_size(headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """Return the bytes that headers take at most; a character may take four."""
+    """Return the largest size of the headers; a character takes up to four bytes."""
     return sum(10 + 4 * len(name) + len(content or b"") for name, content in headers)
 
 

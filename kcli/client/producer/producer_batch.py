@@ -1,12 +1,9 @@
-"""ProducerBatch: records of one partition on their way.
+"""ProducerBatch: records of one partition on their way to the broker, and the deliveries of its records.
 
 A batch is open while it takes records, closed once drained, and settled once, with an offset or an error. A
-batch that the broker finds too large is split; its deliveries then follow the part their record went to.
-
-Delivery: one record's share in the outcome of its batch; DeliveryRun: that of several in a row.
-
-No record has a task, an event or a callback list of its own: a `Delivery` is the batch and an index into it.
-When the batch is split, a delivery follows the part that its record went to, and a run becomes one per part.
+batch that the broker finds too large is split. No record has a task, an event or a callback list of its own:
+a `Delivery` is the batch and an index. After a split, a delivery follows the part with its record, and a
+`DeliveryRun` becomes one run per part.
 """
 
 from __future__ import annotations
@@ -35,7 +32,9 @@ class GivenUp(KafkaError):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went. `offset` is -1 under acks=0; `timestamp` is the log's if it sets its own."""
+    """Where a record was stored. `offset` is -1 under acks=0; `timestamp` is that of the log if it sets
+    its own.
+    """
 
     topic: str
     partition: int
@@ -44,7 +43,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Delivery:
-    """One record's way to the log: wait for it, or look."""
+    """The delivery of one record: wait for it, or poll it."""
 
     __slots__ = ("_batch", "_index", "_timestamp")
 
@@ -54,7 +53,7 @@ class Delivery:
         self._timestamp = timestamp
 
     def on_settled(self, callback: Callable[[Delivery], None]) -> None:
-        """Have `callback(delivery)` run, in order of sending, when the record is delivered or failed.
+        """Call `callback(delivery)`, in order of sending, when the record is delivered or failed.
 
         It runs in the sender's task and must not raise: an exception ends the producer.
         """
@@ -73,7 +72,7 @@ class Delivery:
 
     @property
     def error(self) -> KafkaError | None:
-        """Return what went wrong, None if nothing did (yet)."""
+        """Return the error, None if there is none (yet)."""
         batch, index = self._batch.part_of(self._index)
         if batch.error is None or not batch.record_errors:
             return batch.error
@@ -85,7 +84,7 @@ class Delivery:
         )
 
     def result(self) -> RecordMetadata:
-        """Return where the record went; raise the error it failed with. It must be settled."""
+        """Return where the record was stored; raise its error. It must be settled."""
         error = self.error
         if error is not None:
             raise error
@@ -108,7 +107,7 @@ class Delivery:
 
 
 class DeliveryRun:
-    """The way to the log of `count` records that follow each other in a batch."""
+    """The delivery of `count` consecutive records of a batch."""
 
     __slots__ = ("_batch", "_first", "_timestamp", "count")
 
@@ -124,10 +123,10 @@ class DeliveryRun:
             yield Delivery(self._batch, index, self._timestamp)
 
     def on_settled(self, callback: Callable[[DeliveryRun], None]) -> None:
-        """Have `callback(run)` run when the records are delivered or failed.
+        """Call `callback(run)` when the records are delivered or failed.
 
-        Where the batch is split it runs for each part of the run. As for `Delivery.on_settled`, it must not
-        raise.
+        If the batch is split, it is called for each part of the run. It must not raise, as with
+        `Delivery.on_settled`.
         """
         batch = self._batch
         if batch.parts is not None:
@@ -165,7 +164,7 @@ Delivered = TypeVar("Delivered", Delivery, DeliveryRun)
 
 
 class ProducerBatch:
-    """See the module. Times are `trio.current_time()` seconds, `reserved` its share of the memory budget."""
+    """Times are `trio.current_time()` seconds; `reserved` is its share of the memory budget."""
 
     __slots__ = (
         "_callbacks",
@@ -203,16 +202,16 @@ class ProducerBatch:
         self.created_at = created_at
         self.reserved = reserved
         self.limit = 0
-        """Bytes it may grow to before compression, by what is known of how well the topic compresses."""
+        """The most bytes before compression, estimated from the topic's compression ratio."""
         self.data: bytearray | None = None
         self.attempts = 0
         self.retry_at = 0.0
         self.delayed_since: float | None = None
-        """When something first kept it from being delivered."""
+        """When it first had to wait because of an error."""
         self.leader_epoch = -1
         self.drain_number = -1
         self.first_index = 0
-        """Of a part: how many records of the batch that was split come before it."""
+        """In a part: how many records of the split batch come before it."""
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = NO_SEQUENCE
@@ -227,19 +226,19 @@ class ProducerBatch:
 
     @property
     def size(self) -> int:
-        """Return the bytes it takes in a request, an upper bound while it is not compressed yet."""
+        """Return the bytes it takes in a request; an upper bound before compression."""
         if self.data is not None:
             return len(self.data)
         return self.builder.estimated_size if self.builder is not None else 0
 
     @property
     def place(self) -> tuple[int, int]:
-        """Return its place in the order in which batches of a partition were first drained."""
+        """Return its position in the order of first drains of its partition."""
         return self.drain_number, self.first_index
 
     @property
     def has_sequence(self) -> bool:
-        """Return whether it was numbered for an idempotent producer."""
+        """Return whether it has an idempotent sequence number."""
         return self.base_sequence != NO_SEQUENCE
 
     def append(
@@ -258,7 +257,7 @@ class ProducerBatch:
         return Delivery(self, index, timestamp)
 
     def append_values(self, timestamp: int, values: Sequence[bytes], start: int) -> DeliveryRun | None:
-        """Add values from number `start` on to an open batch while they fit; None if not even the first."""
+        """Add values from index `start` on while they fit; None if not even the first fits."""
         builder = self.builder
         assert builder is not None
         index = self.count
@@ -269,11 +268,11 @@ class ProducerBatch:
         return DeliveryRun(self, index, count, timestamp)
 
     def add_callback(self, delivery: Delivered, callback: Callable[[Delivered], None]) -> None:
-        """Have a callback run in append order when the batch settles."""
+        """Call a callback, in append order, when the batch settles."""
         self._callbacks.append((delivery, callback))
 
     def build(self) -> None:
-        """Compress and seal a drained batch; give one that was sealed its new number. May run in a thread."""
+        """Compress and seal a drained batch, or renumber a sealed one. May run in a thread."""
         if self.data is None:
             builder = self.builder
             if builder is None:
@@ -312,7 +311,7 @@ class ProducerBatch:
             callback(delivery)
 
     def split(self, limit: int, codec: Codec, level: int | None, now: float) -> list[ProducerBatch]:
-        """Return batches of at most `limit` bytes (one record at least) that take this one's place."""
+        """Return batches of at most `limit` bytes (at least one record) that replace this one."""
         assert self.data is not None
         parts: list[ProducerBatch] = []
         room = 0
@@ -340,7 +339,7 @@ class ProducerBatch:
             if self.has_sequence:
                 part.base_sequence = sequence
                 sequence = (sequence + part.count) & 0x7FFFFFFF
-        # The memory comes back when the last part settles, which is the last to be sent.
+        # The memory is released when the last part settles.
         parts[-1].reserved, self.reserved = self.reserved, 0
         callbacks, self._callbacks = self._callbacks, []
         self.parts = parts
@@ -350,7 +349,7 @@ class ProducerBatch:
             self._done.set()
 
     def part_of(self, index: int) -> tuple[ProducerBatch, int]:
-        """Return the batch that a record of a split batch went to, and its index there."""
+        """Return the batch that holds a record of a split batch, and its index there."""
         batch = self
         while batch.parts is not None:
             for part in batch.parts:

@@ -1,21 +1,4 @@
-"""Sender: drains the accumulator into Produce requests, one per node, and settles batches by the answers.
-
-One task looks after all nodes; each request in flight has a task of its own, never a record. Per node, at
-most `max.in.flight.requests.per.connection` requests are out, and one is built at a time so that a
-partition's batches leave in order. Batches above 64 KiB are compressed in a worker thread.
-
-| outcome of a batch                       | what follows                                                    |
-|------------------------------------------|-----------------------------------------------------------------|
-| error that may pass, lost connection     | back to the head of its queue, unless retries or time ran out   |
-| 10 with several records                  | split, sent again as smaller batches, no attempt charged        |
-| 46 (the broker has it already)           | success, offset unknown                                         |
-| 45, 59 with sequence numbers             | sent again; if next in line the partition's numbers start over  |
-| 47                                       | fails, and the partition's numbers start over                   |
-| 90                                       | the producer is fenced: everything fails                        |
-| anything else                            | fails, with the broker's text, or the record's own (KIP-467)    |
-
-One Produce request: how batches travel in it, and what its response says of each.
-"""
+"""Sender: drains the accumulator into Produce requests, and settles batches by the responses."""
 
 from __future__ import annotations
 
@@ -66,7 +49,7 @@ MAX_VERSION_BY_NAME = 12
 """The last Produce version that names topics; later ones need their ids."""
 
 NO_ANSWER = PartitionProduceResponse(index=-1, error_code=-1, base_offset=-1)
-"""What a response that leaves a partition out says of it."""
+"""The result of a partition that the response does not mention."""
 
 
 def produce_request(
@@ -76,7 +59,7 @@ def produce_request(
     config: ProducerConfig,
     versions: NodeVersions,
 ) -> tuple[ProduceRequest, int]:
-    """Return the request for batches that are built, at most one of a partition, and its version.
+    """Return the Produce request for built batches, at most one per partition, and its version.
 
     Raises `UnsupportedVersion`.
     """
@@ -109,7 +92,7 @@ def produce_request(
 def answers_of(
     request: ProduceRequest, response: ProduceResponse
 ) -> tuple[dict[tuple[str, int], PartitionProduceResponse], list[NewLeader]]:
-    """Return what a response says of each partition, and who leads where the broker does not (KIP-951)."""
+    """Return the response of each partition, and the new leaders in it (KIP-951)."""
     names = {data.topic_id: data.name for data in request.topic_data}
     answers: dict[tuple[str, int], PartitionProduceResponse] = {}
     leaders: list[NewLeader] = []
@@ -125,12 +108,12 @@ def answers_of(
 
 
 def nodes_of(response: ProduceResponse) -> list[Node]:
-    """Return the nodes that a response says the new leaders are on."""
+    """Return the nodes of the new leaders in a response."""
     return [Node(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints]
 
 
 THREAD_BYTES = 64 * 1024
-"""From here on compression in a worker thread costs less than it holds the loop up."""
+"""From this size on, a worker thread costs less than the delay of the event loop."""
 
 RETRIED = STALE_METADATA | {ErrorCode.of(code) for code in (2, 7, 14, 15, 16, 19, 20, 75)}
 OUT_OF_ORDER = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
@@ -172,7 +155,23 @@ class DeliveryWarnings:
 
 
 class Sender:
-    """The task behind a producer."""
+    """The task behind a producer.
+
+    One task handles all nodes, and each request in flight has its own. Per node, at most
+    `max.in.flight.requests.per.connection` requests are out, and one is built at a time so that a partition's
+    batches leave in order. Batches above 64 KiB are compressed in a worker thread.
+
+    | outcome of a batch                       | what follows                                                |
+    |------------------------------------------|-------------------------------------------------------------|
+    | retriable error, lost connection         | back to the head of its queue, unless retries or time ran   |
+    |                                          | out                                                         |
+    | 10 with several records                  | split, sent again as smaller batches, no attempt counted    |
+    | 46 (the broker has it already)           | success, offset unknown                                     |
+    | 45, 59 with sequence numbers             | sent again; if next in line the partition's numbers restart |
+    | 47                                       | fails, and the partition's numbers restart                  |
+    | 90                                       | the producer is fenced: all batches fail                    |
+    | any other error                          | fails with the broker's or the record's text (KIP-467)      |
+    """
 
     def __init__(
         self,
@@ -205,11 +204,11 @@ class Sender:
         client.cache.listeners.append(self._metadata_changed)
 
     def wake(self) -> None:
-        """Have the sender look at the accumulator again."""
+        """Check the accumulator again."""
         self._wakeup.set()
 
     def close(self) -> None:
-        """Fail everything that is not settled, and stop following the metadata."""
+        """Fail all batches that are not settled, and stop following the metadata."""
         if self._metadata_changed in self._client.cache.listeners:
             self._client.cache.listeners.remove(self._metadata_changed)
         self._fail_all(self.fatal_error or GivenUp())
@@ -225,7 +224,7 @@ class Sender:
                 next_look = self._send_what_is_ready(nursery)
                 with trio.move_on_at(next_look):
                     await self._wakeup.wait()
-                # Several records often arrive together: let their senders run before the next look.
+                # Several records often arrive together: let their senders run before the next check.
                 await trio.lowlevel.checkpoint()
 
     # --- one look --------------------------------------------------------------------------------------
@@ -278,7 +277,7 @@ class Sender:
         try:
             await self._client.links.get(node_id, "produce").ready()
         except KcliError as error:
-            # The batches wait; delivery.timeout.ms bounds that. The leader may be another one by now.
+            # The batches wait, at most `delivery.timeout.ms`. The leader may have changed.
             self._client.request_metadata_update()
             for batch in self._accumulator.heads(node_id, self._client.cluster):
                 self._warnings.note(batch, request_error(error), subject=broker_subject(node_id))
@@ -287,7 +286,7 @@ class Sender:
         self.wake()
 
     def _expire(self, now: float) -> float:
-        """Fail what was not delivered in time; return when the next batch is due."""
+        """Fail the batches that were not delivered in time; return when the next batch expires."""
         for batch in list(self._accumulator.incomplete):
             due = batch.created_at + self._delivery_timeout
             if due > now:
@@ -328,7 +327,7 @@ class Sender:
         self.wake()
 
     def _abort(self, error: KafkaError) -> None:
-        """Fail everything, now and from now on."""
+        """Fail all batches, now and from now on."""
         self.fatal_error = error
         self._fail_all(error)
 
@@ -360,7 +359,7 @@ class Sender:
         except Disconnected as error:
             self._lost(batches, request_error(error), node_id=node_id)
         except KcliError as error:
-            # No common version, or a record set that its version cannot carry: trying again will not help.
+            # No common version, or records that its version cannot carry: a retry does not help.
             refused = error if isinstance(error, KafkaError) else None
             for batch in batches:
                 self._came_back(batch)

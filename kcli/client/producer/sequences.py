@@ -1,14 +1,14 @@
-"""Sequence numbers of an idempotent producer, partition by partition (KIP-98, KIP-360, KIP-679).
+"""Sequences: the sequence numbers of an idempotent producer, per partition (KIP-98, KIP-360, KIP-679).
 
 Batches of a partition are numbered when they are first drained; a retry keeps its bytes and its number. The
-broker accepts a batch only right behind the one before: a numbered batch that failed for good leaves a gap.
+broker accepts a batch only right after the one before: a numbered batch that failed for good leaves a gap.
 
-- While other numbers are unsettled, nothing new is drained for the partition (`is_unresolved`).
-- Once they are settled and a gap remains, or the broker says "out of order" to the batch that is next in
-  line, the partition starts over: next epoch, numbers from 0, and batches to be sent again get new numbers.
-- An epoch that ends at 32767 takes a new producer id from the broker.
+- While other numbers are unsettled, no new batch of the partition is drained (`is_unresolved`).
+- Once they are settled and a gap remains, or the broker answers "out of order" to the batch that is next in
+  line, the partition restarts: next epoch, numbers from 0, and batches to be sent again get new numbers.
+- After epoch 32767 the broker gives a new producer id.
 
-Only when no request with batches of the partition is on the wire may numbers change.
+Numbers may change only while no request with batches of the partition is on the wire.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class PartitionSequences:
-    """One partition: whose numbers it uses, the next one, and the numbered batches not settled, in order."""
+    """One partition: its producer id and epoch, the next number, and the unsettled numbered batches in
+    order.
+    """
 
     __slots__ = ("epoch", "is_unresolved", "last_acked", "needs_restart", "next_sequence", "on_wire",
                  "producer_id", "unsettled")  # fmt: skip
@@ -57,11 +59,11 @@ class Sequences:
 
     @property
     def last_epoch_is_used(self) -> bool:
-        """Return whether a partition that starts over needs a new producer id."""
+        """Return whether a partition that restarts needs a new producer id."""
         return self.epoch >= MAX_EPOCH and any(state.needs_restart for state in self._partitions.values())
 
     def adopt(self, producer_id: int, epoch: int) -> None:
-        """Take a producer id from the broker. Partitions keep their own until they start over."""
+        """Set a producer id from the broker. Partitions keep their own until they restart."""
         self.producer_id = producer_id
         self.epoch = epoch
         for state in self._partitions.values():
@@ -69,7 +71,7 @@ class Sequences:
                 self._restart_if_settled(state)
 
     def may_drain(self, batch: ProducerBatch) -> bool:
-        """Return whether a partition's head batch may go now."""
+        """Return whether a partition's head batch may be sent now."""
         state = self._partitions.get(batch.partition)
         if state is None:
             return self.has_producer_id
@@ -77,12 +79,12 @@ class Sequences:
             return False
         if batch.has_sequence:
             return state.unsettled[0] is batch
-        # A broker without memory of the producer id takes any number as the first one: until it has one, a
-        # second batch could overtake the first.
+        # A broker that does not know the producer id accepts any first number: a second batch could overtake
+        # the first.
         return not state.is_unresolved and not (state.unsettled and state.last_acked < 0)
 
     def number(self, batch: ProducerBatch) -> None:
-        """Number a batch that is drained, unless it has its number; count it as on the wire."""
+        """Number a drained batch, unless it has its number; count it as on the wire."""
         state = self._partitions.get(batch.partition)
         if state is None:
             state = self._partitions[batch.partition] = PartitionSequences(self.producer_id, self.epoch)
@@ -110,7 +112,7 @@ class Sequences:
             state.unsettled.remove(batch)
 
     def failed(self, batch: ProducerBatch) -> None:
-        """Note that a numbered batch failed for good: a gap, unless it turns out that the broker has it."""
+        """Note that a numbered batch failed for good: a gap, unless the broker turns out to have it."""
         state = self._partitions.get(batch.partition)
         if state is not None and batch in state.unsettled:
             state.unsettled.remove(batch)
@@ -118,13 +120,13 @@ class Sequences:
             self._settle(state)
 
     def out_of_order(self, batch: ProducerBatch) -> None:
-        """Note that the broker misses what came before: start over if everything before it is settled."""
+        """Note that the broker lacks an earlier batch: restart if all earlier ones are settled."""
         state = self._partitions[batch.partition]
         if state.unsettled and state.unsettled[0] is batch:
             state.needs_restart = True
 
     def was_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Put the parts of a split batch into its place; they share its numbers."""
+        """Replace a split batch by its parts, which share its numbers."""
         state = self._partitions.get(batch.partition)
         if state is not None and batch in state.unsettled:
             index = state.unsettled.index(batch)
@@ -135,7 +137,7 @@ class Sequences:
             return
         if state.is_unresolved and not state.unsettled:
             state.is_unresolved = False
-            # Nothing is missing after all if a late answer said that the failed batch was written.
+            # There is no gap if a late response said that the failed batch was written.
             state.needs_restart |= (state.last_acked + 1) & SEQUENCE_MASK != state.next_sequence
         if state.needs_restart:
             self._restart_if_settled(state)
@@ -152,7 +154,7 @@ class Sequences:
             self._assign(state, batch)
 
     def _next_epoch(self, state: PartitionSequences) -> bool:
-        """Make an epoch that the partition has not used; return False if that takes a new producer id."""
+        """Use an epoch that the partition has not used; return False if that needs a new producer id."""
         if (state.producer_id, state.epoch) == (self.producer_id, self.epoch):
             if self.epoch >= MAX_EPOCH:
                 return False
@@ -160,7 +162,7 @@ class Sequences:
         return True
 
     def _modernize(self, state: PartitionSequences) -> None:
-        """Let an idle partition use the newest epoch, as a partition seen for the first time would."""
+        """Move an idle partition to the newest epoch, as a partition seen for the first time."""
         if (state.producer_id, state.epoch) != (self.producer_id, self.epoch):
             state.producer_id, state.epoch = self.producer_id, self.epoch
             state.next_sequence = 0
