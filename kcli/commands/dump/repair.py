@@ -14,7 +14,6 @@ from kcli.forensics.repair.partition_repair import RepairMode, repair_partition,
 from kcli.storage.log_paths import parse_replica_directory
 
 if TYPE_CHECKING:
-    from kcli.forensics.entries.damage import Damage
     from kcli.forensics.repair.partition_repair import PartitionRepair, SegmentRepair
 
 MOST_SHOWN = 20
@@ -32,7 +31,7 @@ class Repairs(NamedTuple):
         """Return what ends the command: damage is reported though it was repaired."""
         count = sum(repair.damage_count for repair in self.repairs)
         damage = f"damage in {counted(count, 'place')}, which the copy leaves out"
-        hint = HINT_TO_CARVE if any(map(leaves_valid_out, self.repairs)) else None
+        hint = HINT_TO_CARVE if any(repair.leaves_valid_out for repair in self.repairs) else None
         found = [ChecksFailed(damage, hint=hint)] if count else []
         return [*self.errors, *found]
 
@@ -129,19 +128,6 @@ def notes_of(repair: PartitionRepair) -> list[str]:
         for each in repair.open_transactions
     ]
     return [*repair.notes, *transactions]
-
-
-def leaves_valid_out(repair: PartitionRepair) -> bool:
-    """Tell whether there may be more behind the damage than was copied."""
-    return repair.mode is RepairMode.CUT and any(
-        segment.is_behind_cut or any(goes_on_behind(damage, segment) for damage in segment.damages)
-        for segment in repair.segments
-    )
-
-
-def goes_on_behind(damage: Damage, segment: SegmentRepair) -> bool:
-    """Tell whether more of a segment follows a damage."""
-    return damage.next_position is not None and damage.next_position < segment.source_bytes
 
 
 def row_of(segment: SegmentRepair) -> tuple[object, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_header import MAGIC_POSITION
 from kcli.protocol.records.message_set import LegacyEntry
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.segment_file import SegmentFile
+    from kcli.protocol.records.control_records import ControlRecordType
 
 Batch: TypeAlias = RecordBatch | LegacyEntry
 
@@ -69,6 +71,17 @@ class ScannedEntry:
     def last_offset(self) -> int:
         """The offset of the last record."""
         return self.batch.last_offset
+
+    def marker_type(self) -> ControlRecordType | None:
+        """Return the type of a control batch, None if that cannot be read. Raises `OSError`."""
+        from kcli.protocol.records.control_records import parse_control_key
+
+        try:
+            for record in self.load().records():
+                return parse_control_key(record.key)
+        except CorruptRecord:
+            return None
+        return None
 
     def load(self) -> Batch:
         """Return the batch with all its bytes, however many. Raises `CorruptRecord` and `OSError`."""

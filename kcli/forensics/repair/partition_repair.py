@@ -93,6 +93,13 @@ class PartitionRepair:
         """How many damages were found, in all segments."""
         return sum(segment.damage_count for segment in self.segments)
 
+    @property
+    def leaves_valid_out(self) -> bool:
+        """Whether valid batches behind the damage were not copied."""
+        return self.mode is RepairMode.CUT and any(
+            segment.is_behind_cut or segment.goes_on_behind_damage for segment in self.segments
+        )
+
 
 def repair_partition(
     directory: str,

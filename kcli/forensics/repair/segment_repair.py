@@ -66,6 +66,14 @@ class SegmentRepair:
         return max(self.source_bytes - self.kept_bytes - self.reserved_bytes, 0)
 
     @property
+    def goes_on_behind_damage(self) -> bool:
+        """Whether a valid entry follows one of the damages."""
+        return any(
+            damage.next_position is not None and damage.next_position < self.source_bytes
+            for damage in self.damages
+        )
+
+    @property
     def is_whole(self) -> bool:
         """Whether all there was is in the copy."""
         return not self.dropped_bytes

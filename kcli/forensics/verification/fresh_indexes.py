@@ -13,7 +13,6 @@ from kcli.errors import KcliError, UsageError
 from kcli.forensics.entries.damage import Damage
 from kcli.forensics.entries.segment_scan import scan
 from kcli.forensics.verification.findings import Findings, PartitionReport, of_damage
-from kcli.forensics.verification.log_scan import marker_type
 from kcli.forensics.verification.segment_chain import ReplicaListing
 from kcli.forensics.verification.transaction_index_check import Transactions
 from kcli.protocol.records.batch import RecordBatch
@@ -110,7 +109,7 @@ class _FreshSegment:
             self._since_entry = 0
         self._since_entry += entry.size
         if isinstance(batch, RecordBatch) and batch.is_transactional:
-            kind = marker_type(entry) if batch.is_control else None
+            kind = entry.marker_type() if batch.is_control else None
             aborted = self._transactions.take(batch, kind)
             if aborted is not None and kind is ControlRecordType.ABORT:
                 self._aborted.append(aborted)

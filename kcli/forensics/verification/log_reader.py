@@ -16,12 +16,16 @@ from kcli.forensics.ranges.worker_pool import Piece
 from kcli.forensics.verification.packed_batches import BatchPacker, PackedBatches
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
+    from typing import TypeAlias
 
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import ScannedEntry
     from kcli.forensics.ranges.worker_pool import Send, WorkerPool
-    from kcli.forensics.verification.log_scan import LogItem
+
+    LogItem: TypeAlias = PackedBatches | ScannedEntry | Damage
+    ReadLog: TypeAlias = Callable[[str, int, bool], Iterator[LogItem]]
+    """Reads the log at a path of the segment at an offset, and each record if it is True."""
 
 RANGE_BYTES = 32 * 1024 * 1024
 DEEP_RANGE_BYTES = 8 * 1024 * 1024
@@ -48,8 +52,6 @@ def scan_range(wanted: LogRange, send: Send) -> None:
             continue
         packer.add(item)
         if wanted.deep:
-            from kcli.forensics.verification.log_scan import damages_inside
-
             damages = [*damages_inside(item.entries())]
             if damages:
                 send(damages)
@@ -100,12 +102,11 @@ class LogReader:
 
 
 def read_on(wanted: LogRange, last: RangeEnd) -> Generator[LogItem, None, RangeEnd]:
-    """Yield what is left of a range, read here, up to a sound batch; return where that ends.
+    """Yield the rest of a range, read in this process, up to a sound batch; return where that ends.
 
     Raises `OSError`.
     """
     from kcli.forensics.entries.damage import Damage
-    from kcli.forensics.verification.log_scan import read_log
 
     position, last_offset = last.next_position, last.last_offset
     expected = last_offset + 1 if position else -1
@@ -120,6 +121,38 @@ def read_on(wanted: LogRange, last: RangeEnd) -> Generator[LogItem, None, RangeE
             position = item.end
             last_offset = item.last_offsets[-1] if isinstance(item, PackedBatches) else item.last_offset
     return RangeEnd(last_offset, position)
+
+
+def read_log(
+    path: str, base_offset: int, deep: bool, *, start: int = 0, expected: int = -1, stop: int | None = None
+) -> Iterator[LogItem]:
+    """Yield sound batches many at a time, other entries one by one, and damage, from `start` on.
+
+    `expected` is the offset at `start`, -1 if that is unknown. The last entry is a sound one at `stop` or
+    behind it. Items are valid until the next step. Raises `OSError`.
+    """
+    from kcli.forensics.entries.batch_run import BatchRun
+    from kcli.forensics.entries.scanned_entry import ScannedEntry
+    from kcli.forensics.entries.segment_scan import scan_runs
+
+    items = scan_runs(path, start=start, expected=expected, resync=True, segment_base=base_offset, stop=stop)
+    for item in items:
+        if not isinstance(item, BatchRun):
+            yield item
+            if deep and isinstance(item, ScannedEntry) and item.is_valid and not item.damages:
+                yield from damages_inside([item])
+            continue
+        yield PackedBatches.of(item, base_offset)
+        if deep:
+            yield from damages_inside(item.entries())
+
+
+def damages_inside(entries: Iterable[ScannedEntry]) -> Iterator[Damage]:
+    """Yield the damages inside sound entries. Raises `OSError`."""
+    from kcli.forensics.entries.record_checks import check_records
+
+    for entry in entries:
+        yield from check_records(entry)
 
 
 def read_again(wanted: LogRange, start: int, end: int, offset: int) -> Iterator[ScannedEntry | Damage]:

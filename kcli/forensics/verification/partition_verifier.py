@@ -25,7 +25,7 @@ from kcli.forensics.verification.log_directory_checks import (
     check_offsets,
     check_partition_metadata,
 )
-from kcli.forensics.verification.log_scan import marker_type, read_log
+from kcli.forensics.verification.log_reader import read_log
 from kcli.forensics.verification.offset_index_check import NO_OFFSET_DUE, OffsetIndexCheck
 from kcli.forensics.verification.packed_batches import PackedBatches
 from kcli.forensics.verification.replica_file_checks import LeaderEpochCheck, SnapshotCheck
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from kcli.forensics.entries.scanned_entry import ScannedEntry
     from kcli.forensics.verification.findings import Finding, VerificationOptions
-    from kcli.forensics.verification.log_scan import ReadLog
+    from kcli.forensics.verification.log_reader import ReadLog
 
 
 PROGRESS_BYTES = 4 * 1024 * 1024
@@ -233,7 +233,7 @@ class SegmentVerifier:
         if partition.snapshots.is_comparable:
             partition.snapshots.take(batch)
         if batch.is_transactional:
-            kind = marker_type(entry) if batch.is_control else None
+            kind = entry.marker_type() if batch.is_control else None
             ended = partition.transactions.take(batch, kind)
             if kind is ControlRecordType.ABORT:
                 exact = partition.transactions.is_exact and not partition.chain.has_holes

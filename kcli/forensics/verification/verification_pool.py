@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kcli.forensics.ranges.worker_pool import Send
     from kcli.forensics.verification.findings import VerificationOptions
     from kcli.forensics.verification.log_directory_checks import PartitionOffsets
-    from kcli.forensics.verification.log_scan import ReadLog
+    from kcli.forensics.verification.log_reader import ReadLog
     from kcli.forensics.verification.targets import Replica
 
 
