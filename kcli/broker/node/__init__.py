@@ -1,4 +1,3 @@
-"""One node: its life from open to close, its heartbeats and its housekeeping.
-
-It does not know the other nodes of the process.
+"""One node, from open to close, with its heartbeats and housekeeping; it never looks at the other nodes of
+the process.
 """

@@ -1,10 +1,17 @@
-"""Broker: one node of the cluster: its listeners, its replicas, and the image it was last handed.
+"""Broker: one node of the cluster, with its listeners, its replicas, and the image that it acts on.
 
-A node reads its own image and never asks the controller what the cluster looks like; the controller hands it
-every change, in order. Its life: `open` (directories locked, ports bound), `register` and `load` (fenced:
-logs are loaded and the image applied), `run` (its tasks work), `accept` (so do its listeners). Cancelling
-`run` is a kill; `close` after it makes it an orderly stop. A paused node does nothing at all: its tasks wait
-at `gate`.
+A node reads only its own image; the controller publishes every change to it, in order.
+
+| step | what happens |
+|---|---|
+| `open` | locks the log directories, binds the ports |
+| `register` | registers with the controller, fenced |
+| `load` | loads the logs, applies the image |
+| `run` | starts the tasks; cancelling it is a kill |
+| `accept` | lets the listeners accept |
+| `close` | after `run`: makes it an orderly stop |
+
+The tasks of a paused node wait at `gate`.
 """
 
 from __future__ import annotations
@@ -126,9 +133,9 @@ class Broker(NodeContext):
     ) -> None:
         """Lock the log directories and bind the listeners' ports. Raises `KcliError`.
 
-        `ports`, by listener name, are those that an earlier run of this node was given where any would do;
-        `keep` gets what is bound to a port that is given now, before it listens. `directory_id` is for
-        the log directory that has no id.
+        `ports`, by listener name, are used for listeners without a fixed port: an earlier run of this node
+        had them. `keep` gets each socket that is bound now, before it listens. `directory_id` is for the log
+        directory without an id.
         """
         self.log_manager.open(now_ms=self.wall_ms(), directory_id=directory_id)
         advertised = {listener.name: listener for listener in self.config.advertised_listener_configs}
@@ -149,14 +156,14 @@ class Broker(NodeContext):
 
     @property
     def ports(self) -> Mapping[str, int]:
-        """The port of each listener that clients are told of."""
+        """The port of each advertised listener."""
         return {endpoint.name: endpoint.port for endpoint in self.endpoints}
 
     def register(self, *, with_process: bool) -> None:
-        """Tell the controller that this node starts; it stays fenced. Raises `KafkaError`.
+        """Register with the controller; the node stays fenced. Raises `KafkaError`.
 
-        A node that starts by itself and was not stopped in order may have lost records (KIP-966). Those that
-        start `with_process` all ended in one moment (`cluster_restart`).
+        A node that starts alone after an unclean stop may have lost records (KIP-966). Nodes that start
+        `with_process` all ended in one moment (`cluster_control`).
         """
         former = self.controller.image.brokers.get(self.node_id)
         had_clean_stop = (
@@ -172,11 +179,11 @@ class Broker(NodeContext):
         )
 
     async def load(self, publisher: MetadataPublisher) -> None:
-        """Load the logs, with recovery where a stop was not clean, and follow the metadata from now on."""
+        """Load the logs, recovering after an unclean stop, and follow the metadata from now on."""
         self.image = publisher.latest
         self._update_config()
         await trio.to_thread.run_sync(self._load_logs, abandon_on_cancel=True)
-        # Loading let other nodes run, and they may have changed the metadata.
+        # # Other nodes ran meanwhile and may have changed the metadata.
         self.apply(MetadataDelta.from_nothing(publisher.latest), publisher.latest)
         publisher.add(self)
 
@@ -193,10 +200,11 @@ class Broker(NodeContext):
     # --- service ---------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Work until cancelled; started when the node works, but is fenced and accepts nothing yet.
+        """Work until cancelled. It counts as started when all tasks run; the node is fenced and accepts
+        nothing yet.
 
-        Raises `KcliError` when the last log directory fails, or the one with the metadata log, and whatever
-        `fail` was given.
+        Raises `KcliError` when the last log directory fails, or the one with the metadata log, and the error
+        that `fail` was given.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -228,32 +236,34 @@ class Broker(NodeContext):
             self._accepts.set()
 
     async def accept(self) -> None:
-        """Have the listeners of the running node accept; return when they do, or when the node has failed."""
+        """Let the listeners accept; return when they do, or when the node has failed."""
         self._may_accept.set()
         await self._accepts.wait()
 
     def fail(self, error: Exception) -> None:
-        """Have the node end with an error, soon."""
+        """End the node with an error, soon."""
         if self._failure is None:
             self._failure = error
             self._failed.set()
 
     def pause(self) -> None:
-        """Do nothing from now on, as after SIGSTOP: clients and other nodes get no answer."""
+        """Stop all work, as after SIGSTOP: clients and other nodes get no answer."""
         self.state = NodeState.PAUSED
         self.gate.close()
 
     def resume(self) -> None:
-        """Go on."""
+        """Resume work."""
         self.state = NodeState.RUNNING
         self.gate.open()
 
     def stop_coordinating(self) -> None:
-        """Answer every request that waits in a coordinator, and close them: the node is stopping."""
+        """Answer every request that waits in a coordinator, and close the coordinators, because the node
+        stops.
+        """
         self.groups.stop()
 
     def close(self, *, clean: bool) -> None:
-        """Release everything; after a clean close the next start has nothing to recover."""
+        """Release everything; after a clean close the next start recovers nothing."""
         for _, listening in self._sockets:
             listening.close()
         self.log_manager.close(clean=clean, broker_epoch=self.epoch, now_ms=self.wall_ms())
@@ -261,7 +271,7 @@ class Broker(NodeContext):
     # --- the metadata ----------------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over an image; what it changes is in effect on return."""
+        """Take over an image; its changes are in effect on return."""
         self.image = image
         self.known_controller_id = self.controller_link.controller_id
         self.replica_manager.apply(delta, image)
@@ -275,7 +285,7 @@ class Broker(NodeContext):
 
     def _limit_clients(self) -> None:
         if self._quota_layer is None:
-            from kcli.broker.network.quota_engine import QuotaLayer  # Hardly any cluster has quotas.
+            from kcli.broker.network.quota_engine import QuotaLayer  # # Most clusters have no quotas.
 
             self._quota_layer = QuotaLayer(self.engine_layers, self.config)
         self._quota_layer.update(self.image.client_quotas)
@@ -287,7 +297,7 @@ class Broker(NodeContext):
         )
         self.log_manager.default_config = self.config.log_config({})
         self.log_manager.set_producer_id_expiration(self.config.producer_id_expiration_ms)
-        # In effect at the next start, when the logs are loaded.
+        # # Takes effect at the next start, when the logs are loaded.
         self.log_manager.recovery_threads = self.config.num_recovery_threads_per_data_dir
         self._set_connection_limits()
 
@@ -307,7 +317,7 @@ class Broker(NodeContext):
         elif directory.path == self.metadata_directory:
             self.fail(KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed"))
         else:
-            # Not at once: the controller may have noticed the failure in the middle of its own work.
+            # # Later, because the controller may be in the middle of the work that noticed the failure.
             self.timer.call_soon(self._tell_of_directories)
 
     async def _tell_of_directories(self) -> None:
@@ -316,7 +326,7 @@ class Broker(NodeContext):
 
 
 def _endpoint(listener: ListenerConfig, advertised: ListenerConfig, port: int) -> Endpoint:
-    """Return what clients are told of a listener that is bound to `port`."""
+    """Return the address that clients get for a listener bound to `port`."""
     host = advertised.host or socket.gethostname()
     shown = advertised.port or port
     return Endpoint(listener.name, host, shown, SECURITY_PROTOCOLS[listener.security_protocol])

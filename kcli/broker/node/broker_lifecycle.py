@@ -26,13 +26,11 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerLifecycleManager:
-    """The heartbeats of one node."""
-
     def __init__(self, node: NodeContext) -> None:
         self._node = node
 
     def beat(self) -> BrokerHeartbeatReply | None:
-        """Send one heartbeat; return what the controller answers, None if it does not."""
+        """Send one heartbeat; return the controller's reply, None if there is none."""
         node = self._node
         try:
             return node.controller.heartbeat(
@@ -48,7 +46,7 @@ class BrokerLifecycleManager:
             return None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Beat for ever, as often as configured."""
+        """Send heartbeats, as often as configured, until cancelled."""
         task_status.started()
         while True:
             await trio.sleep(self._node.config.broker_heartbeat_interval_ms / 1000)
@@ -56,9 +54,10 @@ class BrokerLifecycleManager:
             self.beat()
 
     async def until_relieved(self) -> bool:
-        """Beat until the controller lets the stopping node go; return False if none is in reach.
+        """Send heartbeats until the controller lets the stopping node go; return False if it cannot be
+        reached.
 
-        What the node led is led by others then, and all of them know (KIP-841).
+        Other nodes lead its partitions then, and all active nodes know that (KIP-841).
         """
         seconds = SHUTDOWN_RETRY_SECONDS
         while self._node.state is NodeState.STOPPING:

@@ -1,19 +1,19 @@
-"""Housekeeping: what a node does to its logs from time to time (Kafka's background scheduler).
+"""Housekeeping: the periodic work of a node on its logs (Kafka's background scheduler).
 
 | job | interval |
 |---|---|
-| flush what `flush.ms`, `flush.messages` or a roll asks for | every tick |
-| delete files and directories whose delay has passed | every tick |
-| look whether the directories are still there | `replica.high.watermark.checkpoint.interval.ms` |
+| flush as `flush.ms`, `flush.messages` or a roll demand | every tick |
+| delete files and directories after their delay | every tick |
+| check that the directories still exist | `replica.high.watermark.checkpoint.interval.ms` |
 | write the high watermarks | `replica.high.watermark.checkpoint.interval.ms` |
 | write the recovery points | `log.flush.offset.checkpoint.interval.ms` |
 | write the log starts | `log.flush.start.offset.checkpoint.interval.ms` |
 | apply retention | `log.retention.check.interval.ms`, first after `log.initial.task.delay.ms` |
-| forget idle producers | `producer.id.expiration.check.interval.ms` |
+| expire idle producers | `producer.id.expiration.check.interval.ms` |
 
-Each job runs on its own time and its own failure is its own: it is logged, and the next run is on time. When
-a job is due is counted from the start, so that nobody who sets the clock back stops it; records and files are
-dated by the wall clock. The work itself is synchronous, in pieces; fsyncs and unlinking run in a thread.
+A failing job is logged and runs again on time. Due times count from the start, so setting the clock back
+stops no job; records and files are dated by the wall clock. The work is synchronous, in pieces; fsyncs and
+unlinks run in a thread.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class Job:
-    """Something to do every `interval_ms`, first at `due_ms` after the start."""
+    """A task every `interval_ms`, first `due_ms` after the start."""
 
     __slots__ = ("due_ms", "interval_ms", "name", "run")
 
@@ -57,7 +57,7 @@ class Job:
 
 
 class Housekeeping:
-    """The periodic jobs of one node; `wall_ms` is the clock that records and files are dated by."""
+    """The periodic jobs of one node; `wall_ms` dates records and files."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Housekeeping:
         ]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Do what is due, every second, for ever."""
+        """Run due jobs every second, until cancelled."""
         started = trio.current_time()
         task_status.started()
         while True:
@@ -123,7 +123,7 @@ class Housekeeping:
             await self.tick(int((trio.current_time() - started) * 1000))
 
     async def tick(self, elapsed_ms: int) -> None:
-        """Run the jobs that are due so long after the start."""
+        """Run the jobs that are due `elapsed_ms` after the start."""
         for job in self._jobs:
             if job.due_ms <= elapsed_ms:
                 job.due_ms = elapsed_ms + job.interval_ms
@@ -145,7 +145,7 @@ class Housekeeping:
             try:
                 await self._replica_manager.group_commit.run(log, plan)
             except KafkaError as error:
-                # Its directory is offline now; the plans of the others are still to be run.
+                # # Its directory is offline now; the plans of other directories still run.
                 _log.error("%s", error.message)
 
     async def _look_for_directories(self) -> None:

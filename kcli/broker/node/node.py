@@ -1,19 +1,12 @@
-"""Node: one node's place in the process: what it is made of, and the broker that runs there now, or ran last.
+"""Node: the place of one node in the process, and the broker that runs there now, or ran last.
 
-A node that is dead can be started again in its place: a new `Broker` with the same configuration, directories
-and ports. Why one ended decides what comes of it:
+A dead node can start again: a new `Broker` with the same configuration, directories and ports.
 
-| it ended by | logs | to the controller |
+| it ended by | logs | the controller |
 |---|---|---|
-| `stop` | flushed and marked, nothing to recover | has handed over and is fenced |
-| `kill` | left as they are | is silent, and fenced when its session ends |
-| a failure | left as they are | fenced at once |
-
-ReservedPorts: the ports that the system chose for a node, kept for it while it is down.
-
-A node that starts again has the port that clients know. Until then the system would give it to anybody who
-wants any. A socket that is bound and does not listen is in the way of that, and of nothing else on Linux:
-whoever connects is refused as where nothing is, and who asks for the port by its number may listen there.
+| `stop` | flushed and marked, nothing to recover | has moved its partitions and fenced it |
+| `kill` | left as they are | fences it when its session ends |
+| a failure | left as they are | fences it at once |
 """
 
 from __future__ import annotations
@@ -35,13 +28,17 @@ if TYPE_CHECKING:
 
 
 class ReservedPorts:
-    """What keeps the ports of one node."""
+    """Keeps the ports that the system chose for a node while the node is down, so that it gets them again.
+
+    On Linux a bound socket that does not listen stops the system from choosing its port, and nothing else:
+    connections are refused, and a process that asks for this port by number may listen on it.
+    """
 
     def __init__(self) -> None:
         self._sockets: list[socket.socket] = []
 
     def keep(self, bound: socket.socket) -> None:
-        """Keep the port of a socket that does not listen yet. Raises `OSError`."""
+        """Reserve the port of a socket that does not listen yet. Raises `OSError`."""
         if sys.platform != "linux":
             return  # Elsewhere two sockets cannot be bound to one port.
         keeper = socket.socket(bound.family, bound.type)
@@ -53,14 +50,14 @@ class ReservedPorts:
         keeper.bind(bound.getsockname())
 
     def close(self) -> None:
-        """Keep nothing any more."""
+        """Release all ports."""
         for keeper in self._sockets:
             keeper.close()
         self._sockets.clear()
 
 
 class Node:
-    """The place of one node; `make` makes a broker for it."""
+    """`make` makes the broker of each life."""
 
     def __init__(
         self,
@@ -75,7 +72,7 @@ class Node:
         self.broker = make(config, log_dirs)
         self.broker.state = NodeState.DEAD
         self.failure: Exception | None = None
-        """What it failed with, if that is how it ended."""
+        """The error that the node failed with."""
         self.ended_by = ""
         """`stopped`, `killed` or `failed`; empty while it has not ended, or was never started."""
         self.scope = trio.CancelScope()
@@ -86,12 +83,11 @@ class Node:
 
     @property
     def state(self) -> NodeState:
-        """What the node is doing."""
         return self.broker.state
 
     @property
     def is_alive(self) -> bool:
-        """True unless the node is dead: paused ones are alive."""
+        """Whether the node is not dead; a paused node is alive."""
         return self.broker.state is not NodeState.DEAD
 
     def refuse(self, *states: NodeState) -> None:
@@ -112,9 +108,9 @@ class Node:
                 raise KcliError(f"node {self.node_id} is {state.value} already", hint="wait until it is done")
 
     def open(self, directory_id: bytes | None = None) -> None:
-        """Begin a life: lock the directories, bind the ports. Raises `KcliError`; the node is dead then.
+        """Begin a life: lock the directories, bind the ports. Raises `KcliError`, and leaves the node dead.
 
-        `directory_id` is what the directory without an id takes, by default a new one.
+        `directory_id` is for the log directory without an id, by default a new one.
         """
         self.broker = self._make(self.config, self.log_dirs)
         self.failure, self.ended_by = None, ""
@@ -132,18 +128,18 @@ class Node:
         self._ports = self.broker.ports
 
     def give_up_ports(self) -> None:
-        """Let others have the ports that the system chose: the node will not start again."""
+        """Release the reserved ports: the node will not start again."""
         self._reserved_ports.close()
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return why a node failed, in one line."""
+    """Return in one line why a node failed."""
     cause = _cause(error)
     return cause.message if isinstance(cause, KcliError) else repr(cause)
 
 
 def is_expected(error: BaseException) -> bool:
-    """True if a failure is not one of the program itself."""
+    """Return whether a failure is no bug of the program."""
     return isinstance(_cause(error), KcliError)
 
 

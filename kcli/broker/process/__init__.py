@@ -1,4 +1,1 @@
-"""What one process hosts: its nodes, their start and end, and what commands ask of it.
-
-It answers no Kafka request.
-"""
+"""One process: its nodes, their start and end, and the operations of commands; it answers no Kafka request."""

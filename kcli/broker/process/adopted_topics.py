@@ -1,8 +1,8 @@
-"""Adoption: topics whose directories lie in a node's log directories while the metadata does not know them.
+"""`broker start --adopt`: registers topics whose directories lie in a node's log directories, unknown to the
+metadata.
 
-Such a directory comes from another broker: somebody copied it here. It says itself which topic it is, in its
-name and its `partition.metadata`, so `broker start --adopt` can register it; without that it is set aside as
-a stray.
+Such a directory was copied from another broker. Its name and its `partition.metadata` identify the topic.
+Without `--adopt` it is renamed as a stray.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _log = logging.getLogger(__name__)
 
 
 class UnknownTopic(NamedTuple):
-    """A topic found on disk: its name, its id, how many partitions it has at least, how many are here."""
+    """A topic found on disk. `partitions` is one more than the highest number found, `present` how many are
+    here.
+    """
 
     name: str
     topic_id: bytes
@@ -38,7 +40,7 @@ class UnknownTopic(NamedTuple):
 
 
 def unknown_topics(log_dirs: Iterable[str], image: MetadataImage) -> list[UnknownTopic]:
-    """Return the topics in these directories that `image` has neither by name nor by id, sorted by name."""
+    """Return the topics in these directories whose name and id `image` does not have, sorted by name."""
     found: dict[str, UnknownTopic] = {}
     for log_dir in log_dirs:
         for name in os.listdir(log_dir):
@@ -68,11 +70,11 @@ def _topic_id(directory: str) -> bytes | None:
 
 
 def adopt_topics(controller: Controller, config: BrokerConfig, log_dirs: Iterable[str]) -> None:
-    """Register every unknown topic in the directories of a node, which becomes its only replica.
+    """Register every unknown topic in a node's directories, with this node as the only replica.
 
-    `__consumer_offsets` gets a configuration of its own, without which retention would empty it. Where only
-    some of its partitions are here it gets as many as a new one has: a group's partition follows from their
-    number.
+    `__consumer_offsets` gets the configuration of a new one: retention would empty it otherwise. If
+    partitions of it are missing, it gets as many as a new one, because the partition of a group depends on
+    their number.
     """
     for topic in unknown_topics(log_dirs, controller.image):
         partitions, configs = topic.partitions, dict[str, str]()
@@ -94,10 +96,10 @@ def adopt_topics(controller: Controller, config: BrokerConfig, log_dirs: Iterabl
 
 
 def skip_adopted_producers(controller: Controller, broker: Broker) -> None:
-    """Let new producers have ids that no log of a node knows, now that its logs are loaded.
+    """Reserve the producer ids in the loaded logs of a node.
 
-    Adopted records carry ids that another cluster gave away: a producer that gets one of them again would be
-    refused for its first sequence number.
+    Another cluster gave them away. A new producer with one of these ids would be refused at its first
+    sequence number.
     """
     known = [producer_id for log in broker.log_manager for producer_id in log.producer_state.producers]
     if known:

@@ -1,7 +1,7 @@
-"""The broker as a process: its limits, its signals, its ready line and its end.
+"""The broker as a process: its limits, signals, ready line and end.
 
-The first SIGINT, SIGTERM or SIGHUP stops the cluster in order, also while it still loads. A later one ends
-the process at once, as a kill would: the next start recovers. Which one is later tells `kcli.stop_signals`.
+The first SIGINT, SIGTERM or SIGHUP stops the cluster in order, even while it loads. A later one kills the
+process, and the next start recovers; `kcli.stop_signals` decides which signal is later.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ _log = logging.getLogger(__name__)
 async def serve(
     options: ClusterOptions, *, verbose: bool, as_json: bool = False, scenario: Scenario | None = None
 ) -> None:
-    """Serve until a signal comes; print one line on standard output when everything is ready.
-
-    The scenario, if there is one, begins then.
+    """Serve until a signal; print one line on standard output when all listeners accept, then start the
+    scenario.
     """
     logging.basicConfig(
         stream=sys.stderr,
@@ -59,12 +58,12 @@ async def serve(
         try:
             async with stopping_on_signal(cluster), trio.open_nursery() as nursery:
                 await nursery.start(cluster.run)
-                pid_file.lock()  # Before the control socket, which might be that of another process.
+                pid_file.lock()  # # First, because the control socket might still belong to another process.
                 server = ControlServer(cluster, data_dir, operations=_operations)
                 await nursery.start(server.run)
                 announce(cluster, pid_file, as_json=as_json)
                 if scenario is not None:
-                    # Imported here: few processes run one, and every start would pay for it.
+                    # # Imported here: few processes run a scenario.
                     from kcli.broker.process.scenario_run import run_scenario
 
                     nursery.start_soon(run_scenario, cluster, scenario)
@@ -84,7 +83,7 @@ def _operations() -> Mapping[str, Operation]:
 
 
 def prepare_interpreter() -> None:
-    """Raise the limit of open files as far as allowed, and hand the loop over between threads quickly.
+    """Raise the limit of open files, and let threads hand over the interpreter sooner.
 
     With helper threads busy on large requests the shorter switch interval halves the loop's p99.
     """
@@ -94,10 +93,10 @@ def prepare_interpreter() -> None:
 
 
 def settle_garbage_collector() -> None:
-    """Keep what start-up made out of every later collection, and collect less often.
+    """Exclude the objects of the start from every later collection, and collect less often.
 
-    A full collection over the objects of ten thousand partitions would stop the loop for 6 ms. One over those
-    of a start, which leaves little garbage unless it has much to load, would be a tenth of it.
+    A full collection over the objects of ten thousand partitions stops the loop for 6 ms. A start without
+    much to load leaves little garbage, so no collection is run after it.
     """
     had_much_to_load = gc.get_stats()[0]["collections"] > 0
     if had_much_to_load:
@@ -108,7 +107,7 @@ def settle_garbage_collector() -> None:
 
 @contextmanager
 def data_directory(options: ClusterOptions) -> Iterator[Path]:
-    """Make the data directory; a temporary one goes at the end. Raise `KcliError` if it cannot be made."""
+    """Make the data directory; a temporary one is removed at the end. Raises `KcliError`."""
     if options.data_dir is None:
         temporary = Path(tempfile.mkdtemp(prefix="kcli-"))
         try:
@@ -126,14 +125,14 @@ def data_directory(options: ClusterOptions) -> Iterator[Path]:
             ) from error
         yield options.data_dir
     finally:
-        remove_empty(made)  # It is, if the broker did not start.
+        remove_empty(made)  # # It is empty if the broker did not start.
 
 
 @asynccontextmanager
 async def stopping_on_signal(cluster: Cluster) -> AsyncIterator[None]:
-    """Stop the cluster at the first signal; end the process at one that means "now".
+    """Stop the cluster at the first signal; end the process at a later one.
 
-    When all is done a signal is late, or repeats the first one: it changes nothing then.
+    After the stop, signals are ignored.
     """
 
     def stop(number: int) -> None:
@@ -154,7 +153,7 @@ async def stopping_on_signal(cluster: Cluster) -> AsyncIterator[None]:
 
 
 def announce(cluster: Cluster, pid_file: PidFile, *, as_json: bool) -> None:
-    """Say that the broker is ready, to people on standard output and to other commands in the pid file."""
+    """Print the ready line, and write the pid file for other commands."""
     if cluster.stopping:
         return
     settle_garbage_collector()
@@ -164,13 +163,13 @@ def announce(cluster: Cluster, pid_file: PidFile, *, as_json: bool) -> None:
 
 
 def ready_line(cluster: Cluster) -> str:
-    """Return the line that programs wait for; it names the data directory that other commands ask for."""
+    """Return the line that programs wait for; it names the data directory for other commands."""
     bootstrap = ",".join(cluster.bootstrap_servers)
     return f"ready: {bootstrap} cluster {cluster.cluster_id} data {cluster.options.data_dir}"
 
 
 def ready_json(cluster: Cluster) -> str:
-    """Return the same as an object on one line, with the fields of `kcli broker status -o json`."""
+    """Return the same as one JSON object on one line, with the fields of `kcli broker status -o json`."""
     from kcli.broker.process.node_operations import node_rows
 
     return json.dumps(

@@ -65,7 +65,7 @@ LATE_MS = 350
 
 
 class NodeWatch:
-    """The task that lets the controller act on time: sessions, successors, copies of the metadata.
+    """The task that calls the controller on time: for sessions, successors, and copies of the metadata.
 
     It may run late, because the process was busy or suspended. The nodes could not send heartbeats either
     then, so `beat_all` lets each send one before any is fenced.
@@ -77,7 +77,6 @@ class NodeWatch:
         self._last_ms = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look until cancelled."""
         self._last_ms = monotonic_ms()
         task_status.started()
         while True:
@@ -85,7 +84,7 @@ class NodeWatch:
             self.look(monotonic_ms())
 
     def _pause_seconds(self, now_ms: int) -> float:
-        """Return how long nothing is due: the end of a session is noticed at once."""
+        """Return how long nothing is due; the end of a session is noticed at once."""
         controller = self._election.controller
         end_ms = None if controller is None else controller.first_session_end_ms
         if end_ms is None or end_ms <= now_ms:
@@ -106,16 +105,16 @@ class NodeWatch:
 __all__ = ["Cluster", "ClusterOptions"]
 
 STOP_SECONDS = 60.0
-"""How long an orderly stop may take before it becomes a kill."""
+"""After this time an orderly stop becomes a kill."""
 
 GOODBYE_TURNS = 3
-"""How many turns of the event loop connections get to send their last answers."""
+"""The turns of the event loop in which connections can send their last answers."""
 
 HANDOVER_SECONDS = 30.0
-"""How long a node that stops may take to hand over what it leads."""
+"""The time for a stopping node to hand over its partitions."""
 
 CONTROLLER_SECONDS = 15.0
-"""How long a node that starts looks for the controller."""
+"""The time for a starting node to reach a controller."""
 
 
 class Cluster:
@@ -126,14 +125,14 @@ class Cluster:
         self.cluster_id = ""
         self.layout = NodeLayout(options)
         self.nodes: dict[int, Node] = {}
-        """The nodes that there are, dead ones too, by ascending id."""
+        """All nodes, dead ones too, by ascending id."""
         self.peers = LeaderEndPoints(self._find)
-        """The ways between the nodes."""
+        """The links between the nodes."""
         self._faults: Faults | None = None
         self._meters: Meters | None = None
         self.stopped = trio.Event()
         self.failed: dict[int, Exception] = {}
-        """What nodes failed with, by node id."""
+        """The errors that nodes failed with, by node id."""
         self._wall_ms = wall_ms
         self.stop_requested = trio.Event()
         self._loading = trio.CancelScope()
@@ -160,14 +159,14 @@ class Cluster:
 
     @property
     def controller(self) -> Controller:
-        """The controller, whatever node it is on. Raises `KcliError` while there is none."""
+        """The controller, on any node. Raises `KcliError` if there is none now."""
         if self.election.controller is None:
             raise KcliError("no node is the controller, for now", hint="try again")
         return self.election.controller
 
     @property
     def faults(self) -> Faults:
-        """The faults that were added; imported when first asked for, as most processes have none."""
+        """The injected faults; imported on first use, because most processes have none."""
         if self._faults is None:
             from kcli.broker.faults.faults import Faults
 
@@ -176,7 +175,7 @@ class Cluster:
 
     @property
     def meters(self) -> Meters:
-        """Who measures requests; imported when first asked for, as the faults are."""
+        """The meters of requests; imported on first use."""
         if self._meters is None:
             from kcli.broker.metering.meters import Meters
 
@@ -185,12 +184,12 @@ class Cluster:
 
     @property
     def stopping(self) -> bool:
-        """True once `stop` was called."""
+        """Whether `stop` was called."""
         return self.stop_requested.is_set()
 
     @property
     def bootstrap_servers(self) -> list[str]:
-        """One `host:port` per node: the first listener that it tells clients."""
+        """One `host:port` per node: its first advertised listener."""
         shown = []
         for broker in self.brokers:
             if broker.endpoints:
@@ -200,7 +199,7 @@ class Cluster:
         return shown
 
     def stop(self) -> None:
-        """Begin an orderly stop; `run` returns when it is done."""
+        """Begin an orderly stop; `run` returns at its end."""
         self.stop_requested.set()
         self._loading.cancel()
 
@@ -208,7 +207,7 @@ class Cluster:
         """Start every node, serve until `stop`, then stop them in order. Cancelling it is a kill.
 
         It counts as started when every listener accepts, or when `stop` came first. Raises `KcliError` for
-        directories, ports and properties that cannot be used, and whatever the last node failed with.
+        unusable directories, ports and properties, and the error that the last node failed with.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -228,7 +227,7 @@ class Cluster:
                     await self._end(node)
                     node.give_up_ports()
             if self._faults is not None:
-                self._faults.clear_all()  # A disk that was filled on purpose would stay full.
+                self._faults.clear_all()  # # Or the disk that a fault has filled would stay full.
             self.stopped.set()
         if self._fatal is not None:
             raise self._fatal
@@ -248,19 +247,19 @@ class Cluster:
         return [node_id for node_id, _ in self.election.copies if not self.nodes[node_id].broker.is_paused]
 
     def reaches(self, one: int, other: int) -> bool:
-        """True if two nodes reach each other."""
+        """Return whether two nodes reach each other."""
         if one == other:
             return True
         return not (self.peers.between(one, other).is_cut or self.peers.between(other, one).is_cut)
 
     def beat_all(self, *, other_than: int | None = None) -> None:
-        """Let every node that can send a heartbeat now."""
+        """Let every present node send a heartbeat now."""
         for node_id in self.present():
             if node_id != other_than:
                 self.nodes[node_id].broker.lifecycle.beat()
 
     def _is_reachable(self, node_id: int) -> bool:
-        """Whether the controller can bring metadata to a node now."""
+        """Return whether the controller can bring metadata to a node now."""
         controller_id = self.election.controller_id
         return node_id in self.present() and (controller_id is None or self.reaches(controller_id, node_id))
 
@@ -294,10 +293,10 @@ class Cluster:
         await self._nursery.start(self._watch.run)
 
     def _open_nodes(self) -> list[Node]:
-        """Make all nodes; lock the directories and bind the ports of those to start.
+        """Make all nodes; lock the directories and bind the ports of those to start. Raises `KcliError`.
 
-        Checks every node's directories and ports before anything is written but `meta.properties`, and
-        removes what it made if it fails. Raises `KcliError`.
+        It checks every node's directories and ports before it writes anything but `meta.properties`, and
+        removes what it made if it fails.
         """
         layout = self.layout
         to_start = layout.to_start()
@@ -333,7 +332,7 @@ class Cluster:
         lost = [each for each in node_ids if is_id_lost(self.nodes[each].log_dirs)]
         if not lost:
             return {}
-        from kcli.broker.process.lost_directory_ids import find_lost_ids  # Hardly any start needs it.
+        from kcli.broker.process.lost_directory_ids import find_lost_ids  # # Few starts need it.
 
         return find_lost_ids({node.node_id: node.log_dirs for node in self.nodes.values()}, lost)
 
@@ -383,7 +382,7 @@ class Cluster:
         return controller
 
     def new_node(self, config: BrokerConfig) -> Node:
-        """Add a node, which is dead until it is started."""
+        """Add a dead node."""
         node = self.nodes[config.node_id] = Node(config, self.layout.log_dirs(config), self._make_broker)
         return node
 
@@ -418,7 +417,7 @@ class Cluster:
         )
 
     async def start_node(self, node: Node) -> None:
-        """Start a node that is dead, while the others go on. Raises `KcliError`."""
+        """Start a dead node while the others go on. Raises `KcliError`."""
         assert self._nursery is not None
         node.open(self._lost_directory_ids([node.node_id]).get(node.node_id))
         try:
@@ -437,7 +436,7 @@ class Cluster:
             raise KcliError(f"node {node.node_id} has failed: {failure_reason(node.failure)}")
 
     async def stop_node(self, node: Node) -> None:
-        """Let a running node hand over its partitions, and the controller if it is that; then end it."""
+        """Stop a running node: it hands over its partitions, and the controller if it is that, then ends."""
         node.broker.state = NodeState.STOPPING
         others = [each for each in self.present() if each != node.node_id]
         if self.election.controller_id == node.node_id and others:
@@ -459,14 +458,14 @@ class Cluster:
         await node.ended.wait()
 
     async def _beat_with_others(self, node: Node) -> None:
-        """Let the other nodes confirm the new leaders at once, and not with their next heartbeat."""
+        """Let the other nodes confirm the new leaders now, not with their next heartbeat."""
         while True:
             await trio.sleep(0.01)
             self.beat_all(other_than=node.node_id)
             await trio.sleep(0.1)
 
     async def _register(self, broker: Broker) -> None:
-        """Register a node with the controller, which may still have to be elected."""
+        """Register a node with the controller, waiting for an election if need be."""
         with trio.move_on_after(CONTROLLER_SECONDS):
             while True:
                 # Through the watch: after a pause of the process every node sends a heartbeat first.
@@ -498,7 +497,7 @@ class Cluster:
                 await self._end(node)
 
     def _node_failed(self, node_id: int, error: Exception) -> None:
-        """Have a node end for an error that somebody else met on its behalf."""
+        """End a node with an error that another part met on its behalf."""
         self.nodes[node_id].broker.fail(error)
 
     def _note_failure(self, node: Node, error: Exception) -> None:
@@ -511,7 +510,7 @@ class Cluster:
     # --- end -------------------------------------------------------------------------------------
 
     async def _end(self, node: Node) -> None:
-        """Let go of everything that a node has; nothing happens if it is dead."""
+        """Release everything that a node has, unless it is dead."""
         if node.ended.is_set():
             return
         is_clean = node.ended_by == "stopped" or (self._closes_cleanly and node.failure is None)
@@ -525,7 +524,7 @@ class Cluster:
         node.ended.set()
 
     def _leave(self, node: Node) -> None:
-        """Take a node that has ended out of everything that the others look at."""
+        """Remove a node that has ended from everything that the other nodes use."""
         node_id = node.node_id
         self.publisher.remove(node_id)
         self.peers.node_died(node_id)
@@ -549,7 +548,7 @@ class Cluster:
                 _log.error("node %d is not fenced: %s", node_id, error.message)
 
     async def _say_goodbye(self) -> None:
-        """Have the coordinators answer whoever waits, and let the answers leave."""
+        """Let the coordinators answer all waiting requests, and the answers leave."""
         for node in self.nodes.values():
             if node.is_alive:
                 node.broker.stop_coordinating()

@@ -1,14 +1,4 @@
-"""ClusterEvents: lines in the broker's log about nodes that come and go, and partitions that nobody leads.
-
-A partition without a leader is what a producer that waits and a consumer that reads nothing have in common;
-one whose leader was not in sync may have lost records. Each decision is told in one line of each kind,
-however many partitions it is about.
-
-ConfigWarnings: one line in the broker's log when somebody sets what has no effect.
-
-The response of the API has no place for it, and refusing would break clients: a framework that makes its
-topics compacted cannot start without them.
-"""
+"""Lines in the broker's log about changes of the metadata: `ClusterEvents` and `ConfigWarnings`."""
 
 from __future__ import annotations
 
@@ -33,13 +23,17 @@ if TYPE_CHECKING:
 
 
 NAMED = 5
-"""How many partitions a line names before it counts the rest."""
+"""A line names so many partitions, and counts the rest."""
 
 _log = logging.getLogger(__name__)
 
 
 class ClusterEvents:
-    """Follows the metadata from `image` on."""
+    """Logs nodes that come and go, and partitions that lose or find a leader, from `image` on.
+
+    A partition without a leader explains a waiting producer and an idle consumer; an unclean leader may have
+    lost records. Each decision makes at most one line of each kind.
+    """
 
     __slots__ = ("_image",)
 
@@ -47,7 +41,7 @@ class ClusterEvents:
         self._image = image
 
     def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Tell of what has happened to nodes and partitions."""
+        """Log what happened to nodes and partitions."""
         before, self._image = self._image, image
         for node_id in sorted(delta.changed_brokers):
             _tell_of_node(node_id, before.brokers.get(node_id), image.brokers.get(node_id))
@@ -83,7 +77,7 @@ def _tell_of_node(node_id: int, before: BrokerRegistration | None, after: Broker
 def _changes(
     before: MetadataImage, after: MetadataImage, delta: MetadataDelta
 ) -> Iterator[tuple[str, PartitionRegistration, PartitionRegistration]]:
-    """Yield name, former and present state of the partitions that were there before and have changed."""
+    """Yield name, former and present state of the partitions that existed before and have changed."""
     for topic_id, indexes in delta.changed_partitions.items():
         former, topic = before.topics_by_id.get(topic_id), after.topics_by_id[topic_id]
         if former is None:
@@ -107,7 +101,11 @@ def _named(partitions: list[str]) -> str:
 
 
 class ConfigWarnings:
-    """Follows the metadata from `image` on."""
+    """Logs a line when a configuration without effect is set, from `image` on.
+
+    The response of the API has no room for a warning, and a refusal would break clients: frameworks that make
+    compacted topics could not start.
+    """
 
     __slots__ = ("_image",)
 
@@ -115,10 +113,10 @@ class ConfigWarnings:
         self._image = image
 
     def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Tell of the values that are new or different in `image`."""
+        """Log the values that are new or different in `image`."""
         for resource in sorted(delta.changed_configs):
             if resource[0] == ConfigResourceType.TOPIC and resource[1] in INTERNAL_TOPICS:
-                continue  # Nobody set those.
+                continue  # # The broker itself sets those.
             before = self._image.configs.get(resource, {})
             for name, value in image.configs.get(resource, {}).items():
                 line = warning(name, value) if before.get(name) != value else None

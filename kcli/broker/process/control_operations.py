@@ -1,4 +1,4 @@
-"""What can be asked for on the control socket, by name: a function of the cluster and the arguments."""
+"""The operations of the control socket by name: functions of the cluster and the arguments."""
 
 from __future__ import annotations
 

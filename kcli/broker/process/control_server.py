@@ -1,9 +1,9 @@
-"""ControlServer: the socket through which commands act on this process; what is said on it is described in
-`kcli.control_socket`.
+"""ControlServer: the socket through which commands act on this process. `kcli.control_socket` has its
+protocol.
 
 An operation is a function of the cluster and the arguments; its result is encoded as JSON. Operations of
-different clients run at the same time, so each checks whether it still can do what it was asked for. One that
-takes long returns a `LongOperation`; `finish` ends these when the process ends, and lets their answers leave.
+different clients run at the same time, so each checks whether it still can do what it was asked for. A long
+one returns a `LongOperation`; `finish` ends these when the process ends, and lets their answers leave.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     Operation = Callable[["Cluster", Mapping[str, Any]], Awaitable[object]]
 
 FAREWELL_SECONDS = 1.0
-"""How long `finish` waits for clients to take their answers."""
+"""`finish` waits so long for clients to take their answers."""
 
 _RECEIVE_BYTES = 65536
 _log = logging.getLogger(__name__)
 
 
 class LongOperation(NamedTuple):
-    """What an operation does as long as its client stays: `until` returns the result.
+    """An operation that runs while its client stays: `until` returns the result.
 
-    The event tells it when the client sends nothing more, or has gone, and when the process ends.
+    It gets an event that is set when the client sends nothing more, has gone, or the process ends.
     """
 
     until: Callable[[trio.Event], Awaitable[object]]
 
 
 class _Waiting:
-    """A client that waits for an answer: when it has left, or has to, and when it is answered."""
+    """A client that waits for an answer: `left` ends its operation, `answered` follows the answer."""
 
     __slots__ = ("answered", "left")
 
@@ -67,7 +67,7 @@ class ControlServer:
         """The clients that wait for a long operation."""
 
     async def finish(self) -> None:
-        """Have all that lasts be over, and let the answers leave."""
+        """End all long operations, and let their answers leave."""
         for client in self._waiting:
             client.left.set()
         with trio.move_on_after(FAREWELL_SECONDS):
@@ -75,7 +75,7 @@ class ControlServer:
                 await client.answered.wait()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled, then remove the socket. Where none can be made the process goes on."""
+        """Serve until cancelled, then remove the socket. Without a socket the process goes on."""
         path = self._data_dir / SOCKET_NAME
         try:
             listening = self._open(path)
@@ -89,13 +89,15 @@ class ControlServer:
                 await nursery.start(trio.serve_listeners, self._serve, [trio.SocketListener(listening)])
                 task_status.started()
         finally:
-            # The next process has the directory as soon as the nodes have given it up.
+            # # The next process may use the directory as soon as the nodes have released it.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.stat(path), ours):
                     path.unlink()
 
     def _open(self, path: Path) -> trio.socket.SocketType:
-        """Return a listening socket. What lies there is of a process that was killed: ours has the locks."""
+        """Return a listening socket. An old socket file belongs to a killed process, because we hold the
+        locks.
+        """
         path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -153,7 +155,7 @@ async def _last(
         try:
             result = await operation.until(left)
         except KcliError as error:
-            refusal = error  # Not raised here: the nursery would make a group of it.
+            refusal = error  # # Not raised here: the nursery would wrap it in a group.
         nursery.cancel_scope.cancel()
     if refusal is not None:
         raise refusal
@@ -161,7 +163,7 @@ async def _last(
 
 
 async def _has_left(stream: trio.SocketStream, received: bytearray, left: trio.Event) -> None:
-    """Set `left` once a client sends nothing more; keep what it sends until then."""
+    """Set `left` when a client sends nothing more; keep what it sends until then."""
     try:
         while len(received) <= MAX_LINE_BYTES and (data := await stream.receive_some(_RECEIVE_BYTES)):
             received += data
@@ -171,7 +173,9 @@ async def _has_left(stream: trio.SocketStream, received: bytearray, left: trio.E
 
 
 async def _next_line(stream: trio.SocketStream, received: bytearray) -> bytes | None:
-    """Take the next line out of what was received; None at the end, or where a line is too long."""
+    """Remove and return the next received line; None at the end of the stream, or for a line that is too
+    long.
+    """
     while (end := received.find(b"\n")) < 0:
         data = await stream.receive_some(_RECEIVE_BYTES)
         if not data or len(received) > MAX_LINE_BYTES:

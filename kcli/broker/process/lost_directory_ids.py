@@ -1,7 +1,7 @@
-"""Directory ids that were lost with `meta.properties`: the metadata log still names them.
+"""Finds directory ids that were lost with `meta.properties`: the metadata log still has them.
 
-Partitions are assigned to directories by id, so under a new one a node would lead none of them, though every
-byte is there. Loaded only where an id is missing.
+Partitions are assigned to directories by id, so a node with a new id would lead none of them, although all
+data is there. Imported only if an id is missing.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _log = logging.getLogger(__name__)
 
 
 def find_lost_ids(log_dirs: Mapping[int, tuple[str, ...]], lost: Iterable[int]) -> dict[int, bytes]:
-    """Return the id that the one directory of each of these nodes which has none was registered with.
+    """Return, by node, the id with which its one directory without an id was registered.
 
-    `log_dirs` are those of all nodes. A node is left out where more than one id could be meant, or its
-    directory holds nothing that the metadata places under the id. Raises `KcliError` where the metadata is
-    there, but cannot be read.
+    `log_dirs` are those of all nodes. A node is left out if several ids are possible, or if its directory
+    holds nothing that the metadata places under the id. Raises `KcliError` if the metadata exists but cannot
+    be read.
     """
     image = _newest_image(paths[0] for paths in log_dirs.values())
     if image is None:
         return {}
     back: dict[int, bytes] = {}
     for node_id in lost:
-        with suppress(OSError):  # An id that cannot be read might be the one: it goes to nobody.
+        with suppress(OSError):  # # An unreadable id might be the lost one: no directory gets it.
             found = _id_of(image, node_id, log_dirs[node_id])
             if found is not None:
                 back[node_id] = found
@@ -56,7 +56,7 @@ def find_lost_ids(log_dirs: Mapping[int, tuple[str, ...]], lost: Iterable[int]) 
 
 
 def _id_of(image: MetadataImage, node_id: int, log_dirs: Sequence[str]) -> bytes | None:
-    """Return the only id that the directory without one can have had, None if none is certain."""
+    """Return the only id that the directory without one can have had, None if that is not certain."""
     identities = {path: read_identity(path) for path in log_dirs if os.path.isdir(path)}
     known = {each.directory_id for each in identities.values() if each is not None and each.directory_id}
     lacking = [path for path, each in identities.items() if each is None or not each.directory_id]
@@ -66,14 +66,14 @@ def _id_of(image: MetadataImage, node_id: int, log_dirs: Sequence[str]) -> bytes
         return None
     names = os.listdir(lacking[0])
     replicas = [each for name in names if (each := parse_replica_directory(name)) and not each.suffix]
-    # The metadata log itself has no place in the metadata: it is in the first directory.
+    # # The metadata log is not in the metadata: it lies in the first directory.
     is_first = lacking[0] == log_dirs[0] and f"{METADATA_TOPIC}-0" in names
     is_its = any(_place_of(image, each.topic_partition, node_id) == free[0] for each in replicas)
     return free[0] if is_first or is_its else None
 
 
 def _place_of(image: MetadataImage, partition: TopicPartition, node_id: int) -> bytes | None:
-    """Return the id of the directory in which a node has a partition, None if it has none."""
+    """Return the id of the directory in which a node has a partition, None if it has no such partition."""
     topic = image.topics.get(partition.topic)
     if topic is None or partition.partition >= len(topic.partitions):
         return None
@@ -81,7 +81,7 @@ def _place_of(image: MetadataImage, partition: TopicPartition, node_id: int) -> 
 
 
 def _newest_image(metadata_directories: Iterable[str]) -> MetadataImage | None:
-    """Return what the newest copy of the metadata log says; None if there is none."""
+    """Return the image of the newest copy of the metadata log, None if there is no copy."""
     images: list[MetadataImage] = []
     refused: InvalidMetadata | None = None
     for log_directory in metadata_directories:
@@ -90,14 +90,14 @@ def _newest_image(metadata_directories: Iterable[str]) -> MetadataImage | None:
         except InvalidMetadata as error:
             refused = refused or error
         except OSError:
-            continue  # Opening it tells what is wrong, if it has to be there.
+            continue  # # The error comes again when the copy is opened.
     if refused is not None and not images:
         raise refused
     return max(images, key=lambda image: (image.epoch, image.offset), default=None)
 
 
 def _read_image(directory: str) -> MetadataImage:
-    """Read a copy as it is. Raises `OSError` and `InvalidMetadata`."""
+    """Read a copy without changing it. Raises `OSError` and `InvalidMetadata`."""
     names = os.listdir(directory)
     snapshot = _newest_snapshot(directory, names)
     batches = [] if snapshot is None else [snapshot]

@@ -1,4 +1,4 @@
-"""What `kcli broker requests` asks of a running process: how long its nodes take for requests."""
+"""The operation behind `kcli broker requests`: it measures how long nodes take for requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_SECONDS = 3600
 
 
 async def measure_requests(cluster: Cluster, arguments: Mapping[str, Any]) -> LongOperation:
-    """Measure for so many `seconds`, or until the client has left, the requests to one `node` or to all."""
+    """Measure the requests to one `node` or to all, for `seconds` or until the client leaves."""
     seconds = whole({"seconds": 0, **arguments}, "seconds", least=1)
     if seconds > MOST_SECONDS:
         raise UsageError(f"`seconds` is at most {MOST_SECONDS}, not {seconds}")
@@ -32,7 +32,7 @@ async def measure_requests(cluster: Cluster, arguments: Mapping[str, Any]) -> Lo
 
 
 def _node(cluster: Cluster, arguments: Mapping[str, Any]) -> int | None:
-    """Return the node to be measured, None for all. Raises `KcliError` if it does not run, or none does."""
+    """Return the node to measure, None for all. Raises `KcliError` if that does not run, or no node does."""
     if arguments.get("node") is None:
         if not any(node.is_alive for node in cluster.nodes.values()):
             raise KcliError("no node runs", hint="`kcli broker node start` starts one")

@@ -1,17 +1,15 @@
-"""NodeLayout: which nodes a process hosts, and where each has its data and its port.
+"""NodeLayout: which nodes a process hosts, and where each has its data and its ports.
 
-Node i listens on the i-th port from `--port` on, or from each of those in `listeners`, and keeps its data
-in `<data-dir>/node-<i>`. Without `--nodes` a start brings up the nodes that the data directory has, those
-that were added to a running process included; a new one gets one node. With `--nodes` it brings up so many,
-from node 1 on; others that the directory has stay down and can be started when there is need.
+| options | nodes of a start |
+|---|---|
+| no `--nodes` | all that the data directory has, one for a new directory |
+| `--nodes n` | 1 to n; others in the directory stay down and can be started later |
+| `node.id` and one node | this id |
 
-A number (`node.id`) is the first node's; several are numbered from 1. `log.dirs` (or `log.dir`) is of one
-node, too, unless there are several: each has `node-<i>` in every directory named then. Directories that hold
-such tell that they were used like this before.
-
-The ports of several nodes: each has the listeners of the first, one port further on from node to node.
-
-What `listeners` and `advertised.listeners` say is the first node's. A port 0 is any free one, for every node.
+Node i keeps its data in `<data-dir>/node-<i>`. `log.dirs` (or `log.dir`) belongs to a single node; with
+several, each has `node-<i>` in every directory named there, and a later start recognizes this. `listeners`
+and `advertised.listeners` are the first node's; each further node has its ports one higher. Port 0 is any
+free port, for every node.
 """
 
 from __future__ import annotations
@@ -44,9 +42,9 @@ _EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 
 
 def with_ports_moved(listeners: str, by: int) -> str:
-    """Return a list of listeners as it is for the node that is `by` nodes after the first.
+    """Return a list of listeners for the node that is `by` nodes after the first.
 
-    Raises `UsageError` if there is no such port. What is malformed stays as it is, to be refused as that.
+    Raises `UsageError` if a port gets too high. A malformed list is returned as it is and refused later.
     """
 
     def moved(match: re.Match[str]) -> str:
@@ -64,9 +62,9 @@ def with_ports_moved(listeners: str, by: int) -> str:
 
 
 def check_ports(configs: Sequence[BrokerConfig]) -> None:
-    """Raise `UsageError` if two nodes would listen on one port, or clients be told one address for both."""
+    """Raise `UsageError` if two nodes would listen on one port, or advertise one address."""
     if all(len(config.listener_configs) < 2 for config in configs):
-        return  # It takes two listeners for one to get where the other is.
+        return  # # Only with two listeners can one get the port of another.
     for one, other in combinations(configs, 2):
         for first, second in _same_ports(one.listener_configs, other.listener_configs):
             if first.host == second.host or {first.host, second.host} & _EVERY_ADDRESS:
@@ -102,10 +100,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """What to start. `data_dir` None is for a temporary directory, which the process makes.
+    """What to start. Without `data_dir` the process makes a temporary directory.
 
-    `properties` are Kafka's broker properties and stand over `host` and `port` where they name listeners.
-    `racks` are given to the nodes in turn.
+    `properties` are Kafka's broker properties; if they name listeners, `host` and `port` are ignored. `racks`
+    are assigned to the nodes in turn.
     """
 
     data_dir: Path | None
@@ -118,8 +116,6 @@ class ClusterOptions:
 
 
 class NodeLayout:
-    """The layout that options make."""
-
     def __init__(self, options: ClusterOptions) -> None:
         self._options = options
         properties = options.properties
@@ -127,7 +123,7 @@ class NodeLayout:
         named = [os.path.abspath(path) for path in _log_dirs(properties)]
         is_several = options.nodes is not None and options.nodes > 1
         self.roots = named if is_several or any(_nodes_in(path) for path in named) else []
-        """The directories of `log.dirs`, if every node has one of its own in each."""
+        """The directories of `log.dirs`, if every node has a directory of its own in each."""
         self._of_first = [] if self.roots else named
         if is_several and self._first != 1:
             name = next(name for name in _NODE_IDS if name in properties)
@@ -149,12 +145,12 @@ class NodeLayout:
 
     @property
     def data_dir(self) -> Path:
-        """Where the nodes' directories are."""
+        """The directory of the nodes' directories."""
         assert self._options.data_dir is not None
         return self._options.data_dir
 
     def to_start(self) -> list[int]:
-        """Return the ids of the nodes that a start brings up. Raises `UsageError`."""
+        """Return the ids of the nodes to start. Raises `UsageError`."""
         self._check_first()
         if self._options.nodes is not None:
             return list(range(self._first, self._first + self._options.nodes))
@@ -172,13 +168,13 @@ class NodeLayout:
         return not self.present() or bool(self._of_first) or any(name in given for name in _NODE_IDS)
 
     def _check_first(self) -> None:
-        """Raise `UsageError` where the number that is given is of none of the nodes that there are."""
+        """Raise `UsageError` if the given id is not one of the existing nodes."""
         first, present = self._first, self.present()
         is_given = any(name in self._options.properties for name in _NODE_IDS)
         if not is_given or not present or first in present or self._of_first:
             return
         if any(os.path.isdir(path) for path in self.directories(first)):
-            return  # Topics to adopt, or what is left of the node.
+            return  # # Topics to adopt, or the remains of a node.
         word = "node" if len(present) == 1 else "nodes"
         where = "`, `".join(self.roots or [str(self.data_dir)])
         raise UsageError(
@@ -187,11 +183,11 @@ class NodeLayout:
         )
 
     def directories(self, node_id: int) -> tuple[str, ...]:
-        """Return where a node has its data, if no property is for this node alone."""
+        """Return the directories of a node, if no property is for this node alone."""
         return tuple(_of_node(root, node_id) for root in self.roots or [str(self.data_dir)])
 
     def config(self, node_id: int, *, rack: str | None = None) -> BrokerConfig:
-        """Return the configuration of a node, in a rack of its own if one is given. Raises `UsageError`."""
+        """Return the configuration of a node, optionally in a `rack` of its own. Raises `UsageError`."""
         options = self._options
         properties = dict(options.properties)
         if node_id != self._first:
@@ -241,9 +237,9 @@ class NodeLayout:
 
 
 def make_directories(log_dirs: Iterable[str]) -> list[str]:
-    """Make log directories; return what was not there, directories above them too.
+    """Make log directories; return those that were missing, with their missing parents.
 
-    What cannot be made is logged, for it is only noticed one by one otherwise.
+    A directory that cannot be made is logged.
     """
     made: list[str] = []
     for log_dir in log_dirs:
@@ -255,25 +251,25 @@ def make_directories(log_dirs: Iterable[str]) -> list[str]:
 
 
 def known_cluster_id(log_dirs: Iterable[str]) -> str | None:
-    """Return the cluster id that log directories were made with, None if they are new.
+    """Return the cluster id in log directories, None if they are new.
 
-    All are looked at: nothing is written yet. Raises `KcliError` for one of which it cannot be told.
+    It looks at all of them before anything is written. Raises `KcliError` for an unreadable id.
     """
     known = None
     for log_dir in log_dirs:
         try:
             found = read_identity(log_dir)
         except OSError:
-            continue  # it goes offline as soon as it is opened
+            continue  # # It goes offline when it is opened.
         if found is not None and known is None:
             known = found.cluster_id
     return known
 
 
 def is_id_lost(log_dirs: Iterable[str]) -> bool:
-    """True if one log directory of a node holds something, but does not tell its own id as the others do.
+    """Return whether one log directory of a node has data but no id, although the others have ids.
 
-    Raises `KcliError` for one that does not tell whose it is.
+    Raises `KcliError` for a directory that does not tell whose it is.
     """
     try:
         found = {log_dir: read_identity(log_dir) for log_dir in log_dirs}
@@ -286,13 +282,13 @@ def is_id_lost(log_dirs: Iterable[str]) -> bool:
 
 
 def _first_given(properties: Mapping[str, str], names: Iterable[str]) -> str | None:
-    """Return a number among properties; what is none is refused when the configuration is made."""
+    """Return a number among the properties; an invalid one is refused when the configuration is made."""
     given = [properties[name] for name in names if properties.get(name, "").strip().isdecimal()]
     return given[0] if given else None
 
 
 def _log_dirs(properties: Mapping[str, str]) -> list[str]:
-    """Return the log directories that properties name; `log.dirs` stands over `log.dir`."""
+    """Return the log directories of the properties; `log.dirs` takes precedence over `log.dir`."""
     given = next((properties[name] for name in _LOG_DIRS if properties.get(name)), "")
     return [word.strip() for word in given.split(",") if word.strip()]
 

@@ -1,9 +1,7 @@
-"""What `kcli broker node` asks of a running process: its nodes are listed, stopped, killed, started …
+"""The operations behind `kcli broker node`: list, stop, kill, start …
 
-Each operation takes the cluster and the arguments, as a rule the number of a node, and returns what JSON can
-say. What cannot be done is refused with `KcliError`, and nothing is changed then.
-
-What a running process tells of its nodes.
+Each takes the cluster and the arguments, usually a node id, and returns JSON values. One that is impossible
+raises `KcliError` and changes nothing.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ async def list_nodes(cluster: Cluster, arguments: Mapping[str, Any]) -> list[dic
 
 
 async def stop_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Stop a node in order: it hands over what it leads, flushes its logs, and leaves nothing to recover."""
+    """Stop a node in order: it hands over its partitions, flushes its logs, and leaves nothing to recover."""
     node = _node(cluster, arguments)
     node.refuse(NodeState.STOPPING, NodeState.DEAD, NodeState.STARTING)
     if node.state is NodeState.PAUSED:
@@ -77,7 +75,7 @@ async def stop_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str,
 
 
 async def kill_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """End a node as SIGKILL would: its connections are reset, nothing is flushed, nobody is told."""
+    """End a node as SIGKILL would: its connections are reset, nothing is flushed or announced."""
     node = _node(cluster, arguments)
     node.refuse(NodeState.STARTING, NodeState.DEAD)
     node.ended_by = "killed"
@@ -87,11 +85,11 @@ async def kill_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str,
 
 
 async def start_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Start a node that is dead; return when its listeners accept."""
+    """Start a dead node; return when its listeners accept."""
     node = _node(cluster, arguments)
     alive = (NodeState.STARTING, NodeState.RUNNING, NodeState.PAUSED, NodeState.STOPPING)
     node.refuse(*alive)
-    # A node is dead before its directories are free. Another start may have waited for that, too.
+    # # A node is dead before its directories are free. Another start may have waited for them, too.
     await node.ended.wait()
     node.refuse(*alive)
     await cluster.start_node(node)
@@ -99,7 +97,7 @@ async def start_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str
 
 
 async def pause_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Have a node do nothing, as SIGSTOP would: its connections stay open and nobody is answered."""
+    """Pause a node, as SIGSTOP would: its connections stay open and get no answer."""
     node = _node(cluster, arguments)
     node.refuse(NodeState.STARTING, NodeState.PAUSED, NodeState.STOPPING, NodeState.DEAD)
     node.broker.pause()
@@ -107,7 +105,7 @@ async def pause_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str
 
 
 async def resume_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Have a paused node go on; it catches up with the metadata first."""
+    """Resume a paused node; it catches up with the metadata first."""
     node = _node(cluster, arguments)
     node.refuse(NodeState.STARTING, NodeState.RUNNING, NodeState.STOPPING, NodeState.DEAD)
     node.broker.resume()
@@ -117,7 +115,7 @@ async def resume_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[st
 
 
 async def add_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Start a new node, with the next number and port; the next start of the process has it, too."""
+    """Start a new node, with the next id and port; it belongs to the next start of the process, too."""
     known = {*cluster.nodes, *cluster.layout.present(), *cluster.controller.image.brokers}
     node_id = max(known) + 1
     config = cluster.layout.config(node_id, rack=arguments.get("rack"))
@@ -135,7 +133,7 @@ async def add_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, 
 
 
 async def remove_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Stop a node for good and have the cluster forget it; its data is kept under another name."""
+    """Stop a node for good, unregister it, and rename its directories."""
     node = _node(cluster, arguments)
     node_id = node.node_id
     if len(cluster.nodes) == 1:
@@ -168,7 +166,7 @@ async def remove_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[st
 
 
 async def move_controller(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Have a node take the office of controller, in a new term."""
+    """Make a node the controller, in a new epoch."""
     node = _node(cluster, arguments)
     node.refuse(NodeState.STARTING, NodeState.PAUSED, NodeState.STOPPING, NodeState.DEAD)
     if cluster.election.controller_id == node.node_id:

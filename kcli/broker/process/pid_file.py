@@ -1,9 +1,8 @@
 """PidFile: how `broker stop` and `broker status` find the process that serves a data directory.
 
 `<data-dir>/kcli-broker.json` holds one JSON object: ``pid``, ``bootstrap_servers``, ``cluster_id`` and
-``started_at_ms`` (wall clock). The broker keeps an exclusive lock on it for as long as it runs, so a reader
-that can take the lock knows that the file is a leftover of a killed process, whatever runs under that
-process id today.
+``started_at_ms`` (wall clock). The broker holds an exclusive lock on it while it runs. If a reader gets the
+lock, the file is left over from a killed process, even if its process id is in use again.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _LOCK_PAUSE_SECONDS = 0.005
 
 
 class RunningBroker(NamedTuple):
-    """What a ready broker says of itself."""
+    """The content of the file."""
 
     pid: int
     bootstrap_servers: str
@@ -36,22 +35,22 @@ class RunningBroker(NamedTuple):
 
 
 class PidFile:
-    """The file that names the broker process of one data directory."""
+    """The pid file of one data directory."""
 
     def __init__(self, data_dir: Path) -> None:
         self.path = data_dir / FILE_NAME
         self._descriptor: int | None = None
 
     def lock(self) -> None:
-        """Have the directory for this process until `remove` or its end.
+        """Take the directory for this process until `remove` or its end.
 
-        Raises `KcliError` if another process keeps the lock.
+        Raises `KcliError` if another process holds the lock.
         """
         self._descriptor = self._open_locked()
         os.ftruncate(self._descriptor, 0)
 
     def write(self, broker: RunningBroker) -> None:
-        """Publish a ready broker; the file is locked."""
+        """Write the data of a ready broker into the locked file."""
         assert self._descriptor is not None
         os.write(self._descriptor, json.dumps(broker._asdict()).encode() + b"\n")
 
@@ -67,18 +66,18 @@ class PidFile:
                 )
             if disk.leads_to(self.path, descriptor):
                 return descriptor
-            # Whoever had the lock has removed the file with it.
+            # # Its former owner has removed the file.
             os.close(descriptor)
 
     def remove(self) -> None:
-        """Remove it at the end of the process; that it was never written is no error."""
+        """Remove the file at the end of the process, if it was locked."""
         if self._descriptor is not None:
             self.path.unlink(missing_ok=True)
             os.close(self._descriptor)
             self._descriptor = None
 
     def read(self) -> RunningBroker | None:
-        """Return the live broker of this directory, or None. Raise `KcliError` on an unreadable file."""
+        """Return the live broker of this directory, or None. Raises `KcliError` for an unreadable file."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -89,7 +88,7 @@ class PidFile:
             if _is_unlocked(descriptor):
                 return None
             content = os.read(descriptor, 65536)
-            # Between the lock and the first byte the broker is not ready yet.
+            # # The file is locked but empty until the broker is ready.
             return RunningBroker(**json.loads(content)) if content else None
         except (ValueError, TypeError) as error:
             raise KcliError(f"`{self.path}` does not describe a broker") from error
@@ -98,7 +97,7 @@ class PidFile:
 
 
 def _holder(descriptor: int) -> str:
-    """Return who has a file locked: the process that it names, if it names one."""
+    """Return who holds the lock: the process that the file names, if it names one."""
     try:
         pid = json.loads(os.pread(descriptor, 65536, 0))["pid"]
     except (ValueError, TypeError, KeyError):
@@ -107,7 +106,7 @@ def _holder(descriptor: int) -> str:
 
 
 def _lock(descriptor: int) -> bool:
-    """Take the lock for good; return whether that worked. Readers only hold it for a moment."""
+    """Try to get the lock; return whether that worked. Readers hold it only for a moment."""
     for _ in range(_LOCK_ATTEMPTS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

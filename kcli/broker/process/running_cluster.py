@@ -1,4 +1,4 @@
-"""A cluster inside of a test: the whole of it in the test's own process, gone when the test is over.
+"""A cluster inside a test, in the test's own process.
 
     async with running_cluster(nodes=3) as cluster:
         bootstrap = ",".join(cluster.bootstrap_servers)
@@ -6,9 +6,8 @@
         cluster.faults.add("error", api="Produce", code="NOT_LEADER_OR_FOLLOWER", next=3)
         await perform(cluster, "kill", {"node": 2})
 
-The test runs under trio; clients that do not have threads or processes of their own. Faults have the words
-of `kcli broker fault add`, what `perform` (`kcli.broker.process.fault_operations`) does has those of a
-scenario.
+The test runs under trio; clients that do not need a thread or process of their own. Faults have the words of
+`kcli broker fault add`, operations of `perform` (`kcli.broker.process.fault_operations`) those of a scenario.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ async def running_cluster(
     seed: int = 0,
     **properties: str,
 ) -> AsyncIterator[Cluster]:
-    """Run a cluster on free ports of the loopback; stop it in order at the end, or cut it off with `kill`.
+    """Run a cluster on free ports of the loopback; stop it in order at the end, or kill it with `kill`.
 
-    Without `data_dir` its data is temporary. Properties are Kafka's with underscores for dots. `seed` decides
-    which requests meet faults with a probability.
+    Without `data_dir` its data is temporary. Properties are Kafka's, with underscores for dots. `seed`
+    decides which requests meet faults with a probability.
     """
     with ExitStack() as stack:
         if data_dir is None:
