@@ -1,6 +1,6 @@
-"""NodeContext: the state of one node that its handlers, sockets and background tasks work with.
+"""NodeContext: the state of one node, for its handlers, sockets and background tasks.
 
-`Broker` adds the life of the node. Nothing below `kcli.broker.node` imports it.
+`Broker` adds the life of the node, and is imported by nothing below `kcli.broker.node`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class NodeContext:
 
     @property
     def is_paused(self) -> bool:
-        """True while the node is alive but does nothing."""
+        """Whether the node is alive but does nothing."""
         return self.gate.is_closed
 
     async def until_awake(self) -> None:

@@ -1,1 +1,3 @@
-"""The controller: the only writer of metadata. Decisions are pure; one class commits them."""
+"""The controller: the only writer of metadata. Its decisions are pure functions; `Controller`
+commits them.
+"""

@@ -1,1 +1,1 @@
-"""The metadata log and the images it makes, and how they reach the nodes. It decides nothing."""
+"""The metadata log, the images made from it, and their way to the nodes; it decides nothing."""

@@ -1,1 +1,1 @@
-"""One process: its nodes, their start and end, and the operations of commands; it answers no Kafka request."""
+"""One process: its nodes, their start and end, and the operations of commands. It answers no request."""

@@ -1,4 +1,3 @@
-"""The replicas of one node: partitions, in-sync replicas, fetchers, moves between log directories.
-
-It reads no request.
+"""The replicas of one node: partitions, in-sync replicas, fetchers, moves between log directories. It reads
+no request.
 """

@@ -32,8 +32,6 @@ _log = logging.getLogger(__name__)
 
 
 class AlterLogDirsManager:
-    """The moves of one node."""
-
     def __init__(
         self, hosted: HostedPartitions, log_manager: LogManager, *, moved: Callable[[Partition], None]
     ) -> None:
@@ -47,7 +45,7 @@ class AlterLogDirsManager:
         )
 
     def begin(self, topic: str, index: int, directory: str) -> None:
-        """Move a replica to a log directory; one that is not here yet will be made there.
+        """Move a replica to a log directory; a replica that is not here yet will be created there.
 
         Raises `KafkaError` LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR and REPLICA_NOT_AVAILABLE.
         """
@@ -67,13 +65,13 @@ class AlterLogDirsManager:
         self.resume(partition)
 
     def resume(self, partition: Partition) -> None:
-        """Go on with the move of a replica, if it has a copy on its way."""
+        """Continue the move of a replica, if it has a future log."""
         if self._logs.future_log(*partition.key) is not None:
             self._moving[partition.key] = partition
             self._wanted.set()
 
     def stop(self, key: TopicPartition) -> None:
-        """Give up a move. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        """Cancel a move. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         self._moving.pop(key, None)
         self._logs.drop_future_log(TopicPartition(*key), now_ms=self._hosted.wall_ms())
 
@@ -88,7 +86,7 @@ class AlterLogDirsManager:
     # --- the task --------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Copy what is to be moved, in turns, for ever."""
+        """Copy pieces of the moving replicas in turn, until cancelled."""
         while True:
             if not self._moving:
                 await self._wanted.wait()
@@ -105,7 +103,7 @@ class AlterLogDirsManager:
             await trio.sleep(wait_ms / 1000)
 
     def _advance(self, partition: Partition) -> None:
-        """Copy a piece of one replica; put the copy in its place once it has everything."""
+        """Copy a piece of one replica; a complete copy takes the place of the log."""
         copy = self._logs.future_log(*partition.key)
         if copy is None or self._hosted.partitions.get(partition.key) is not partition:
             del self._moving[partition.key]

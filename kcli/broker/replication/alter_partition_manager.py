@@ -34,7 +34,7 @@ _RETRIED = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER})
 
 
 class AlterPartitionManager:
-    """The changes that node `node_id` asks for; `send` brings a request to the controller."""
+    """The changes of node `node_id`; `send` sends a request to the controller."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class AlterPartitionManager:
         self._wanted = trio.Event()
 
     def submit(self, change: IsrChange) -> None:
-        """Ask for a change as soon as possible."""
+        """Send a change as soon as possible."""
         self._waiting[change.partition.key] = change
         self._wanted.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Send what is asked for, for ever."""
+        """Send submitted changes, until cancelled."""
         task_status.started()
         while True:
             await self._wanted.wait()
@@ -69,11 +69,11 @@ class AlterPartitionManager:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether anything is still to be asked for."""
+        """Whether changes wait to be sent."""
         return bool(self._waiting)
 
     async def settle(self, changes: dict[TopicPartition, IsrChange]) -> bool:
-        """Send changes and act on the answers; return False if all of them are to be sent again."""
+        """Send changes and act on the answers; return False if all must be sent again."""
         try:
             response = await self._send(self._encode(changes.values()))
         except KcliError as error:
@@ -101,7 +101,7 @@ class AlterPartitionManager:
         elif answer.error_code in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
             change.refuse()
         else:
-            # The controller knows more than this node: the metadata will tell it.
+            # # The controller knows more than this node; the metadata will follow.
             key = change.partition.key
             _log.info("in-sync replicas of %s-%d are left to the metadata: %d", *key, answer.error_code)
 

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class AssignmentsManager:
-    """What node `node_id` has to tell; `send` tells the controller, and raises `KafkaError` if it cannot."""
+    """The assignments of node `node_id`; `send` sends them to the controller, or raises `KafkaError`."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class AssignmentsManager:
         self._wanted = trio.Event()
 
     def compare(self, partition: Partition, registration: PartitionRegistration) -> None:
-        """Tell the controller where a replica lies unless it knows."""
+        """Send the log directory of a replica to the controller, unless it knows that."""
         manager = self._log_manager
         if len(manager.directories) < 2:
-            return  # There is no other that it could be.
+            return  # # A single directory is known anyway.
         directory = manager.directories.of(partition.log).directory_id
         if registration.directory_of(self._node_id) != directory:
             assignment = DirectoryAssignment(partition.topic_id, partition.index, directory)
@@ -53,7 +53,7 @@ class AssignmentsManager:
             self._wanted.set()
 
     async def run(self) -> None:
-        """Tell what there is to tell, for ever."""
+        """Send assignments, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()

@@ -1,6 +1,6 @@
-"""What a fetch asks of one partition, and what reading it brought.
+"""FetchPartition: what a fetch asks of one partition. FetchedPartition: the result of reading it.
 
-Both are plain rows, made once per partition and request: slots, no dataclass, no defaults to look up.
+Both are made once for each partition and request: slots, no dataclass, no defaults to look up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FetchPartitionKey(NamedTuple):
-    """A partition as its fetcher names it: by topic id, or by name with the zero id."""
+    """A partition in a fetch session: by topic id, or by name with the zero id."""
 
     topic_id: bytes
     topic: str | None
@@ -23,17 +23,17 @@ class FetchPartitionKey(NamedTuple):
 
 
 def partition_key(topic: str | None, topic_id: bytes, index: int) -> FetchPartitionKey:
-    """Return the key of a partition: an id stands for itself, whatever its name."""
+    """Return the key of a partition; an id makes the name irrelevant."""
     if topic_id != ZERO_UUID:
         return FetchPartitionKey(topic_id, None, index)
     return FetchPartitionKey(ZERO_UUID, topic, index)
 
 
 class FetchPartition:
-    """One requested partition; it lives as long as its request or its session.
+    """One requested partition. It lives as long as its request or its session.
 
-    `topic` is None while no topic is known by `topic_id`. `sent_high_watermark` and
-    `sent_log_start_offset` are what the session's last response said, -1 before the first.
+    `topic` is None while `topic_id` is unknown. `sent_high_watermark` and `sent_log_start_offset` are those
+    of the session's last response, -1 before the first.
     """
 
     __slots__ = (
@@ -73,11 +73,11 @@ class FetchPartition:
 
     @property
     def key(self) -> FetchPartitionKey:
-        """What identifies the partition in a session."""
+        """The partition's key in a session."""
         return partition_key(self.topic, self.topic_id, self.index)
 
     def update(self, newer: FetchPartition) -> None:
-        """Take over what a later request says of the same partition."""
+        """Take over the values of a later request for the same partition."""
         self.fetch_offset = newer.fetch_offset
         self.max_bytes = newer.max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
@@ -86,12 +86,12 @@ class FetchPartition:
 
 
 class FetchedPartition:
-    """What reading one partition brought: offsets and records, or an error.
+    """The offsets and records of one partition, or an error.
 
-    `records` is a slice of a segment file, bytes after a conversion, or None; `size` its length in bytes.
-    `aborted` lists the aborted transactions for a read_committed reader and is None for others.
-    `diverging` is (epoch, end offset) when the fetcher must truncate (KIP-595); `current_leader` is
-    (leader id, leader epoch) when it asked the wrong broker (KIP-951).
+    `records` is a slice of a segment file, bytes after a conversion, or None; `size` is its length in bytes.
+    `aborted` lists the aborted transactions for a read_committed reader and is None for others. `diverging`
+    is (epoch, end offset) when the fetcher must truncate (KIP-595). `current_leader` is (leader id, leader
+    epoch) when the fetcher asked the wrong broker (KIP-951).
     """
 
     __slots__ = (

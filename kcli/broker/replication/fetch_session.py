@@ -1,14 +1,18 @@
-"""Fetch sessions: what a fetcher asked for last time, so that it need not repeat it (KIP-227).
+"""FetchSessionCache: the partitions of fetchers, kept from request to request (KIP-227).
 
-A request names its session and an epoch. Epoch 0 opens a session (and closes the one it names), -1 closes
-it and opens none, any other must be the session's next: it then lists only partitions to add, change or
-forget, and the response only partitions with news. Session id 0 stands for "no session".
+| session epoch of a request | effect |
+|---|---|
+| 0 | opens a session, closes the one it names |
+| -1 | closes the session, opens none |
+| the session's next | the request lists only partitions to add, change or forget, the response only news |
 
-The cache holds a fixed number of sessions. A new one displaces a session that has not been used for two
-minutes, else one that is worth less: followers before consumers, larger before smaller, and never one
-younger than two minutes. All sessions together hold at most `MAX_PARTITIONS`: beyond that none is opened, and
-one that grows is dropped, whose fetcher then asks in full again (Kafka classes `FetchSession`,
-`FetchSessionCacheShard`, `FetchManager`).
+Session id 0 means "no session".
+
+The cache holds a fixed number of sessions. A new session displaces one that was unused for two minutes, or
+else one that is worth less: followers count more than consumers, larger sessions more than smaller. No
+session younger than two minutes is displaced. All sessions together hold at most `MAX_PARTITIONS`: beyond
+that none is opened, and a session that grows is dropped, so its fetcher asks in full again (classes
+`FetchSession`, `FetchSessionCacheShard`, `FetchManager`).
 """
 
 from __future__ import annotations
@@ -28,12 +32,12 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTION_MS = 120_000
 MAX_PARTITIONS = 250_000
-"""About a hundred megabytes. Kafka limits the number of sessions only, whatever they hold."""
+"""About a hundred megabytes. Kafka limits only the number of sessions."""
 _INT_MAX = 2**31 - 1
 
 
 class FetchSession:
-    """The partitions of one session, those that least recently brought data first."""
+    """The partitions of one session; those that returned data longest ago come first."""
 
     __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged", "uses_topic_ids")
 
@@ -47,7 +51,7 @@ class FetchSession:
         self.partitions: dict[FetchPartitionKey, FetchPartition] = {}
 
     def update(self, wanted: Iterable[FetchPartition], forgotten: Iterable[FetchPartitionKey]) -> None:
-        """Add, change and forget partitions as a request says."""
+        """Add, change and forget partitions."""
         for partition in wanted:
             key = partition.key
             known = self.partitions.get(key)
@@ -60,14 +64,15 @@ class FetchSession:
 
     @property
     def worth(self) -> tuple[bool, int, int]:
-        """What decides which of two sessions stays: the greater one."""
+        """Of two sessions the one with the greater worth stays."""
         return self.privileged, len(self.partitions), self.id
 
 
 class FetchContext:
-    """One request's view of its session: what to read, and which of it to answer.
+    """One request's view of its session: the rows to read, and which of them to answer.
 
-    This base answers everything and keeps nothing; it also stands for a session error, with nothing to read.
+    This base class answers all rows and keeps nothing. It also represents a session error, with nothing to
+    read.
     """
 
     __slots__ = ("error", "partitions")
@@ -81,11 +86,11 @@ class FetchContext:
     def answer(
         self, rows: list[FetchedPartition], now_ms: int
     ) -> tuple[ErrorCode, int, list[FetchedPartition]]:
-        """Return (error, session id, rows to send) and remember what is sent."""
+        """Return (error, session id, rows to send), and note that they are sent."""
         return self.error, NO_SESSION, rows
 
     def news(self, rows: list[FetchedPartition]) -> list[FetchedPartition]:
-        """Return the rows that an answer would have, and remember nothing."""
+        """Return the rows of an answer, and note nothing."""
         return rows
 
     def throttled(self) -> tuple[ErrorCode, int]:
@@ -94,7 +99,7 @@ class FetchContext:
 
 
 class FullFetchContext(FetchContext):
-    """A request that opens a session, if there is room for it."""
+    """A request that opens a session, if there is room."""
 
     __slots__ = ("_cache", "_privileged", "_uses_topic_ids")
 
@@ -128,7 +133,7 @@ class FullFetchContext(FetchContext):
 
 
 class IncrementalFetchContext(FetchContext):
-    """A request that goes on with a session."""
+    """A request that continues a session."""
 
     __slots__ = ("_epoch", "_session")
 
@@ -141,7 +146,7 @@ class IncrementalFetchContext(FetchContext):
         self, rows: list[FetchedPartition], now_ms: int
     ) -> tuple[ErrorCode, int, list[FetchedPartition]]:
         session = self._session
-        if session.epoch != self._epoch:  # The same request came twice, on two connections.
+        if session.epoch != self._epoch:  # # The same request came twice, on two connections.
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
         news = []
         for row in rows:
@@ -150,7 +155,7 @@ class IncrementalFetchContext(FetchContext):
             if is_news:
                 news.append(row)
                 if row.size:
-                    # The next response starts with the others: no partition starves another.
+                    # # The next response starts with the other partitions, so none starves.
                     key = row.request.key
                     if session.partitions.pop(key, None) is not None:
                         session.partitions[key] = row.request
@@ -166,7 +171,7 @@ class IncrementalFetchContext(FetchContext):
 
 
 def _is_news(row: FetchedPartition) -> bool:
-    """Return whether the session's fetcher must hear of `row`."""
+    """Return whether the fetcher must get `row`."""
     partition = row.request
     return (
         row.size > 0
@@ -179,15 +184,15 @@ def _is_news(row: FetchedPartition) -> bool:
 
 
 def _note_sent(row: FetchedPartition) -> None:
-    """Note what the session's fetcher knows when it has heard of `row`."""
+    """Note what the fetcher knows after `row`."""
     partition = row.request
-    # After an error, -1 makes sure that the fetcher hears when it has gone.
+    # # After an error, -1 makes sure that the fetcher gets the next state.
     partition.sent_high_watermark = row.high_watermark if row.error_code == 0 else -1
     partition.sent_log_start_offset = row.log_start_offset
 
 
 class FetchSessionCache:
-    """The fetch sessions of one node, at most `slots` of them."""
+    """The fetch sessions of one node, at most `slots`."""
 
     def __init__(self, slots: int = 1000, new_id: Callable[[], int] | None = None) -> None:
         self._slots = slots
@@ -199,11 +204,11 @@ class FetchSessionCache:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions all sessions hold together."""
+        """The number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def partitions(self, session_id: int) -> list[FetchPartition]:
-        """Return what a session holds; nothing, if there is no such session."""
+        """Return the partitions of a session, none if there is no such session."""
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.partitions.values())
 
@@ -218,7 +223,7 @@ class FetchSessionCache:
         privileged: bool = False,
         now_ms: int,
     ) -> FetchContext:
-        """Return what a request with this session id and epoch has to read."""
+        """Return what a request with this session id and epoch reads."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)
             if epoch == FINAL_EPOCH:
@@ -248,7 +253,7 @@ class FetchSessionCache:
     def create(
         self, size: int, *, privileged: bool, uses_topic_ids: bool, now_ms: int
     ) -> FetchSession | None:
-        """Return a new session for `size` partitions, or None when there is no room for it."""
+        """Return a new session for `size` partitions, None if there is no room."""
         if size + self.partition_count > MAX_PARTITIONS:
             return None
         if len(self._sessions) >= self._slots and not self._displace(privileged, size, now_ms):

@@ -1,7 +1,7 @@
-"""GroupCommit: fsyncs off the loop, one at a time per log, shared by everybody who waits for one.
+"""GroupCommit: fsyncs in threads, at most one at a time for each log, shared by all that wait for one.
 
-A log with `flush.messages` must be on disk before a write is answered. While one fsync runs, further appends
-go on; those who wait then share the next one, so that many producers cost no more fsyncs than one does.
+A log with `flush.messages` must be on disk before a write is answered. Appends continue during an fsync and
+share the next one, so many producers cost no more fsyncs than one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class GroupCommit:
         self._limiter: trio.CapacityLimiter | None = None
 
     async def flush(self, log: UnifiedLog) -> None:
-        """Return when all that the log holds now is on disk. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        """Return when all current records of the log are on disk. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         offset = log.log_end_offset
         while log.recovery_point < offset:
             running = self._running.get(log)
             if running is not None:
-                # It may have begun before our records; then the next round is ours or somebody else's.
+                # # It may have begun before our records; then the next fsync covers them.
                 await running.wait()
                 continue
             plan = log.plan_flush()

@@ -1,6 +1,6 @@
 """HostedPartitions: the replicas of one node by topic and partition, and Kafka's errors for all others.
 
-`ReplicaManager` adds what follows the metadata. Fetchers and fetch sessions see no more than this.
+`ReplicaManager` adds all that follows the metadata. Fetchers and fetch sessions see no more than this.
 """
 
 from __future__ import annotations

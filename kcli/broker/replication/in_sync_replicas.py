@@ -1,15 +1,8 @@
 """InSyncReplicas: the followers of a partition as its leader sees them, and which of them are in sync.
 
-The controller alone changes the in-sync replicas; the leader asks it to, for one change at a time. Until that
-is answered the leader assumes the worst: a replica that is to join counts for the high watermark already, one
-that is to leave still does (the *maximal* ISR; class `PartitionState`).
-
-RemoteReplica: what a leader knows of one of its followers (class `Replica`).
-
-A follower's fetch at an offset says that it has everything below. It was caught up at the time of a fetch
-that reached the end of the leader's log, and at the time of the fetch before if this one reaches the end that
-the log had then: otherwise nobody could ever join the in-sync replicas of a partition that is written all the
-time. A fetch that waits on the leader for more counts as long as it waits.
+Only the controller changes the ISR; the leader asks for one change at a time. Until the answer the leader
+assumes the worst: replicas that are to join or to leave both count for the high watermark (the *maximal* ISR;
+class `PartitionState`).
 """
 
 from __future__ import annotations
@@ -26,7 +19,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1
 LONG_AGO_MS = -(2**62)
-"""When a replica was caught up that never was."""
+"""The caught-up time of a replica that never was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +36,13 @@ class ReplicaContext:
 
 
 class RemoteReplica:
-    """The replica on node `node_id`, as its fetches tell of it."""
+    """The replica on node `node_id`, as its leader knows it (class `Replica`).
+
+    A fetch at an offset says that the follower has everything below. The follower was caught up when it
+    fetched at the end of the leader's log. It was also caught up at its previous fetch if this one reaches
+    the end that the log had then: otherwise no follower could join the ISR of a partition that is written all
+    the time. A fetch that waits at the end counts as long as it waits.
+    """
 
     __slots__ = (
         "broker_epoch",
@@ -70,7 +69,7 @@ class RemoteReplica:
         self.row: FetchPartition | None = None
 
     def begin_epoch(self, leader_end: int, *, is_new_leader: bool, in_sync: bool, now_ms: int) -> None:
-        """Start over in another leader epoch: replicas that are in sync get time to show it."""
+        """Start over in another leader epoch; in-sync replicas get time to catch up."""
         self.caught_up_ms = self.fetched_ms = now_ms if in_sync else LONG_AGO_MS
         self.leader_end_when_fetched = leader_end
         if is_new_leader:
@@ -81,7 +80,7 @@ class RemoteReplica:
     def fetched(
         self, offset: int, *, leader_end: int, now_ms: int, log_start_offset: int, broker_epoch: int
     ) -> None:
-        """Take note of a fetch at `offset` while the leader's log ends at `leader_end`."""
+        """Note a fetch at `offset` while the leader's log ends at `leader_end`."""
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.leader_end_when_fetched >= 0:
@@ -93,12 +92,12 @@ class RemoteReplica:
         self.broker_epoch = max(broker_epoch, self.broker_epoch)
 
     def waited_until(self, now_ms: int) -> None:
-        """Take note that a fetch which had reached the end waited there until now."""
+        """Note that a fetch at the end waited until now."""
         if self.log_end_offset == self.leader_end_when_fetched:
             self.fetched_ms = self.caught_up_ms = now_ms
 
     def is_caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether the replica has everything, or had everything not long ago."""
+        """Return whether the replica has everything, or had everything not long ago."""
         return self.log_end_offset == leader_end or now_ms - self.caught_up_ms <= max_lag_ms
 
 
@@ -106,7 +105,7 @@ NOBODY: frozenset[int] = frozenset()
 
 
 class InSyncReplicas:
-    """The replicas that node `leader_id` leads: `committed` is what the controller said last."""
+    """The replicas that node `leader_id` leads; `committed` is the ISR of the controller."""
 
     __slots__ = ("_context", "committed", "epoch_start_offset", "leader_id", "maximal", "pending", "remotes")
 
@@ -115,14 +114,14 @@ class InSyncReplicas:
         self._context = context
         self.committed: frozenset[int] = NOBODY
         self.pending: frozenset[int] | None = None
-        """What the leader asks the controller for, None if nothing."""
+        """The ISR that the leader asked for, None if it did not ask."""
         self.maximal: frozenset[int] = NOBODY
-        """Whoever may be in sync, as far as the leader knows."""
+        """All replicas that may be in sync."""
         self.remotes: dict[int, RemoteReplica] = {}
         self.epoch_start_offset = 0
 
     def commit(self, replicas: Iterable[int], isr: frozenset[int]) -> None:
-        """Take over what the controller decided; whatever was asked for is settled by it."""
+        """Take over the ISR of the controller; this settles any request."""
         others = [node_id for node_id in replicas if node_id != self.leader_id]
         for gone in [node_id for node_id in self.remotes if node_id not in others]:
             del self.remotes[gone]
@@ -144,17 +143,17 @@ class InSyncReplicas:
             )
 
     def ask(self, isr: frozenset[int]) -> None:
-        """Note that the controller is asked for other in-sync replicas."""
+        """Note that the controller was asked for an ISR."""
         self.pending = isr
         self.maximal = self.committed | isr
 
     def settle(self) -> None:
-        """Note that the controller is asked for nothing any more."""
+        """Note that no request is pending."""
         self.pending = None
         self.maximal = self.committed
 
     def lagging(self, leader_end: int, now_ms: int, max_lag_ms: int) -> frozenset[int]:
-        """Return the members that have not been caught up for too long."""
+        """Return the members that have been behind for too long."""
         return frozenset(
             node_id
             for node_id in self.committed
@@ -163,20 +162,22 @@ class InSyncReplicas:
         )
 
     def may_join(self, remote: RemoteReplica, high_watermark: int) -> bool:
-        """Whether a follower has come far enough to be in sync."""
+        """Return whether a follower has enough records to be in sync."""
         return remote.node_id not in self.maximal and remote.log_end_offset >= max(
             high_watermark, self.epoch_start_offset
         )
 
     def is_eligible(self, remote: RemoteReplica) -> bool:
-        """Whether the controller would accept a follower: its node is active and has fetched (KIP-903)."""
+        """Return whether the controller would accept a follower: its node is active and has fetched
+        (KIP-903).
+        """
         epoch = self._context.broker_epoch_of(remote.node_id)
         return epoch is not None and remote.broker_epoch in {-1, epoch}
 
     def replicated_up_to(self, leader_end: int) -> int:
-        """Return the lowest log end of all that may be in sync, or are about to be.
+        """Return the lowest log end of all replicas that may be in sync, or are about to join.
 
-        If those were not waited for, the high watermark could run ahead of them for ever.
+        Otherwise the high watermark could stay ahead of a joining replica forever.
         """
         end, context = leader_end, self._context
         for remote in self.remotes.values():
@@ -193,18 +194,18 @@ class InSyncReplicas:
     # --- the sessions that followers wait in -----------------------------------------------------
 
     def watch(self, node_id: int, ready: ReadyPartitions, row: FetchPartition) -> None:
-        """Tell a follower's session of what happens here."""
+        """Tell a follower's session about changes here."""
         remote = self.remotes[node_id]
         remote.ready, remote.row = ready, row
 
     def unwatch(self, node_id: int, ready: ReadyPartitions) -> None:
-        """Tell a session nothing any more."""
+        """Stop telling a session."""
         remote = self.remotes.get(node_id)
         if remote is not None and remote.ready is ready:
             remote.ready = remote.row = None
 
     def leader_appended(self, first_offset: int) -> None:
-        """Tell the followers that there is more to fetch, from `first_offset` on."""
+        """Tell the followers that there are records from `first_offset` on."""
         for remote in self.remotes.values():
             ready, row = remote.ready, remote.row
             if ready is not None and row is not None and row not in ready.rows:
@@ -213,7 +214,7 @@ class InSyncReplicas:
                 ready.note(row)
 
     def tell_offsets(self, *, at_once: bool = False) -> None:
-        """Tell the followers of the high watermark and the log start, as soon as is worth it or now."""
+        """Tell the followers about the high watermark and the log start, soon or `at_once`."""
         for remote in self.remotes.values():
             if remote.ready is not None and remote.row is not None:
                 remote.ready.note_offsets(remote.row)
@@ -221,7 +222,7 @@ class InSyncReplicas:
                     remote.ready.news_fell_due()
 
     def release(self) -> None:
-        """Have every follower ask again, which will learn that the epoch is another."""
+        """Let every follower ask again, and so learn about the new epoch."""
         for remote in self.remotes.values():
             ready, row = remote.ready, remote.row
             remote.ready = remote.row = None

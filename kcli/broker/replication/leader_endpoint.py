@@ -44,18 +44,18 @@ SOCKET_TIMEOUT_MS = 30_000
 
 
 class PeerUnreachable(KcliError):
-    """The other node does not answer, for now."""
+    """The other node does not answer now."""
 
 
 class Peer(Protocol):
-    """What a link finds at its other end."""
+    """The node at the other end of a link."""
 
     @property
     def replica_manager(self) -> HostedPartitions: ...
 
     @property
     def is_paused(self) -> bool:
-        """True while the node does nothing, though it is there."""
+        """Whether the node is alive but does nothing."""
         ...
 
     async def until_awake(self) -> None:
@@ -64,7 +64,7 @@ class Peer(Protocol):
 
 
 class LeaderEndPoint:
-    """The way from node `from_id` to node `to_id`; `find` returns a node that is there, or None."""
+    """The link from node `from_id` to node `to_id`; `find` returns a running node, or None."""
 
     __slots__ = (
         "_find",
@@ -91,7 +91,7 @@ class LeaderEndPoint:
 
     @property
     def is_cut(self) -> bool:
-        """Whether nothing gets through."""
+        """Whether all calls fail."""
         return self._is_cut
 
     @is_cut.setter
@@ -102,7 +102,7 @@ class LeaderEndPoint:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether fetchers stand still."""
+        """Whether no calls start."""
         return self._thawed is not None
 
     @is_frozen.setter
@@ -114,31 +114,30 @@ class LeaderEndPoint:
         self._thawed = trio.Event() if is_frozen else None
 
     def fail_waiting(self) -> None:
-        """Have every fetch that waits for its answer fail: the connection is gone."""
+        """Fail every fetch that waits for its answer: the connection is gone."""
         waiting, self._waiting = self._waiting, {}
         for session in waiting:
             session.ready.fail(self._unreachable())
 
     def reach(self) -> Peer:
-        """Return the other node if a call would get there now. Raises `PeerUnreachable`."""
+        """Return the other node if a call would arrive now. Raises `PeerUnreachable`."""
         peer = None if self._is_cut else self._find(self.to_id)
         if peer is None:
             raise self._unreachable()
         return peer
 
     async def open(self, *, broker_epoch: int) -> FollowerFetchSession:
-        """Open a fetch session on the other node, for a fetcher of this one. Raises `PeerUnreachable`."""
+        """Open a fetch session on the other node. Raises `PeerUnreachable`."""
         peer = await self._call()
         return FollowerFetchSession(peer.replica_manager, self.from_id, broker_epoch)
 
     async def fetch(
         self, session: FollowerFetchSession, moved: Callable[[], Sequence[FetchPartition]], *, max_bytes: int
     ) -> list[FetchedPartition]:
-        """Say which positions have `moved`, and return what there is, waiting for it if need be.
+        """Send the positions that `moved`, wait if need be, and return what there is.
 
-        Asked when the call gets there: what is to be followed may be another thing by then, and whoever
-        wakes the session finds it waiting.
-        Raises `PeerUnreachable`, also when the other node does not know the session.
+        `moved` is called when the call arrives: the positions may change on the way. Raises
+        `PeerUnreachable`, also if the other node does not know the session.
         """
         peer = await self._call()
         if not session.is_of(peer.replica_manager):
@@ -155,16 +154,16 @@ class LeaderEndPoint:
         return session.read(max_bytes)
 
     async def log_range(self, topic: str, index: int, leader_epoch: int) -> tuple[int, int]:
-        """Return the first and the next offset of a partition that the other node leads.
+        """Return the log start and log end of a partition that the other node leads.
 
-        Raises `PeerUnreachable`, and `KafkaError` if it does not lead it in this epoch.
+        Raises `PeerUnreachable`, and `KafkaError` if the node does not lead it in this epoch.
         """
         peer = await self._call()
         log = peer.replica_manager.leader(topic, index, leader_epoch).log
         return log.log_start_offset, log.log_end_offset
 
     async def _call(self) -> Peer:
-        """Return the other node, as late as the faults make it."""
+        """Return the other node, after the delays of the faults."""
         if self.drop_next or self.delay_ms or self._thawed is not None:
             await self._suffer()
         peer = self.reach()
@@ -193,9 +192,9 @@ class LeaderEndPoint:
 
 
 class LeaderEndPoints:
-    """The links between all nodes; each is made when it is first asked for, and stays.
+    """The links between all nodes, made on first use.
 
-    `find` returns a node that is there, None for one that is dead or was never there.
+    `find` returns a running node, None for any other.
     """
 
     def __init__(self, find: Callable[[int], Peer | None]) -> None:
@@ -203,7 +202,6 @@ class LeaderEndPoints:
         self._links: dict[tuple[int, int], LeaderEndPoint] = {}
 
     def between(self, from_id: int, to_id: int) -> LeaderEndPoint:
-        """Return the link from one node to another."""
         link = self._links.get((from_id, to_id))
         if link is None:
             link = self._links[from_id, to_id] = LeaderEndPoint(from_id, to_id, self._find)
@@ -214,14 +212,14 @@ class LeaderEndPoints:
         return self.between(*pair)
 
     def node_died(self, node_id: int) -> None:
-        """Have the calls that wait for a node, or that it waits for, fail: its connections are reset."""
+        """Fail all calls from and to a node: its connections are reset."""
         for (from_id, to_id), link in self._links.items():
             if node_id in (from_id, to_id):
                 link.fail_waiting()
 
 
 class FollowerFetchSession:
-    """What node `follower_id`, registered with `broker_epoch`, watches through one of its fetchers."""
+    """The partitions that node `follower_id`, registered with `broker_epoch`, watches with one fetcher."""
 
     __slots__ = (
         "_held",
@@ -240,15 +238,15 @@ class FollowerFetchSession:
         self._hosted = hosted
         self._rows: dict[FetchPartition, Partition | None] = {}
         self._held: dict[FetchPartition, None] = {}
-        """The partitions that the throttle keeps back for a while."""
+        """The partitions that the throttle holds back."""
         self._held_timer: TimerCallback | None = None
 
     def is_of(self, hosted: HostedPartitions) -> bool:
-        """Whether the session is one of these replicas, and not of a node that ran here before."""
+        """Return whether the session belongs to these replicas, not to a former broker of the node."""
         return self._hosted is hosted
 
     def move(self, rows: Sequence[FetchPartition]) -> None:
-        """Note the positions that are new or have moved."""
+        """Note positions that are new or have moved."""
         ready = self.ready
         for row in rows:
             is_new = row not in self._rows
@@ -279,7 +277,7 @@ class FollowerFetchSession:
             self._held_timer = None
 
     def read(self, max_bytes: int) -> list[FetchedPartition]:
-        """Return the partitions with news, the records among them within `max_bytes`, or one batch."""
+        """Return the partitions with news; their records fit in `max_bytes`, or are one batch."""
         rows: list[FetchedPartition] = []
         ready = self.ready.rows
         for row in list(ready):
@@ -317,7 +315,7 @@ class FollowerFetchSession:
         return partition
 
     def _accept(self, row: FetchPartition) -> bool:
-        """Take note of the follower's position; return whether there is something to tell it."""
+        """Note the follower's position; return whether there is something to send."""
         try:
             partition = self._find(row)
             if partition.diverging_epoch(row) is not None:
@@ -339,7 +337,7 @@ class FollowerFetchSession:
         return row.fetch_offset < log.log_end_offset
 
     def _read(self, row: FetchPartition, max_bytes: int, *, min_one: bool) -> FetchedPartition | None:
-        """Return what there is of a partition, None if its next batch is larger than that."""
+        """Return what a partition has, None if its next batch does not fit."""
         try:
             partition = self._find(row)
             fetched = partition.read(
@@ -357,7 +355,7 @@ class FollowerFetchSession:
     # --- the throttle ----------------------------------------------------------------------------
 
     def _is_held_back(self, row: FetchPartition) -> bool:
-        """Keep a partition back for a while if the throttle wants that; return whether it does."""
+        """Hold a partition back if the throttle demands it; return whether it does."""
         throttle, partition = self._hosted.leader_throttle, self._rows.get(row)
         if partition is None or not throttle.is_throttled(partition.topic, partition.index):
             return False

@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class IsrChange:
-    """One change: the members asked for, with their broker epochs, and the partition's epochs then."""
+    """One change of the ISR: the members with their broker epochs, and the epochs of the partition."""
 
     __slots__ = ("isr", "leader_epoch", "members", "partition", "partition_epoch")
 
@@ -146,9 +146,9 @@ class Partition:
         self.in_sync: InSyncReplicas | None = None
         """The followers, while this node leads and there are any."""
         self.is_alone = False
-        """Whether an append is replicated by itself: this node leads and has the only replica."""
+        """Whether this node leads and has the only replica, so an append is committed at once."""
         self.writing: trio.Event | None = None
-        """Set while a thread writes to the log: whoever wants to append waits for it."""
+        """Set while a thread writes to the log; other appends wait for it."""
 
     @property
     def is_leader(self) -> bool:
@@ -157,7 +157,7 @@ class Partition:
 
     @property
     def isr(self) -> frozenset[int]:
-        """The in-sync replicas as the controller said last; nobody where this node does not lead."""
+        """The committed ISR; empty if this node does not lead."""
         if self.in_sync is not None:
             return self.in_sync.committed
         return frozenset((self.node_id,)) if self.is_alone else NOBODY
@@ -170,9 +170,9 @@ class Partition:
     # --- roles -----------------------------------------------------------------------------------
 
     def apply(self, registration: PartitionRegistration) -> bool:
-        """Become what the controller decided; return whether its leader epoch is new here.
+        """Take over the controller's decision; return whether its leader epoch is new here.
 
-        What is older than the known state is ignored.
+        Ignores a decision older than the known state.
         """
         if registration.partition_epoch < self.partition_epoch:
             return False
@@ -199,7 +199,7 @@ class Partition:
             in_sync.commit(registration.replicas, frozenset(registration.isr))
         self.in_sync = in_sync
         if new_epoch:
-            # Even if no record follows: a follower must find this epoch's start.
+            # # Even if no record follows: followers must find the start of this epoch.
             self.log.assign_epoch_at_end(self.leader_epoch)
             if in_sync is not None:
                 end, now_ms = self.log.log_end_offset, self._context.clock_ms()
@@ -209,7 +209,7 @@ class Partition:
             self.maybe_expand_isr()
 
     def resign(self) -> None:
-        """Lead no longer: the replica is gone from this node."""
+        """Stop leading: the replica is gone from this node."""
         if self.in_sync is not None:
             self.in_sync.release()
         self.leader = -1
@@ -217,7 +217,7 @@ class Partition:
         self.in_sync = None
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
-        """Raise `KafkaError` unless this node leads, in the epoch that the caller knows of."""
+        """Raise `KafkaError` unless this node leads, in the caller's epoch."""
         self.check_epoch(current_leader_epoch)
         if self.leader != self.node_id:
             raise KafkaError(
@@ -226,7 +226,7 @@ class Partition:
             )
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Raise `KafkaError` unless this is the epoch that the caller knows of, if it knows one."""
+        """Raise `KafkaError` if the caller knows another epoch."""
         if current_leader_epoch != NO_EPOCH:
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"the epoch is {self.leader_epoch} by now")
@@ -269,9 +269,9 @@ class Partition:
         now_ms: int,
         written: WriteAhead | None = None,
     ) -> LogAppendInfo:
-        """Append records that the log's validator has read elsewhere. Raises `KafkaError`.
+        """Append records that the log's validator has read before. Raises `KafkaError`.
 
-        What `written` has put into the file already is not written again.
+        `written` is already in the file and not written again.
         """
         self._check_writable(acks)
         info = self.log.append(validated, leader_epoch=self.leader_epoch, now_ms=now_ms, written=written)
@@ -279,9 +279,9 @@ class Partition:
         return info
 
     def write_ahead(self, validated: ValidatedRecords, *, acks: int, now_ms: int) -> WriteAhead | None:
-        """Return what writes records before `append_validated`, in any thread; None if that cannot be.
+        """Return a writer for any thread, to run before `append_validated`; None if that is impossible.
 
-        Set `writing` until then: nothing else may be appended meanwhile. Raises `KafkaError`.
+        Set `writing` until then, so that nothing else is appended. Raises `KafkaError`.
         """
         self._check_writable(acks)
         return self.log.write_ahead(validated, leader_epoch=self.leader_epoch, now_ms=now_ms)
@@ -306,7 +306,7 @@ class Partition:
     def append_plain(self, records: memoryview, now_ms: int) -> int:
         """Append a producer's batch as the only replica; return its first offset.
 
-        `NOT_PLAIN` says that it is for `append`, and nothing was done. Raises `KafkaError`.
+        Returns `NOT_PLAIN`, with nothing done, for a batch that `append` must take. Raises `KafkaError`.
         """
         log = self.log
         first_offset = log.append_plain(records, self.leader_epoch, now_ms)
@@ -317,17 +317,17 @@ class Partition:
 
     @property
     def knows_committed_end(self) -> bool:
-        """False for a new leader whose high watermark has not come to where its epoch began (KIP-207)."""
+        """False for a new leader whose high watermark is below the start of its epoch (KIP-207)."""
         return self.in_sync is None or self.log.high_watermark >= self.in_sync.epoch_start_offset
 
     @property
     def must_flush(self) -> bool:
-        """Whether `flush.messages` wants what was appended on disk before it is answered."""
+        """Whether `flush.messages` demands that the last append is on disk before its answer."""
         log = self.log
         return log.log_end_offset - log.recovery_point >= log.config.flush_messages
 
     def replication_error(self, required_offset: int) -> ErrorCode | None:
-        """Return how a write up to `required_offset` ended, None while followers still lack it."""
+        """Return the result of a write up to `required_offset`, None while followers lack it."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
@@ -337,7 +337,7 @@ class Partition:
         return ErrorCode.NONE
 
     def _advance_high_watermark(self) -> None:
-        """Move the high watermark up to what everybody has who may be in sync."""
+        """Raise the high watermark to the lowest log end of all replicas that may be in sync."""
         in_sync, end = self.in_sync, self.log.log_end_offset
         if in_sync is not None:
             if len(in_sync.committed) < self.min_isr:
@@ -347,7 +347,7 @@ class Partition:
             self.tell_offsets()
 
     def isr_moved(self) -> None:
-        """Act on other in-sync replicas: the high watermark may move, or writes be refused."""
+        """Act on another ISR: the high watermark may move, writes may be refused."""
         self._advance_high_watermark()
         self._touch(self.key)
 
@@ -396,7 +396,7 @@ class Partition:
     def check_follower(self, node_id: int, broker_epoch: int, current_leader_epoch: int) -> None:
         """Raise `KafkaError` unless a node may fetch as a follower."""
         if node_id not in self.replicas:
-            # With an epoch it will ask again: one of the two does not know the assignment yet.
+            # # The follower asks again: one of the two nodes does not know the assignment yet.
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if current_leader_epoch >= 0:
                 code = ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -429,14 +429,14 @@ class Partition:
             self._touch(self.key)
 
     def tell_offsets(self, *, at_once: bool = False) -> None:
-        """Tell the followers of the high watermark and the log start, as soon as is worth it or now."""
+        """Tell the followers about the high watermark and the log start, soon or `at_once`."""
         if self.in_sync is not None:
             self.in_sync.tell_offsets(at_once=at_once)
 
     # --- reading ---------------------------------------------------------------------------------
 
     def limit(self, isolation: Isolation) -> int:
-        """Return the offset that a reader with this isolation may not reach."""
+        """Return the first offset that a reader with this isolation may not read."""
         if isolation is Isolation.HIGH_WATERMARK:
             return self.log.high_watermark
         if isolation is Isolation.TXN_COMMITTED:
@@ -510,7 +510,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The offset below which no replica that is alive has records any more, as far as is known."""
+        """The lowest log start of all replicas on active nodes, as far as known."""
         start = self.log.log_start_offset
         if self.in_sync is not None:
             for node_id, remote in self.in_sync.remotes.items():

@@ -1,25 +1,20 @@
-"""ReplicaFetcher: one task of a follower that copies many partitions from one leader.
+"""ReplicaFetcher: one task of a follower that copies many partitions from one leader (class
+`ReplicaFetcherThread`).
 
-It goes on from answer to answer: what it got is written, and the next call tells the leader how far it has
-come and brings more. Nothing is between reading the leader's files and writing its own, so the bytes go
-through one buffer that all fetchers of the process share. Without news it waits on the leader, without cost.
+Each call tells the leader how far the log has come and brings more. Nothing runs between reading the leader's
+files and writing the own ones, so all fetchers of the process share one buffer. Without news a fetcher waits
+on the leader, at no cost.
 
 | answer | what happens to the partition |
 |---|---|
 | records | appended; high watermark and log start follow |
-| its logs part | truncated to where they do |
+| diverging epoch | truncated to where the logs diverge |
 | OFFSET_OUT_OF_RANGE | truncated to the leader's end, or started over at its start |
-| FENCED_LEADER_EPOCH | stands still until the metadata says more |
-| CORRUPT_MESSAGE, not led there, not known there, … | tried again after `replica.fetch.backoff.ms` |
-| its own log fails | stands still until the next leader epoch |
+| FENCED_LEADER_EPOCH | stops until the metadata changes |
+| CORRUPT_MESSAGE, not led or known there, … | retried after `replica.fetch.backoff.ms` |
+| an error of its own log | stops until the next leader epoch |
 
-If the leader cannot be reached, all of them wait (classes `AbstractFetcherThread`, `ReplicaFetcherThread`).
-
-FetcherManager: which fetcher of a node copies which partition (class `ReplicaFetcherManager`).
-
-There are up to `num.replica.fetchers` fetchers to each leader; a partition's name decides which is its own.
-Fetchers are made when they get their first partition and stay until the node stops: one without partitions
-rests.
+If the leader cannot be reached, all its partitions are retried later (class `AbstractFetcherThread`).
 """
 
 from __future__ import annotations
@@ -48,14 +43,14 @@ if TYPE_CHECKING:
 
 
 TURN_BYTES = 1024 * 1024
-"""What is copied before others run."""
+"""So many bytes are copied before other tasks run."""
 
 _log = logging.getLogger(__name__)
 _buffer = memoryview(bytearray(TURN_BYTES))
 
 
 class FetchState:
-    """One partition of a fetcher: the row that it sends, and until when it is left alone."""
+    """One partition of a fetcher, the row that it sends, and its delay."""
 
     __slots__ = ("delayed_until_ms", "has_begun", "in_sync", "partition", "row")
 
@@ -64,12 +59,12 @@ class FetchState:
         self.row = row
         self.delayed_until_ms = 0
         self.has_begun = False
-        """Whether the log is fit to be compared with the leader's."""
+        """Whether the log is ready for the comparison with the leader's."""
         self.in_sync = False
-        """Whether all that was committed has been copied, as far as is known here."""
+        """Whether all known committed records have been copied."""
 
     def moved(self) -> None:
-        """Go on from where the log ends."""
+        """Move the position to the end of the log."""
         log, row = self.partition.log, self.row
         row.fetch_offset = log.log_end_offset
         row.last_fetched_epoch = log.leader_epochs.latest_epoch
@@ -87,7 +82,7 @@ class ReplicaFetcher:
         self._link = link
         self._session: FollowerFetchSession | None = None
         self._moved: dict[FetchState, None] = {}
-        """What the leader is to be told."""
+        """The partitions whose positions go into the next call."""
         self._delayed: dict[FetchState, None] = {}
         self._out_of_range: list[FetchState] = []
         self._alarm: TimerCallback | None = None
@@ -98,13 +93,13 @@ class ReplicaFetcher:
 
     @property
     def delayed(self) -> list[TopicPartition]:
-        """The partitions that are left alone for a while."""
+        """The partitions that are delayed."""
         return [state.partition.key for state in self._delayed]
 
     # --- what it copies --------------------------------------------------------------------------
 
     def add(self, partition: Partition) -> None:
-        """Copy a partition from now on, in the leader epoch that it is in."""
+        """Copy a partition from now on, in its current leader epoch."""
         self.remove(partition.key)
         log = partition.log
         row = FetchPartition(
@@ -122,19 +117,18 @@ class ReplicaFetcher:
         self.wake()
 
     def remove(self, key: TopicPartition) -> None:
-        """Copy a partition no more."""
+        """Stop copying a partition."""
         state = self.states.pop(key, None)
         if state is not None:
             self._let_go(state)
 
     def wake(self) -> None:
-        """Have the task look what there is to do."""
+        """Let the task look for work."""
         self._work.set()
         if self._session is not None:
             self._session.ready.wake()
 
     def _delay_is_over(self) -> None:
-        """Have the task look which partitions have been left alone for long enough."""
         self._alarm = None
         self.wake()
 
@@ -147,7 +141,7 @@ class ReplicaFetcher:
     # --- the task --------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Copy, for ever."""
+        """Copy until cancelled."""
         try:
             while True:
                 await self._hosted.gate.passed()
@@ -179,13 +173,13 @@ class ReplicaFetcher:
         limit = min(self._hosted.config.replica_fetch_response_max_bytes, TURN_BYTES)
         rows = await self._link.fetch(session, self._take_moved, max_bytes=limit)
         if self._hosted.gate.is_closed or session is not self._session:
-            self._lose_session()  # What was on its way is lost.
+            self._lose_session()  # # The answer got lost on its way.
             return
         for row in rows:
             found = self.states.get((row.request.topic or "", row.request.index))
             if found is not None and found.row is row.request:
                 self._take(found, row)
-        # Not before: while this one waits the leader may cut off what the others have yet to read.
+        # # Last, because the leader may truncate what the other rows have yet to read.
         while self._out_of_range:
             await self._find_range(self._out_of_range.pop())
         if session.ready.has_waited:
@@ -194,8 +188,8 @@ class ReplicaFetcher:
             await trio.lowlevel.checkpoint()
 
     def _take_moved(self) -> list[FetchPartition]:
-        """Return the rows of what has moved, for a call that gets to the leader now."""
-        self._end_delays()  # Those that ended while the call was on its way woke nobody.
+        """Return the rows of moved positions, when a call arrives at the leader."""
+        self._end_delays()  # # Delays may have ended while the call was on its way.
         for state in list(self._moved):
             if not state.has_begun:
                 self._begin(state)
@@ -205,7 +199,7 @@ class ReplicaFetcher:
         return [state.row for state in moved]
 
     def _begin(self, state: FetchState) -> None:
-        """Make a log fit to be compared with the leader's, before the first call."""
+        """Prepare a log for the comparison with the leader's, before the first call."""
         if state.partition.writing is not None:
             self._delay(state)
             return
@@ -216,9 +210,9 @@ class ReplicaFetcher:
             self._failed(state, error)
 
     def _take(self, state: FetchState, row: FetchedPartition) -> None:
-        """Act on what the leader says of one partition."""
+        """Act on the leader's answer for one partition."""
         if state.partition.writing is not None:
-            # A thread still writes what this node was given as the leader that it was.
+            # # A thread still writes what this node accepted as the former leader.
             self._delay(state)
         elif row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range.append(state)
@@ -257,7 +251,7 @@ class ReplicaFetcher:
         self._hosted.touch(state.partition.key)
 
     def _hold_back(self, state: FetchState) -> None:
-        """Leave a partition alone for as long as the throttle wants it."""
+        """Delay a partition as long as the throttle demands."""
         throttle = self._hosted.follower_throttle
         if throttle.is_throttled(*state.partition.key) and not state.in_sync:
             wait_ms = throttle.wait_ms(monotonic_ms())
@@ -265,7 +259,7 @@ class ReplicaFetcher:
                 self._delay(state, wait_ms)
 
     async def _find_range(self, state: FetchState) -> None:
-        """Find where to go on after being out of the leader's range. Raises `PeerUnreachable`."""
+        """Find the next position after OFFSET_OUT_OF_RANGE. Raises `PeerUnreachable`."""
         partition, epoch = state.partition, state.row.current_leader_epoch
         try:
             start, end = await self._link.log_range(partition.topic, partition.index, epoch)
@@ -303,7 +297,7 @@ class ReplicaFetcher:
             self._delay(state)
 
     def _delay(self, state: FetchState, delay_ms: int | None = None) -> None:
-        """Leave a partition alone for a while; one that is left alone already is not for longer."""
+        """Delay a partition, unless it is delayed already."""
         if state in self._delayed:
             return
         self._let_go(state)
@@ -324,7 +318,7 @@ class ReplicaFetcher:
             self._delay(state)
 
     def _end_delays(self) -> None:
-        """Go on with the partitions whose time has come."""
+        """End the delays that are over."""
         if not self._delayed:
             return
         now_ms = monotonic_ms()
@@ -348,10 +342,7 @@ class ReplicaFetcher:
 
 
 def read_slice(records: FileSlice) -> memoryview:
-    """Read a slice of a leader's log; what is returned is good until the next one is read.
-
-    Raises `KafkaError`.
-    """
+    """Read a slice of a leader's log; the result is valid until the next read. Raises `KafkaError`."""
     try:
         if records.size > TURN_BYTES:
             return memoryview(bytearray(records.read()))
@@ -363,14 +354,18 @@ def read_slice(records: FileSlice) -> memoryview:
 
 
 def fetcher_number(topic: str, index: int, count: int) -> int:
-    """Return which of `count` fetchers to its leader copies a partition."""
+    """Return the number, of `count` fetchers to a leader, that copies a partition."""
     hashed = (31 * string_hash(topic) + index) & 0xFFFFFFFF
     signed = hashed - (1 << 32) if hashed & 0x80000000 else hashed
     return abs(signed) % count
 
 
 class FetcherManager:
-    """The fetchers of one node; `link_to` gives the way to a leader."""
+    """The fetchers of one node: up to `num.replica.fetchers` to each leader (class `ReplicaFetcherManager`).
+
+    The name of a partition decides which fetcher copies it. Fetchers start with their first partition and
+    stay until the node stops. `link_to` returns the link to a leader.
+    """
 
     def __init__(self, hosted: HostedPartitions, link_to: Callable[[int], LeaderEndPoint]) -> None:
         self.fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
@@ -380,7 +375,7 @@ class FetcherManager:
         self._nursery: trio.Nursery | None = None
 
     def follow(self, partition: Partition) -> None:
-        """Copy a partition from its leader, beginning anew if that has been done already."""
+        """Copy a partition from its leader, starting anew if it is copied already."""
         self.stop(partition.key)
         number = self._number_of(partition)
         fetcher = self.fetchers.get((partition.leader, number))
@@ -393,13 +388,13 @@ class FetcherManager:
         fetcher.add(partition)
 
     def stop(self, key: TopicPartition) -> None:
-        """Copy a partition no more."""
+        """Stop copying a partition."""
         fetcher = self._owners.pop(key, None)
         if fetcher is not None:
             fetcher.remove(key)
 
     def resize(self) -> None:
-        """Go over to as many fetchers to each leader as are configured now."""
+        """Use the configured number of fetchers to each leader."""
         for fetcher in list(self.fetchers.values()):
             for state in list(fetcher.states.values()):
                 if self._number_of(state.partition) != fetcher.number:
@@ -410,11 +405,11 @@ class FetcherManager:
 
     @property
     def per_leader(self) -> int:
-        """How many fetchers there are to each leader at most."""
+        """The most fetchers to each leader."""
         return self._hosted.config.num_replica_fetchers
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the fetchers that there are and that come, for ever."""
+        """Run all fetchers, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery

@@ -63,8 +63,6 @@ class FetchParams(NamedTuple):
 
 
 class ReplicaManager(HostedPartitions):
-    """The replicas of one node, which follow the metadata."""
-
     def __init__(
         self,
         context: ReplicationContext,
@@ -88,7 +86,7 @@ class ReplicaManager(HostedPartitions):
     # --- replication -----------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Copy what others lead, and keep the in-sync replicas of what is led here up to date, for ever."""
+        """Copy from other leaders, and maintain the ISR of led partitions, until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.alter_partition_manager.run)
             await nursery.start(self.fetchers.run)
@@ -106,7 +104,7 @@ class ReplicaManager(HostedPartitions):
                 partition.maybe_expand_isr()
 
     def _replica_moved(self, partition: Partition) -> None:
-        """Act on a replica that lies in another log directory now."""
+        """Act on a replica that has moved to another log directory."""
         self.touch(partition.key)
         topic = None if self.image is None else self.image.topics_by_id.get(partition.topic_id)
         if topic is not None:
@@ -115,10 +113,10 @@ class ReplicaManager(HostedPartitions):
     # --- following the metadata ------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over an image; `delta` says what changed since the one before.
+        """Take over an image; `delta` holds the changes.
 
-        Deletions come first: a topic may be deleted and created again under its name in one delta. A log
-        directory that fails takes only its own partitions out of service.
+        Deletions come first, because one delta may delete and create topics of the same name. A log directory
+        that fails takes only its own partitions offline.
         """
         self.image = image
         if delta.changed_brokers:
@@ -225,7 +223,7 @@ class ReplicaManager(HostedPartitions):
             )
 
     def config_changed(self) -> None:
-        """Act on another configuration of the broker: every log's may be another with it."""
+        """Act on another configuration of the broker, which may change that of every log."""
         self._update_configs(self.partitions.values())
         self.fetchers.resize()
 
@@ -236,10 +234,10 @@ class ReplicaManager(HostedPartitions):
             if config != partition.log.config:
                 partition.log.update_config(config)
                 if partition.is_leader:
-                    partition.isr_moved()  # Fewer replicas may be enough now.
+                    partition.isr_moved()  # # A smaller `min.insync.replicas` may suffice now.
 
     def directory_failed(self, path: str) -> None:
-        """Take the partitions of a failed log directory out of service."""
+        """Take the partitions of a failed log directory offline."""
         for partition in list(self.partitions.values()):
             if partition.log.parent_directory == path:
                 partition.resign()
@@ -309,7 +307,7 @@ class ReplicaManager(HostedPartitions):
             return row
 
     def preferred_replica(self, partition: Partition, fetch_offset: int, rack: str) -> int | None:
-        """Return the node that a consumer in `rack` should read from, None if it is this one."""
+        """Return the node that a consumer in `rack` should read from, None for this node."""
         in_sync, image = partition.in_sync, self.image
         if in_sync is None or image is None or self.config.replica_selector_class != RACK_AWARE_SELECTOR:
             return None

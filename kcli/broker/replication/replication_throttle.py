@@ -1,8 +1,8 @@
-"""ReplicationThrottle: how fast replicas may copy (KIP-73, class `ReplicationQuotaManager`).
+"""ReplicationThrottle: limits how fast replicas copy (KIP-73, class `ReplicationQuotaManager`).
 
-A broker limits what it sends as a leader and what it fetches as a follower, each by one rate, and only for
-replicas that a topic's configuration names, and only as long as they are not in sync: in-sync replicas must
-not fall behind. The rate is measured over the last seconds; what has been let through is never taken back.
+A broker limits what it sends as a leader, and what it fetches as a follower, each to one rate. The limit
+holds for replicas that a topic's configuration names, and only while they are not in sync: in-sync replicas
+must not fall behind. The rate is measured over the last seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def throttled_partitions(value: str, node_id: int) -> frozenset[int]:
 
 
 class ReplicationThrottle:
-    """One direction of one node; `rate` gives its limit in bytes a second."""
+    """One direction of one node; `rate` returns its limit in bytes per second."""
 
     def __init__(self, config_name: str, node_id: int, *, rate: Callable[[], int]) -> None:
         self._config_name = config_name
@@ -38,11 +38,11 @@ class ReplicationThrottle:
         self._rate = rate
         self._topics: dict[str, frozenset[int]] = {}
         self._samples: deque[tuple[int, int]] = deque()
-        """Begin and bytes of the last seconds, oldest first."""
+        """Start time and bytes of the last seconds, oldest first."""
 
     @property
     def rate(self) -> int:
-        """The limit in bytes a second."""
+        """The limit in bytes per second."""
         return self._rate()
 
     def configure(self, topic: str, overrides: Mapping[str, str]) -> None:
@@ -54,14 +54,14 @@ class ReplicationThrottle:
             self._topics.pop(topic, None)
 
     def is_throttled(self, topic: str, index: int) -> bool:
-        """Whether a replica is one of those that are throttled."""
+        """Return whether a replica is throttled."""
         if not self._topics:
             return False
         throttled = self._topics.get(topic, _NONE)
         return throttled is EVERY_PARTITION or index in throttled
 
     def record(self, size: int, now_ms: int) -> None:
-        """Take note of bytes that throttled replicas copied."""
+        """Count the bytes that a throttled replica copied."""
         if self._samples and now_ms - self._samples[-1][0] < SAMPLE_MS:
             begin, before = self._samples[-1]
             self._samples[-1] = (begin, before + size)
@@ -69,7 +69,7 @@ class ReplicationThrottle:
             self._samples.append((now_ms, size))
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return how long nothing may be copied, 0 if something may be right now."""
+        """Return how long throttled replicas must wait, 0 if they need not."""
         while self._samples and now_ms - self._samples[0][0] >= SAMPLES * SAMPLE_MS:
             self._samples.popleft()
         copied = sum(size for _, size in self._samples)
