@@ -13,18 +13,18 @@ How to use it::
             case KafkaError() as refused: ...        # .code, .message
             case created: ...                        # TopicCreated
 
-`connect` raises a `KcliError` with a hint when no bootstrap address answers: within about two seconds when
-all of them refuse, within `socket.connection.setup.timeout.ms` (10 s) when one is silent or speaks something
-else, and when `default.api.timeout.ms` is over at the latest.
+`connect` raises a `KcliError` with a hint if no bootstrap address answers: within about two seconds if all of
+them refuse, within `socket.connection.setup.timeout.ms` (10 s) if one is silent or speaks another protocol,
+and after `default.api.timeout.ms` at the latest.
 
 **Partial results.** A call about several items returns a dict from the item to its value *or* to a
-`KafkaError` (a `KcliError` for a node that could not be reached): one refused item never hides the others.
-`None` as a value means done. A call as a whole raises `KcliError` (`KafkaError` when a broker refused it
-with a code).
+`KafkaError` (a `KcliError` for a node that could not be reached): an error of one item does not hide the
+others. The value None means done. An error of the whole call raises `KcliError` (`KafkaError` if a broker
+refused it with a code).
 
-**Time.** `timeout_ms` bounds the call, retries included; None means `ClientConfig.default_api_timeout_ms`.
-Answers that say "later" (no leader yet, not the controller, throttled) are retried within that time. An
-unknown topic is answered at once.
+**Time.** `timeout_ms` limits the call, retries included; None means `ClientConfig.default_api_timeout_ms`.
+Retriable errors (no leader yet, not the controller, throttled) are retried within that time. An unknown topic
+is not retried.
 """
 
 from __future__ import annotations

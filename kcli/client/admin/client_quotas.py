@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.describe_client_quotas import QuotaMatch
 
 QuotaParts = tuple[tuple[str, str | None], ...]
-"""Whom a quota is for: types, `user` or `client-id`, and names; None is the default of a type."""
+"""The entity of a quota: types, `user` or `client-id`, and names; None is the default of a type."""
 
 
 class QuotaFilter(NamedTuple):
-    """One part of what is sought; the name is None unless the match is EXACT."""
+    """One part of a filter; the name is None unless the match is EXACT."""
 
     type: str
     match: QuotaMatch
@@ -74,7 +74,7 @@ async def alter_client_quotas(
     validate_only: bool = False,
     timeout_ms: int | None = None,
 ) -> KafkaError | None:
-    """Set an entity's quotas, and remove those whose value is None, or only check that: all or none."""
+    """Set quotas of an entity, remove those with value None, all or none; or only check the request."""
     request = AlterClientQuotasRequest(
         entries=[
             EntryData(

@@ -1,4 +1,4 @@
-"""Admin calls about brokers: the cluster, what each broker speaks, its log directories."""
+"""Admin calls about brokers: the cluster, API versions, log directories."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ Value = TypeVar("Value")
 async def describe_cluster(
     client: Client, *, include_fenced: bool = False, timeout_ms: int | None = None
 ) -> ClusterDescription:
-    """Return the cluster's id, controller and brokers. Brokers before 2.8 are asked by Metadata.
+    """Return the cluster's id, controller and brokers; brokers before 2.8 are asked by Metadata.
 
-    `include_fenced` also lists brokers that are registered but fenced (KIP-1073); older brokers cannot tell.
+    `include_fenced` also lists registered but fenced brokers (KIP-1073); older brokers do not list them.
     """
     if not await client.supports(DescribeClusterRequest):
         return await _cluster_by_metadata(client, timeout_ms)
@@ -106,7 +106,7 @@ async def describe_log_dirs(
 
 
 async def unregister_broker(client: Client, broker_id: int, *, timeout_ms: int | None = None) -> None:
-    """Have the controller forget a broker (KIP-500); one that still runs comes back by itself."""
+    """Unregister a broker at the controller (KIP-500); a running broker registers again."""
 
     async def attempt(pending: list[int], remaining_ms: int) -> dict[int, KafkaError | None]:
         request = UnregisterBrokerRequest(broker_id=broker_id)
@@ -123,7 +123,7 @@ async def unregister_broker(client: Client, broker_id: int, *, timeout_ms: int |
 async def ask_nodes(
     client: Client, node_ids: Iterable[int] | None, ask: Callable[[int], Awaitable[Value]]
 ) -> dict[int, Value | KcliError]:
-    """Ask brokers at the same time; one that fails fails alone."""
+    """Ask brokers concurrently; the error of one does not affect the others."""
     if node_ids is None:
         node_ids = (await client.metadata(())).nodes
     results: dict[int, Value | KcliError] = dict.fromkeys(sorted(node_ids), KcliError("not asked"))

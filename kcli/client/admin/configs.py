@@ -1,4 +1,4 @@
-"""Admin calls about configs: describe, alter step by step, list what has any."""
+"""Admin calls about configs: describe, alter incrementally, list the resources that have any."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ async def describe_configs(
     include_documentation: bool = False,
     timeout_ms: int | None = None,
 ) -> dict[ConfigResource, tuple[ConfigEntry, ...] | KafkaError]:
-    """Return the configs of each resource, all of them or the named ones, by name.
+    """Return the configs of each resource, all or the named ones, by name.
 
-    A broker's own configs are asked of that broker: no other knows its static ones.
+    The configs of a broker are asked of that broker, because no other knows its static ones.
     """
 
     async def attempt(
@@ -92,7 +92,7 @@ async def incremental_alter_configs(
     validate_only: bool = False,
     timeout_ms: int | None = None,
 ) -> dict[ConfigResource, KafkaError | None]:
-    """Apply alterations (KIP-339), or only check them: all of a resource or none of it."""
+    """Apply alterations (KIP-339), or only check them: all of a resource or none."""
 
     async def attempt(
         pending: list[ConfigResource], remaining_ms: int
@@ -117,7 +117,7 @@ async def incremental_alter_configs(
 async def list_config_resources(
     client: Client, types: Iterable[ConfigResourceType] = (), *, timeout_ms: int | None = None
 ) -> list[ConfigResource]:
-    """Return the resources of these types, or of all types, that the brokers can list (KIP-1142).
+    """Return the resources of these types, or of all types, that the brokers list (KIP-1142).
 
     Brokers before 4.1 list client metrics resources only.
     """
@@ -138,12 +138,12 @@ async def list_config_resources(
 
 
 def config_source(number: int) -> ConfigSource:
-    """Return the source of a wire number; UNKNOWN for one from a newer broker."""
+    """Return the source of a wire number, UNKNOWN for one from a newer broker."""
     return ConfigSource(number) if number in ConfigSource.__members__.values() else ConfigSource.UNKNOWN
 
 
 def _by_target(resources: list[ConfigResource], otherwise: Target) -> dict[Target, list[ConfigResource]]:
-    """Group resources by who is asked: a named broker for what is its own, `otherwise` for the rest."""
+    """Group resources by target: the named broker for its own configs, `otherwise` for the rest."""
     groups: dict[Target, list[ConfigResource]] = {}
     for resource in resources:
         is_nodes_own = resource.type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
@@ -164,7 +164,7 @@ def _altered(resource: ConfigResource, alterations: Sequence[ConfigAlteration]) 
 
 
 def _refusal(code: int, message: str | None) -> KafkaError | None:
-    """Return why a resource was not altered, None if it was."""
+    """Return the error of a resource, None if it was altered."""
     if code == ErrorCode.INVALID_CONFIG and message is not None and is_no_effect_message(message):
         return ConfigWithoutEffect(message)
     return error_of(code, message)

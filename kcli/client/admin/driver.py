@@ -1,13 +1,8 @@
-"""Retrying the items of an admin call: each settles alone, the rest go again until the time is up.
+"""Retries of admin calls: `retry_items`, `ask_leaders` for partitions, `ask_coordinators` for groups.
 
-Calls that the leaders of partitions answer: one request per leader, all at once, and what to ask again.
-
-The leaders come from fresh metadata; one that cannot be reached fails its own partitions only.
-
-Calls that a group's coordinator answers: who that is, one request per broker, and what to ask again.
-
-Requests to different coordinators run at the same time. A coordinator that cannot be reached, or is none any
-more, is forgotten, and its groups are asked about again wherever they are then.
+Each item settles on its own; the others are retried until the time is up. Leaders come from fresh metadata.
+The requests to different brokers run concurrently, and an unreachable broker fails only its own items. A
+coordinator that is unreachable or has changed is looked up again.
 """
 
 from __future__ import annotations
@@ -54,7 +49,7 @@ RETRIABLE = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Codes that pass. Of the stale metadata, an unknown topic is not among them: it is the answer."""
+"""Errors that are retried. An unknown topic is not retried: it is the result."""
 
 
 async def retry_items(
@@ -65,9 +60,9 @@ async def retry_items(
     attempt: Callable[[list[Item], int], Awaitable[dict[Item, Value | KafkaError]]],
     warnings: RetryWarnings | None = None,
 ) -> dict[Item, Value | KafkaError]:
-    """Call `attempt(items, remaining_ms)` until every item has a value or an error that will not pass.
+    """Call `attempt(items, remaining_ms)` until every item has a value or an error that is not retriable.
 
-    When the time is up an item keeps the last error it was answered with. `warnings` is told of those before.
+    When the time is up, an item keeps its last error. `warnings` gets the errors that are retried.
     """
     wanted = list(dict.fromkeys(items))
     pending = wanted
@@ -84,7 +79,7 @@ async def retry_items(
         except KcliError:
             if not settled:
                 raise
-            break  # the pending items keep the errors they were answered with before
+            break  # the pending items keep their last errors
         settled.update(results)
         passing = {item: result for item, result in results.items() if _is_passing(result)}
         pending = [item for item in pending if item in passing]
@@ -114,7 +109,7 @@ def check(code: int, message: str | None = None) -> None:
 
 
 def omitted() -> KafkaError:
-    """Return the error of an item that the broker's answer does not mention."""
+    """Return the error of an item that the response does not mention."""
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left this out of its answer")
 
 
@@ -122,8 +117,8 @@ def _is_passing(result: object) -> TypeGuard[KafkaError]:
     return isinstance(result, KafkaError) and result.code in RETRIABLE
 
 
-LOOK_SECONDS = 0.5
-"""How often those who are asked are looked at, whether they can be reached."""
+WATCH_SECONDS = 0.5
+"""How often to check whether the asked brokers are reachable."""
 
 
 async def ask_leaders(
@@ -136,9 +131,9 @@ async def ask_leaders(
     min_version: int = 0,
     warnings: RetryWarnings | None = None,
 ) -> dict[TopicPartition, Value | KafkaError]:
-    """Send `build(partitions, remaining_ms)` to each leader, and merge what is `read` of the answers.
+    """Send `build(partitions, remaining_ms)` to each leader, and merge the results of `read`.
 
-    A partition without a leader, or without an answer, gets an error of its own.
+    A partition without a leader, or without a response, gets its own error.
     """
 
     async def ask(node_id: int, group: list[TopicPartition], remaining_ms: int) -> dict[TopicPartition, Any]:
@@ -153,7 +148,9 @@ async def ask_leaders(
         results: dict[TopicPartition, Value | KafkaError] = {**leaderless}
 
         async def ask_one(node_id: int, group: list[TopicPartition]) -> None:
-            results.update(await _answered(client, node_id, group, ask(node_id, group, remaining_ms)))
+            results.update(
+                await _results_of_leader(client, node_id, group, ask(node_id, group, remaining_ms))
+            )
 
         async with trio.open_nursery() as watches:
             if warnings is not None:
@@ -168,10 +165,10 @@ async def ask_leaders(
 
 
 async def _watch(client: Client, nodes: Iterable[int], warnings: RetryWarnings) -> None:
-    """Tell of the brokers that cannot be reached while they are asked, until cancelled."""
+    """Warn of unreachable brokers while they are asked, until cancelled."""
     start = trio.current_time()
     while True:
-        await trio.sleep(LOOK_SECONDS)
+        await trio.sleep(WATCH_SECONDS)
         known = client.cluster.nodes
         for link in (client.links.get(node_id) for node_id in nodes if node_id in known):
             if link.last_error is not None:
@@ -181,7 +178,7 @@ async def _watch(client: Client, nodes: Iterable[int], warnings: RetryWarnings) 
 def _by_leader(
     cluster: ClusterMetadata, partitions: list[TopicPartition]
 ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
-    """Return the partitions that each node leads, and why there is nobody to ask about the others."""
+    """Return the partitions of each leader, and the errors of the leaderless ones."""
     groups: dict[int, list[TopicPartition]] = {}
     leaderless: dict[TopicPartition, KafkaError] = {}
     for partition in partitions:
@@ -197,13 +194,13 @@ def _by_leader(
     return groups, leaderless
 
 
-async def _answered(
+async def _results_of_leader(
     client: Client,
     node_id: int,
     group: list[TopicPartition],
     asking: Awaitable[dict[TopicPartition, Value | KafkaError]],
 ) -> dict[TopicPartition, Value | KafkaError]:
-    """Return the answer of one leader, with an error for each partition that it does not answer for."""
+    """Return the results of one leader, with an error for each partition it left out."""
     try:
         answered = await asking
     except UnsupportedVersion as error:
@@ -212,7 +209,7 @@ async def _answered(
     except KafkaError as error:
         return {partition: _unanswered(client, partition, node_id, error) for partition in group}
     except EncodeError:
-        raise  # no broker was asked, and none can be: the request holds what it has no room for
+        raise  # no broker was asked: the request cannot be encoded
     except KcliError as error:
         failed = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, error.message, hint=error.hint)
         return {partition: _unanswered(client, partition, node_id, failed) for partition in group}
@@ -221,7 +218,7 @@ async def _answered(
 
 
 def _unanswered(client: Client, partition: TopicPartition, node_id: int, error: KafkaError) -> KafkaError:
-    """Return the error of a partition whose leader did not answer: one that passes if it leads no more."""
+    """Return the error of a partition whose leader did not answer; retriable if the leader has changed."""
     leader = client.cluster.leader_of(partition)
     if error.code != ErrorCode.BROKER_NOT_AVAILABLE or (leader is not None and leader.leader == node_id):
         return error
@@ -235,7 +232,7 @@ async def ask_coordinators(
     ask: Callable[[Node, list[str]], Awaitable[dict[str, Value | KafkaError]]],
     timeout_ms: int | None,
 ) -> dict[str, Value | KafkaError]:
-    """Call `ask(coordinator, groups)` for each coordinator of some groups, and merge the answers."""
+    """Call `ask(coordinator, groups)` for each coordinator of some groups, and merge the results."""
 
     async def attempt(pending: list[str], remaining_ms: int) -> dict[str, Value | KafkaError]:
         return await ask_coordinators_once(client, pending, ask=ask, remaining_ms=remaining_ms)
@@ -250,7 +247,7 @@ async def ask_coordinators_once(
     ask: Callable[[Node, list[str]], Awaitable[dict[str, Value | KafkaError]]],
     remaining_ms: int,
 ) -> dict[str, Value | KafkaError]:
-    """As `ask_coordinators`, but what says "later" is an answer."""
+    """As `ask_coordinators`, but without retries."""
     results: dict[str, Value | KafkaError] = {}
     groups: dict[Node, list[str]] = {}
     found = await client.coordinators.find_many(group_ids, timeout_ms=remaining_ms)
@@ -281,7 +278,7 @@ async def ask_coordinators_once(
 
 
 def _coordinator_unanswered(client: Client, group_id: str, *, coordinator: Node) -> KafkaError:
-    """Return why a coordinator gave no answer in time: that it cannot be reached, where that is known."""
+    """Return the error of a coordinator that did not answer in time; prefer the connection error."""
     known = client.cluster.nodes.get(coordinator.node_id)
     error = client.links.get(coordinator.node_id).last_error if known else None
     if error is not None:
@@ -306,7 +303,7 @@ async def ask_about_group(
     ask: Callable[[Node], Awaitable[Value]],
     timeout_ms: int | None,
 ) -> Value:
-    """Call `ask(coordinator)` for one group until it gives a value or raises what will not pass."""
+    """Call `ask(coordinator)` for one group until it returns, or raises an error that is not retriable."""
 
     async def ask_one(coordinator: Node, group_ids: list[str]) -> dict[str, Value | KafkaError]:
         return {group_id: await ask(coordinator)}
@@ -328,7 +325,7 @@ async def request_once(
 ) -> Any:  # noqa: ANN401  # the type follows from the request
     """Send one request to a coordinator and return its response.
 
-    Unlike `Client.request` it does not try again: meanwhile another broker may have become the coordinator.
+    Unlike `Client.request` it does not retry, because the coordinator may change meanwhile.
     """
     connection = await client.links.get(coordinator.node_id).ready()
     version = connection.versions.choose(request_class, min_version=min_version, max_version=max_version)
@@ -336,6 +333,6 @@ async def request_once(
 
 
 def forget_if_moved(client: Client, group_id: str, result: object) -> None:
-    """Have a group's coordinator looked up again if an answer says that it is another one."""
+    """Look up a group's coordinator again if a result says that it has changed."""
     if isinstance(result, KafkaError) and result.code in COORDINATOR_MOVED:
         client.coordinators.forget(group_id)

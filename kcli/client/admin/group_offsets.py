@@ -57,18 +57,18 @@ FIRST_EPOCH_VERSION = 9
 
 
 class CommitFailed(KafkaError):
-    """The group went on without this member: what it has read since is read again by another."""
+    """The group went on without this member: another member reads its uncommitted records again."""
 
 
 def commit_version(versions: NodeVersions, *, first: int = 1) -> int:
-    """Return the version to commit in; version 0 writes to ZooKeeper."""
+    """Return the version of OffsetCommit to use; version 0 writes to ZooKeeper."""
     return versions.choose(OffsetCommitRequest, min_version=first, max_version=LAST_VERSION_BY_NAME)
 
 
 def offset_commit(
     group_id: str, instance_id: str, *, generation: Generation, offsets: OffsetsToCommit
 ) -> OffsetCommitRequest:
-    """Return the request; a generation of -1 and no member id are those of a consumer outside of groups."""
+    """Return an OffsetCommit request; generation -1 and no member id mean a consumer outside of groups."""
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation.generation_id,
@@ -93,7 +93,7 @@ def _commit_topics(offsets: OffsetsToCommit) -> list[OffsetCommitRequestTopic]:
 
 
 def expelled(code: ErrorCode) -> CommitFailed:
-    """Return the error of a member that the group has gone on without."""
+    """Return the error of a member that the group went on without."""
     return CommitFailed(
         code,
         f"cannot commit: {code.description}",
@@ -132,9 +132,9 @@ async def list_group_offsets(
 ) -> dict[str, Offsets | KafkaError]:
     """Return what each group has committed, in all partitions (None) or in some.
 
-    A partition that was asked for and has no offset is None, and a group that does not exist has none at all.
-    `require_stable` answers `UNSTABLE_OFFSET_COMMIT` where a transaction has one that is not settled; brokers
-    before 2.5 cannot tell.
+    A requested partition without an offset is None; a group that does not exist has no offsets.
+    `require_stable` gets `UNSTABLE_OFFSET_COMMIT` for offsets of an open transaction; brokers before 2.5
+    ignore it.
     """
 
     async def fetch(
@@ -175,9 +175,9 @@ async def alter_group_offsets(
     *,
     timeout_ms: int | None = None,
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Commit offsets in the name of a group; one that does not exist is made.
+    """Commit offsets in the name of a group, creating it if it does not exist.
 
-    A group that has members refuses each with `UNKNOWN_MEMBER_ID`.
+    A group with members refuses each with `UNKNOWN_MEMBER_ID`.
     """
 
     async def attempt(
@@ -219,9 +219,9 @@ async def delete_group_offsets(
     *,
     timeout_ms: int | None = None,
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Have a group forget its offsets of some partitions; raise if there is no such group.
+    """Delete a group's offsets of some partitions; raise if there is no such group.
 
-    A topic that its members read is `GROUP_SUBSCRIBED_TO_TOPIC`.
+    A topic that its members read gets `GROUP_SUBSCRIBED_TO_TOPIC`.
     """
     wanted = list(partitions)
     request = OffsetDeleteRequest(
@@ -310,7 +310,7 @@ def _offsets(topics: Sequence[OffsetFetchResponseTopic] | Sequence[OffsetFetchRe
 
 
 def _error_of_group(offsets: Offsets) -> KafkaError | None:
-    """Version 1 has no field for a group's error: each partition says it (`OffsetFetchResponse`)."""
+    """Return the error of a group in version 1, which only its partitions carry (`OffsetFetchResponse`)."""
     for committed in offsets.values():
         if isinstance(committed, KafkaError) and committed.code not in _PARTITION_ERRORS:
             return committed

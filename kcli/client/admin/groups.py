@@ -73,9 +73,9 @@ async def list_groups(
     types: Collection[str] = (),
     timeout_ms: int | None = None,
 ) -> GroupListings:
-    """Return the groups of all brokers, of all states and types or of some, in the order of the answers.
+    """Return the groups of all brokers, of all states and types or of some, in the order of the responses.
 
-    A broker that cannot be asked, or is too old for a filter, is among the errors.
+    `errors` holds the brokers that cannot be asked, or are too old for a filter.
     """
     minimum = _TYPES_VERSION if _needs_filter(types) else _STATES_VERSION if states else 0
 
@@ -102,7 +102,9 @@ async def list_groups(
 
 
 def _merged(answers: Mapping[int, tuple[GroupListing, ...] | KcliError]) -> GroupListings:
-    """While a group's coordinator moves, two brokers may list it: the later one counts."""
+    """Merge the listings; while a coordinator moves, two brokers may list a group, and the later one
+    counts.
+    """
     groups: dict[str, GroupListing] = {}
     errors: dict[int, KcliError] = {}
     for node_id, answer in answers.items():
@@ -114,7 +116,9 @@ def _merged(answers: Mapping[int, tuple[GroupListing, ...] | KcliError]) -> Grou
 
 
 def _needs_filter(types: Collection[str]) -> bool:
-    """Whether brokers must know the filter: older ones have classic groups alone (`ListGroupsRequest`)."""
+    """Return whether brokers must know the filter: older ones have only classic groups
+    (`ListGroupsRequest`).
+    """
     wanted = {name.lower() for name in types}
     return bool(wanted) and wanted not in ({"classic"}, {"classic", "consumer"})
 
@@ -128,7 +132,7 @@ def _listing(group: ListedGroup) -> GroupListing:
 async def describe_groups(
     client: Client, group_ids: Iterable[str], *, timeout_ms: int | None = None
 ) -> dict[str, GroupDescription | KafkaError]:
-    """Return each group with its members: first asked for as a Consumer group, then as a Classic one.
+    """Return each group with its members.
 
     A group that does not exist is `GROUP_ID_NOT_FOUND`; brokers before 4.0 describe it in state Dead.
     """
@@ -142,7 +146,7 @@ async def describe_groups(
 async def delete_groups(
     client: Client, group_ids: Iterable[str], *, timeout_ms: int | None = None
 ) -> dict[str, KafkaError | None]:
-    """Delete groups with their offsets; a group that has members is `NON_EMPTY_GROUP`."""
+    """Delete groups with their offsets; a group with members is `NON_EMPTY_GROUP`."""
 
     async def ask(node: Node, groups: list[str]) -> dict[str, KafkaError | None]:
         request = DeleteGroupsRequest(groups_names=groups)
@@ -162,7 +166,7 @@ async def remove_members(
     reason: str = "",
     timeout_ms: int | None = None,
 ) -> dict[MemberToRemove, KafkaError | None]:
-    """Remove members of a classic group, or all that it has at the moment; raise if the group refuses.
+    """Remove members of a classic group, or all current members; raise if the group refuses.
 
     Brokers before 2.4 remove one at a time, and no static ones.
     """
@@ -185,7 +189,7 @@ async def remove_members(
         )
         check(response.error_code)
         if not response.members and is_plain:
-            # Older versions answer for the one member as a whole.
+            # Older versions have one error for the request.
             return {leaving[0]: None}
         errors = {
             entry.group_instance_id or entry.member_id: error_of(entry.error_code)
@@ -210,7 +214,7 @@ def leave_request(
 
 
 async def _all_members(client: Client, group_id: str, timeout_ms: int | None) -> list[MemberToRemove]:
-    """Static members by their instance alone: one that comes back has another member id."""
+    """Return all members, static ones by instance id alone, because their member id may change."""
     described = (await describe_groups(client, [group_id], timeout_ms=timeout_ms))[group_id]
     if isinstance(described, KafkaError):
         raise described
@@ -226,7 +230,7 @@ async def _all_members(client: Client, group_id: str, timeout_ms: int | None) ->
 async def _describe_at(
     client: Client, coordinator: Node, group_ids: list[str]
 ) -> dict[str, GroupDescription | KafkaError]:
-    """Return the groups that one broker coordinates, or why it does not describe them."""
+    """Return the descriptions of the groups of one coordinator, or their errors."""
     results: dict[str, GroupDescription | KafkaError] = {}
     try:
         request = ConsumerGroupDescribeRequest(group_ids=group_ids)
@@ -329,7 +333,7 @@ def _classic_group(group: DescribedClassicGroup, coordinator: Node) -> GroupDesc
 
 def _classic_member(member: DescribedGroupMember, protocol_type: str) -> GroupMember:
     is_consumer = protocol_type == consumer_protocol.PROTOCOL_TYPE
-    # Not those of other programs, such as Connect: their bytes are their own.
+    # Other programs, such as Connect, have their own metadata formats.
     subscription = consumer_protocol.decode_subscription(member.member_metadata if is_consumer else b"")
     assignment = consumer_protocol.decode_assignment(member.member_assignment if is_consumer else b"")
     return GroupMember(

@@ -1,7 +1,4 @@
-"""Admin calls that a partition's leader answers: offsets and record deletion.
-
-Where leader epochs end, as the leaders of partitions know (OffsetForLeaderEpoch, KIP-101 and KIP-320).
-"""
+"""Admin calls to the leaders of partitions: offsets, record deletion, leader epochs (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -46,9 +43,9 @@ async def list_offsets(
     timeout_ms: int | None = None,
     warnings: RetryWarnings | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
-    """Return, per partition, the first offset at or after a timestamp in ms, or that of a special one.
+    """Return, per partition, the first offset at or after a timestamp in ms, or that of a special timestamp.
 
-    `LATEST` gives the high watermark, or the last stable offset when `read_committed`. `warnings` gets the
+    `LATEST` gives the high watermark, or the last stable offset with `read_committed`. `warnings` gets the
     errors that are retried, for example a missing leader.
     """
     minimum = max((FIRST_VERSIONS.get(timestamp, 0) for timestamp in timestamps.values()), default=0)
@@ -100,7 +97,7 @@ def _topics_to_list(
 async def delete_records(
     client: Client, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, int | KafkaError]:
-    """Delete the records before an offset of each partition; -1 stands for the high watermark.
+    """Delete the records before an offset of each partition; -1 means the high watermark.
 
     The value of a partition is its new low watermark.
     """
@@ -138,9 +135,9 @@ _VERSION_WITH_EPOCHS = 1
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch of a log that is not above the one asked for, and where it ends.
+    """The largest epoch of a log that is not above the requested one, and its end offset.
 
-    Both are -1 where the log knows of no epoch as large as the one asked for.
+    Both are -1 if the log has no epoch that large.
     """
 
     leader_epoch: int
@@ -150,7 +147,7 @@ class EpochEnd(NamedTuple):
 async def epoch_ends(
     client: Client, epochs: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, EpochEnd | KafkaError]:
-    """Return where the leader epoch of each partition ends in its leader's log."""
+    """Return the end of a leader epoch of each partition in its leader's log (OffsetForLeaderEpoch)."""
 
     def build(group: list[TopicPartition], _: int) -> OffsetForLeaderEpochRequest:
         return OffsetForLeaderEpochRequest(

@@ -1,9 +1,4 @@
-"""Admin calls about where replicas are: move partitions, stop moves, tell which are under way (KIP-455).
-
-Admin calls about log directories of single replicas: where they lie, and moves between them (KIP-113).
-
-The admin call about leaders: have the controller elect them.
-"""
+"""Admin calls about replicas: reassignments (KIP-455), log directories (KIP-113), elections (KIP-460)."""
 
 from __future__ import annotations
 
@@ -49,7 +44,7 @@ _VERSION_THAT_KEEPS_THE_FACTOR = 1
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """A partition on the move: all its replicas, of which some are being added and some removed."""
+    """A partition under reassignment: all its replicas, those being added, those being removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -63,9 +58,9 @@ async def alter_partition_reassignments(
     allow_replication_factor_change: bool = True,
     timeout_ms: int | None = None,
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Start to move partitions to the given replicas, preferred leader first; None stops a move.
+    """Start to move partitions to the given replicas, preferred leader first; None cancels a reassignment.
 
-    The answer comes when the moves have begun. Brokers before 4.1 cannot be told to keep the number of
+    The response comes when the reassignments have begun. Brokers before 4.1 cannot keep the number of
     replicas: `UnsupportedVersion` (KIP-860).
     """
 
@@ -102,7 +97,7 @@ async def alter_partition_reassignments(
 async def list_partition_reassignments(
     client: Client, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, PartitionReassignment]:
-    """Return the partitions that are on the move, in ascending order: of all (None), or of these."""
+    """Return the reassignments under way in ascending order: of all partitions (None), or of these."""
     topics = None
     if partitions is not None:
         topics = [
@@ -143,7 +138,7 @@ def _reassignable(
 
 
 class TopicPartitionReplica(NamedTuple):
-    """A replica: of a partition, on a broker. Prints as Kafka does: `orders-0-1`."""
+    """A replica of a partition on a broker. Prints as Kafka does: `orders-0-1`."""
 
     topic: str
     partition: int
@@ -155,7 +150,7 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlace:
-    """Where a replica's log lies and how large it is; a second log is one on its way to another directory."""
+    """A replica's log directory and size; the future log is on its way to another directory."""
 
     log_dir: str | None = None
     size_bytes: int = 0
@@ -166,10 +161,9 @@ class ReplicaPlace:
 async def alter_replica_log_dirs(
     client: Client, moves: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
 ) -> dict[TopicPartitionReplica, KafkaError | None]:
-    """Start to move replicas to directories of their brokers (absolute paths); each broker moves its own.
+    """Start to move replicas to directories of their brokers (absolute paths).
 
-    `REPLICA_NOT_AVAILABLE` says that the broker has no such replica yet: the directory is kept for the case
-    that it gets one.
+    `REPLICA_NOT_AVAILABLE` means that the broker has no such replica yet: it creates the replica there later.
     """
     results: dict[TopicPartitionReplica, KafkaError | None] = {}
 
@@ -201,7 +195,7 @@ async def alter_replica_log_dirs(
 def replica_places(
     brokers: Mapping[int, Iterable[LogDirDescription] | KcliError],
 ) -> dict[TopicPartitionReplica, ReplicaPlace]:
-    """Return where each replica is, of those that `describe_log_dirs` told of."""
+    """Return the place of each replica in the results of `describe_log_dirs`."""
     places: dict[TopicPartitionReplica, ReplicaPlace] = {}
     for broker, log_dirs in brokers.items():
         if isinstance(log_dirs, KcliError):
@@ -239,7 +233,7 @@ def _request(moves: Mapping[TopicPartitionReplica, str]) -> AlterReplicaLogDirsR
 
 
 class ElectionType(IntEnum):
-    """Who is elected (KIP-460): the first replica of the list, or any live one where none is in sync."""
+    """Who is elected (KIP-460): the first replica of the list, or any live one if none is in sync."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -254,7 +248,7 @@ async def elect_leaders(
 ) -> dict[TopicPartition, KafkaError | None]:
     """Elect the leaders of some partitions, or of all that need it (None).
 
-    `ELECTION_NOT_NEEDED` says that a named partition had the right leader; of all, those are left out.
+    `ELECTION_NOT_NEEDED` means that a named partition had the right leader; with None, those are left out.
     """
     topics = None
     if partitions is not None:
@@ -269,7 +263,7 @@ async def elect_leaders(
         request = ElectLeadersRequest(
             election_type=election_type, topic_partitions=topics, timeout_ms=remaining_ms
         )
-        # A broker that knows version 0 only would hold an unclean election for a preferred one.
+        # A broker with version 0 only would take an unclean election for a preferred one.
         response: ElectLeadersResponse = await client.request(
             CONTROLLER, request, timeout_ms=remaining_ms, min_version=1 if election_type else 0
         )

@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.metadata import MetadataResponsePartition
 
 PARTITIONS_PER_ANSWER = 2000
-"""How many partitions an answer to a describe request holds at most, as with Kafka's own client."""
+"""The most partitions in a describe response, as in Kafka's own client."""
 
 TOPICS_PER_REQUEST = 500
-"""How many topics one describe request names: keeps a request of many long names small."""
+"""The most topics in a describe request; keeps requests with long names small."""
 
 
 async def create_topics(
@@ -116,7 +116,7 @@ async def create_partitions(
     validate_only: bool = False,
     timeout_ms: int | None = None,
 ) -> dict[str, KafkaError | None]:
-    """Raise the partition counts of topics, or only check that they could be raised."""
+    """Increase the partition counts of topics, or only check the request."""
 
     async def attempt(names: list[str], remaining_ms: int) -> dict[str, KafkaError | None]:
         request = CreatePartitionsRequest(
@@ -154,8 +154,8 @@ async def describe_topics(
 ) -> dict[str, TopicDescription | KafkaError]:
     """Describe the named topics, or all of them, by name in ascending order.
 
-    Asks DescribeTopicPartitions where the brokers have it (KIP-966: eligible leader replicas), else Metadata.
-    Of the former's answers each holds up to `partitions_per_answer`, and brokers have a limit of their own.
+    Uses DescribeTopicPartitions if the brokers have it (KIP-966: eligible leader replicas), else Metadata.
+    One response holds at most `partitions_per_answer` partitions; brokers have a limit of their own.
     """
     if names is None:
         names = [listing.name for listing in await list_topics(client, timeout_ms=timeout_ms)]
@@ -178,7 +178,7 @@ async def describe_topics(
 async def _describe_by_pages(
     client: Client, names: list[str], remaining_ms: int, *, partitions_per_answer: int
 ) -> dict[str, TopicDescription | KafkaError]:
-    """Follow the cursor: a topic whose partitions do not fit one answer continues in the next."""
+    """Follow the cursor: the partitions of a topic may continue in the next response."""
     results: dict[str, TopicDescription | KafkaError] = {}
     cursor: Cursor | None = None
     while True:
@@ -287,7 +287,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 
 def _created(result: CreatableTopicResult) -> TopicCreated:
-    # A broker that may not show the configs says so in a tagged field; the topic exists all the same.
+    # A tagged field says that the client may not see the configs; the topic exists all the same.
     hidden = result.configs is None or result.topic_config_error_code != ErrorCode.NONE
     configs = (
         None

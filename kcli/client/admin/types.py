@@ -1,9 +1,7 @@
-"""What the admin calls take and give: frozen values without behaviour.
+"""The values that admin calls take and return: frozen, without behaviour.
 
-What the admin calls about groups take and give: frozen values without behaviour.
-
-A group is Classic or Consumer (KIP-848). What only one of the two has is None for the other, and so is what
-an old broker does not tell.
+A group is Classic or Consumer (KIP-848). A field that its type does not have, or that an old broker does not
+send, is None.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. -1 leaves a number to the broker's default.
+    """A topic to create; -1 means the broker's default.
 
     `assignments` (partition index -> broker ids, preferred leader first) excludes the two numbers.
     """
@@ -40,9 +38,9 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """A topic that was created, or would be under `validate_only`.
+    """A topic that was created, or would be with `validate_only`.
 
-    `partitions` and `replication_factor` are -1, and `configs` is None, when the broker does not say
+    `partitions` and `replication_factor` are -1, and `configs` is None, if the broker does not send them
     (older than 2.4, or describing configs is not authorized).
     """
 
@@ -55,7 +53,7 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """The partition count a topic shall have, and where the added ones go (one list of brokers each)."""
+    """The new partition count of a topic, and the brokers of each added partition."""
 
     total_count: int
     assignments: Sequence[Sequence[int]] | None = None
@@ -73,9 +71,9 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition. `leader` is None while there is none.
+    """One partition. `leader` is None if it has none.
 
-    `eligible_leader_replicas` and `last_known_elr` are None when the broker does not tell them (KIP-966).
+    `eligible_leader_replicas` and `last_known_elr` are None if the broker does not send them (KIP-966).
     """
 
     partition: int
@@ -99,7 +97,7 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """Return the number of replicas of the first partition, as Kafka's tool reports it."""
+        """Return the number of replicas of the first partition, as Kafka's tool does."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
@@ -112,7 +110,7 @@ class ConfigResource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """One of the places a value may come from, most specific first."""
+    """One of the sources of a value, most specific first."""
 
     name: str
     value: str | None
@@ -121,7 +119,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One config of a resource. A sensitive value is None: a broker does not give it away."""
+    """One config of a resource. A sensitive value is None."""
 
     name: str
     value: str | None
@@ -144,7 +142,7 @@ class ConfigAlteration:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
-    """An answer of `list_offsets`. Offset and timestamp are -1 where the broker found none."""
+    """A result of `list_offsets`. Offset and timestamp are -1 if the broker found none."""
 
     offset: int
     timestamp: int = -1
@@ -153,7 +151,7 @@ class OffsetAndTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLog:
-    """One replica's log in a log directory. `is_future`: being moved here from another directory."""
+    """One replica in a log directory. `is_future`: it is being moved here from another directory."""
 
     topic: str
     partition: int
@@ -164,7 +162,7 @@ class ReplicaLog:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """One log directory of a broker. Volume sizes are -1 when the broker does not tell them (KIP-827)."""
+    """One log directory of a broker. Volume sizes are -1 if the broker does not send them (KIP-827)."""
 
     path: str
     replicas: tuple[ReplicaLog, ...] = ()
@@ -187,7 +185,7 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster's id, its brokers by ascending id, and the broker that stands for the controller."""
+    """The cluster's id, its brokers by ascending id, and the broker that acts as the controller."""
 
     cluster_id: str | None
     controller_id: int | None
@@ -196,19 +194,19 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionRange:
-    """The versions of one API that a broker advertises. `name` is None for a key we do not know."""
+    """The versions of one API that a broker advertises. `name` is None for an unknown key."""
 
     api_key: int
     name: str | None
     min_version: int
     max_version: int
     usable: int | None
-    """The version this client would use, None if there is no common one."""
+    """The version this client would use, None without a common one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureRange:
-    """The levels of one feature, as supported or as finalized."""
+    """The levels of one feature, supported or finalized."""
 
     name: str
     min_level: int
@@ -217,7 +215,7 @@ class FeatureRange:
 
 @dataclass(frozen=True, slots=True)
 class NodeApiVersions:
-    """A broker and everything it advertises in ApiVersions, by ascending key."""
+    """A broker and its response to ApiVersions, by ascending key."""
 
     node: Node
     apis: tuple[ApiVersionRange, ...]
@@ -234,10 +232,10 @@ CONSUMER = "Consumer"
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as its coordinator lists it. `protocol_type` is "consumer" for groups of consumers, "connect" …
+    """A group in a listing. `protocol_type` is "consumer" for groups of consumers, "connect" for Connect.
 
-    It is empty for a group that only ever committed offsets. Brokers before 2.6 do not tell states, those
-    before 3.8 no types.
+    It is empty for a group that only committed offsets. Brokers before 2.6 send no states, those before 3.8
+    no types.
     """
 
     group_id: str
@@ -248,7 +246,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupListings:
-    """The groups of all brokers as they list them; and the brokers that did not tell theirs, and why."""
+    """The groups of all brokers, and the errors of brokers that did not list theirs."""
 
     groups: tuple[GroupListing, ...]
     errors: Mapping[int, KcliError] = field(default_factory=dict)
@@ -258,9 +256,8 @@ class GroupListings:
 class GroupMember:
     """A member of a group. Partitions are in order.
 
-    `assignment` is empty while a classic group rebalances, and in classic groups of other programs than
-    consumers, who alone can read what their members have. `is_classic` says which protocol a member of a
-    Consumer group speaks (KIP-1099).
+    `assignment` is empty while a classic group rebalances, and in classic groups of other programs, which
+    have their own format. `is_classic` is the protocol of a member of a Consumer group (KIP-1099).
     """
 
     member_id: str
@@ -278,9 +275,10 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group and its members, in the order of the answer. `assignor` is empty unless members agreed on one.
+    """A group and its members, in the order of the response. `assignor` is empty unless members agreed on
+    one.
 
-    A group in state Dead does not exist (brokers before 4.0 say it like that).
+    State Dead means that the group does not exist (brokers before 4.0).
     """
 
     group_id: str
@@ -303,7 +301,7 @@ class MemberToRemove(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """Where a group goes on in a partition: the offset of the next record it reads."""
+    """The committed position of a group in a partition: the offset of the next record to read."""
 
     offset: int
     leader_epoch: int | None = None
@@ -312,7 +310,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The generation of the group that a member takes part in, and as whom."""
+    """The generation of a group and the member id in it."""
 
     generation_id: int = NO_GENERATION
     member_id: str = ""

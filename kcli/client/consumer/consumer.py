@@ -1,4 +1,4 @@
-"""Consumer: reads partitions of its own choice, or those that its group gives it, from a position on.
+"""Consumer: reads partitions that it chooses, or that its group assigns, from a position on.
 
     async with Consumer(client, ConsumerConfig(group_id="billing", auto_offset_reset="earliest")) as consumer:
         consumer.subscribe(["orders"])          # or assign([TopicPartition("orders", 0)]), without a group
@@ -7,13 +7,13 @@
                 for record in fetched.records:
                     print(fetched.partition, record.offset, record.value)
 
-In a group, `poll` is what keeps the membership going: it joins, gives partitions up and takes new ones, and
-tells the listener. A poll may be cancelled at any time; the next one goes on where it was. The end of the
-block commits (if commits happen by themselves), tells the listener, and leaves the group.
+In a group, `poll` joins, gives up and takes partitions, and calls the listener. A poll may be cancelled at
+any time; the next one continues. The end of the block commits (with auto-commit on), calls the listener, and
+leaves the group.
 
-The position of a partition moves when its records are handed out, and also over what is never handed out:
-holes that compaction left, control records, aborted transactions. A bounded read ends when the position has
-reached its end, not when some record or some count was seen.
+The position of a partition moves when its records are handed out, and also over offsets that are never handed
+out: holes of compaction, control records, aborted transactions. A bounded read ends when the position reaches
+its end, not after some record or count.
 """
 
 from __future__ import annotations
@@ -61,10 +61,9 @@ class ConcurrentUse(KcliError):
 class Consumer(Background):
     """Used by one task at a time, with `async with`; in a group if the configuration has a `group_id`.
 
-    `note` is given a line for each thing that happens in the group and that nobody need act on. `warn` is
-    given one where a commit failed that nobody waits for, or the group went on without this member, so that
-    what was read since the last commit may be read again; and where a position was out of range, with the one
-    that took its place.
+    `note` gets a line for each event in the group that needs no reaction. `warn` gets a line if records may
+    be read again, because an unawaited commit failed or the group went on without this member; and if a
+    position was out of range, with the one that replaced it.
     """
 
     def __init__(
@@ -114,11 +113,11 @@ class Consumer(Background):
                 nursery.cancel_scope.cancel()
 
     def _wake(self) -> None:
-        """Have the waiting poll look again, and fetches started for what is new."""
+        """Wake the waiting poll, and start new fetches."""
         self._fetcher.tell()
         self._fetcher.wake()
 
-    # --- what is read ----------------------------------------------------------------------------------
+    # --- assignment ----------------------------------------------------------------------------------
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -130,11 +129,11 @@ class Consumer(Background):
         topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read topics, or all that a pattern matches as a whole, as a member of the group.
+        """Read topics, or all topics whose whole name matches a pattern, as a member of the group.
 
-        A `SubscriptionPattern` is matched by the broker; only the consumer protocol has that.
-        Replaces an earlier subscription of the same kind. Raises `SubscriptionConflict` after another kind
-        or `assign`, and `KafkaError` without a `group_id`.
+        The broker matches a `SubscriptionPattern`, in the consumer protocol only. Replaces an earlier
+        subscription of the same kind. Raises `SubscriptionConflict` after another kind or `assign`, and
+        `KafkaError` without a `group_id`.
         """
         member = self._in_group()
         if listener is not None:
@@ -143,7 +142,7 @@ class Consumer(Background):
         self._wake()
 
     async def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group."""
+        """Read nothing, and leave the group."""
         if self._member is not None:
             await self._member.unsubscribe()
         else:
@@ -151,7 +150,7 @@ class Consumer(Background):
 
     @property
     def subscription(self) -> frozenset[str]:
-        """Return the subscribed topics: with a pattern those that it matches at the moment."""
+        """Return the subscribed topics; with a pattern, those that it matches now."""
         return frozenset() if self._member is None else self._member.topics.topics
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -167,18 +166,18 @@ class Consumer(Background):
         self._fetcher.wake()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset. Raises `NotAssigned`, and `ValueError` below 0."""
+        """Continue at an offset. Raises `NotAssigned`, and `ValueError` below 0."""
         if offset < 0:
             raise ValueError(f"cannot seek to offset {offset}")
         self._assigned[partition].seek(offset)
         self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first record of these partitions, or of all."""
+        """Continue at the first record of these partitions, or of all."""
         self._reset(partitions, "earliest")
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last record of these partitions, or of all."""
+        """Continue after the last record of these partitions, or of all."""
         self._reset(partitions, "latest")
 
     def _reset(self, partitions: tuple[TopicPartition, ...], strategy: str) -> None:
@@ -187,7 +186,7 @@ class Consumer(Background):
         self._fetcher.wake()
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions until they are resumed. What is buffered is kept."""
+        """Hand out no records of these partitions until `resume`; the buffer is kept."""
         for partition in partitions:
             self._assigned[partition].is_paused = True
 
@@ -208,11 +207,11 @@ class Consumer(Background):
     async def poll(
         self, max_records: int | None = None, *, timeout_ms: int | None = None
     ) -> list[FetchedRecords]:
-        """Return the next records, at most `max_records` (`max.poll.records`) together.
+        """Return the next records, at most `max_records` (`max.poll.records`) in total.
 
-        Waits up to `timeout_ms`, without a limit if None. Also returns, with nothing, when a position moved
-        without a record to show for it. In a group, joins it and stays in it. Raises what stands in the way
-        of reading a partition; a damaged batch is raised again by each call until the caller seeks beyond it.
+        Waits up to `timeout_ms`, without a limit if None. Also returns an empty list when a position moved
+        without a record. In a group, joins it and stays in it. Raises the errors of reading; a damaged batch
+        is raised by each call until the caller seeks beyond it.
         """
         if self._is_polling:
             raise ConcurrentUse("the consumer is polled by another task")
@@ -227,7 +226,7 @@ class Consumer(Background):
                     news = self._fetcher.arrived()
                     if self._member is not None:
                         await self._member.drive()
-                    # From here on records would be lost if a cancellation came between.
+                    # From here on, a cancellation would lose records.
                     with trio.CancelScope(shield=True):
                         result, has_moved = await self._hand_out(limit)
                         if result or has_moved:
@@ -249,7 +248,7 @@ class Consumer(Background):
         return math.inf if self._member is None else self._member.commits.next_auto_commit
 
     async def _hand_out(self, limit: int) -> tuple[list[FetchedRecords], bool]:
-        """Take buffered records; also tell whether a position moved without one."""
+        """Take buffered records; also return whether a position moved without one."""
         result: list[FetchedRecords] = []
         has_moved = False
         for state in list(self._assigned.partitions.values()):
@@ -291,25 +290,25 @@ class Consumer(Background):
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """Return as whom the consumer takes part in its group."""
+        """Return the ids under which the consumer takes part in its group."""
         return self._in_group().metadata
 
     @property
     def is_settled(self) -> bool:
-        """Return whether the group has given its partitions, and nothing is known that would change that."""
+        """Return whether the group has assigned partitions and no change of it is known."""
         return self._member is not None and self._member.is_settled
 
     async def commit(self, offsets: Offsets | None = None, *, timeout_ms: int | None = None) -> None:
-        """Commit offsets, or the positions of all assigned partitions, trying until the time is up.
+        """Commit offsets, or the positions of all assigned partitions, retrying until the time is up.
 
-        Raises `CommitFailed` if the group went on without this member, `NotAssigned` for a partition that
-        it does not own, and `KafkaError` `REBALANCE_IN_PROGRESS` while it joins: poll, then commit again.
+        Raises `CommitFailed` if the group went on without this member, `NotAssigned` for a partition that it
+        does not own, and `KafkaError` `REBALANCE_IN_PROGRESS` while it joins: poll, then commit again.
         """
         commits = self._in_group().commits
         await commits.commit(self._committable(offsets), timeout_ms=timeout_ms)
 
     def commit_nowait(self, offsets: Offsets | None = None, on_settled: Settled | None = None) -> None:
-        """Have offsets committed, tried once, behind all commits before; `on_settled` is told the outcome."""
+        """Queue a commit that is tried once; `on_settled` is called with its outcome."""
         self._in_group().commits.start(self._committable(offsets), on_settled=on_settled)
 
     def _committable(self, offsets: Offsets | None) -> Offsets:
@@ -324,7 +323,7 @@ class Consumer(Background):
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return what the group has committed in each partition, None where nothing is."""
+        """Return the group's committed offset of each partition, None if there is none."""
         return await self._in_group().commits.committed(partitions, timeout_ms=timeout_ms)
 
     # --- offsets ---------------------------------------------------------------------------------------
@@ -332,8 +331,7 @@ class Consumer(Background):
     async def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record to be handed out, waiting for a reset to end.
 
-        Raises `NotAssigned`, what stands in the way of the reset, or `trio.TooSlowError` after
-        `default.api.timeout.ms`.
+        Raises `NotAssigned`, the error of the reset, or `trio.TooSlowError` after `default.api.timeout.ms`.
         """
         with trio.fail_after(self._client.config.default_api_timeout_ms / 1000):
             while True:
@@ -346,11 +344,11 @@ class Consumer(Background):
 
     @property
     def last_retry_error(self) -> str:
-        """Return what a search for offsets waited for last, "" for nothing."""
+        """Return the last error that a search for offsets retried, "" for none."""
         return self._fetcher.warnings.last
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
-        """Return the high watermark that the last fetch told, None before the first."""
+        """Return the high watermark of the last fetch, None before the first."""
         known = self._assigned[partition].high_watermark
         return known if known >= 0 else None
 
@@ -372,7 +370,7 @@ class Consumer(Background):
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after a time in ms, None where there is none."""
+        """Return the first record at or after a time in ms, None if there is none."""
         found = await self._offsets(timestamps)
         return {partition: entry if entry.offset >= 0 else None for partition, entry in found.items()}
 

@@ -1,4 +1,4 @@
-"""A group's part in a consumer's `async with` block: the member, its tasks, and its end with the block."""
+"""The member of a consumer with a group: its creation, and its tasks in the consumer's `async with` block."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def new_member(
     fetcher: Fetcher,
     callbacks: Callbacks,
 ) -> Member:
-    """Return the member that a configuration asks for; the fetcher begins where its group committed."""
+    """Return the member for a configuration; the fetcher starts at the committed offsets."""
     # Imported here: a member speaks one protocol.
     if config.is_consumer_protocol:
         from kcli.client.groups.consumer_member import ConsumerMember
@@ -51,7 +51,7 @@ def new_member(
 async def member_running(
     member: Member, nursery: trio.Nursery, *, close_seconds: float, warn: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Let a member work for the block. It ends with it, within `close_seconds` of what ended the block."""
+    """Run a member during the block; it ends within `close_seconds` after the end of the block."""
     async with shielded_nursery(nursery) as members_nursery:
         member.start(members_nursery)
         nursery.start_soon(_hurry_once_cancelled, member, close_seconds)
@@ -66,7 +66,7 @@ async def member_running(
 
 
 async def _hurry_once_cancelled(member: Member, close_seconds: float) -> None:
-    """Have what a poll shields from cancellation, and the end of the block, be over in time together."""
+    """When the block is cancelled, limit the time of everything that is shielded."""
     try:
         await trio.sleep_forever()
     finally:

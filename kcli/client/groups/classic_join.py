@@ -1,15 +1,7 @@
-"""ClassicJoin: one way from wanting to join to having an assignment: JoinGroup, and then SyncGroup.
+"""ClassicJoin: one join of a classic group: JoinGroup, then SyncGroup; and the bytes that both carry.
 
-It runs in a task of the consumer, so that a poll that is cancelled leaves JoinGroup on its way and the next
-poll finds its outcome. Whoever is made the leader assigns in between, by fresh metadata of all the members'
-topics. What passes is tried again here. A round whose member loses its generation ends without an outcome:
-what it owned is lost, which the application must be told before the next one.
-
-What members tell the leader of their group, and what the leader makes of it.
-
-Pure: from subscriptions to assignments, both as the bytes that JoinGroup and SyncGroup carry. A subscription
-is written in version 1, in version 3 where the group is cooperative or the member has a rack; an assignment
-in version 0.
+A subscription is written in version 1, or in version 3 if the group is cooperative or the member has a rack;
+an assignment in version 0.
 """
 
 from __future__ import annotations
@@ -66,7 +58,7 @@ ASSIGNMENT_VERSION = 0
 
 
 class LastAssignment(NamedTuple):
-    """What the group gave a member last, and in which generation; None before the first."""
+    """A member's last assignment and its generation; None before the first."""
 
     partitions: tuple[TopicPartition, ...] | None = None
     generation_id: int = -1
@@ -86,7 +78,7 @@ def subscription_bytes(
     rack: str,
     is_cooperative: bool,
 ) -> bytes:
-    """Return what a member tells the leader, should this assignor be the one that all members vote for."""
+    """Return the subscription that a member sends for one assignor."""
     subscription = Subscription(
         topics=tuple(topics),
         user_data=strategy.user_data(last.partitions, last.generation_id),
@@ -100,7 +92,7 @@ def subscription_bytes(
 
 
 def read_members(members: Iterable[JoinGroupResponseMember]) -> dict[str, assignors.MemberSubscription]:
-    """Return what each member wants. One that says nothing that can be read wants nothing."""
+    """Return each member's subscription; unreadable metadata subscribes to nothing."""
     read: dict[str, assignors.MemberSubscription] = {}
     for member in members:
         try:
@@ -123,7 +115,7 @@ def read_members(members: Iterable[JoinGroupResponseMember]) -> dict[str, assign
 
 
 def racks_of(cluster: ClusterMetadata, topics: Iterable[str]) -> assignors.Racks:
-    """Return in which racks each partition of some topics has replicas, alive or not."""
+    """Return the racks of the replicas of each partition, alive or not."""
     return {
         TopicPartition(name, index): frozenset(
             rack
@@ -143,7 +135,7 @@ def assign(
     members: Mapping[str, assignors.MemberSubscription],
     racks: assignors.Racks = assignors.NO_RACKS,
 ) -> list[SyncGroupRequestAssignment]:
-    """Return the assignment of every member, of those too that get nothing: Java members insist on bytes."""
+    """Return the assignment of every member, empty ones too: Java members need the bytes."""
     return [
         SyncGroupRequestAssignment(
             member_id=member_id,
@@ -157,7 +149,7 @@ def assign(
 
 
 def read_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
-    """Return the partitions that the leader gave this member; raise `DecodeError` for what is none."""
+    """Return the partitions of this member's assignment; raise `DecodeError` if it is unreadable."""
     return tuple(
         TopicPartition(topic, index)
         for topic, indexes in decode_assignment(data).partitions.items()
@@ -166,14 +158,20 @@ def read_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
 
 
 JOIN_LAPSE_SECONDS = 5.0
-"""What a JoinGroup may take beyond the rebalance timeout, for which the coordinator holds it."""
+"""How long JoinGroup may take beyond the rebalance timeout, during which the coordinator holds it."""
 
 _FIRST_STATIC_JOIN, _FIRST_STATIC_SYNC = 5, 3
 _MAX_REASON = 255
 
 
 class ClassicJoin:
-    """One round. When it is `done`, `assignment` or `error` is the outcome; neither if it is to be redone."""
+    """One join. When it is `done`, `assignment` or `error` is the outcome; neither if it must be repeated.
+
+    It runs in a task of the consumer, so that a cancelled poll leaves JoinGroup on its way and the next poll
+    finds the outcome. The leader assigns between JoinGroup and SyncGroup, by fresh metadata of all members'
+    topics. Retriable errors are retried here. A join whose member loses its generation ends without an
+    outcome: the application must first learn that its partitions are lost.
+    """
 
     def __init__(
         self,
@@ -200,7 +198,7 @@ class ClassicJoin:
         self._last = last
 
     async def run(self, joined: Callable[[], None], ended: Callable[[], None]) -> None:
-        """Go through it; call `joined` when heartbeats are expected and `ended` at the end."""
+        """Run the join; call `joined` when heartbeats must begin, and `ended` at the end."""
         try:
             with self.scope:
                 await self._until_settled(joined)
@@ -233,7 +231,7 @@ class ClassicJoin:
         if response.error_code:
             code = ErrorCode.of(response.error_code)
             action = self._membership.join_failed(code, sent, response.member_id)
-            return self._judged(action, code)
+            return self._unless_fatal(action, code)
         if response.protocol_type not in (None, PROTOCOL_TYPE):
             raise self._refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self.generation = Generation(response.generation_id, response.member_id, response.protocol_name)
@@ -278,7 +276,7 @@ class ClassicJoin:
         return response
 
     async def _assignments(self, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """Return what the leader hands in; nothing for everybody else."""
+        """Return the leader's assignments; other members send none."""
         self._topics.watched = None
         if response.leader != response.member_id:
             return []
@@ -315,7 +313,7 @@ class ClassicJoin:
         response: SyncGroupResponse = await connection.request(request, version, seconds=seconds)
         if response.error_code:
             code = ErrorCode.of(response.error_code)
-            return self._judged(self._membership.sync_failed(code, sent), code)
+            return self._unless_fatal(self._membership.sync_failed(code, sent), code)
         if response.protocol_type not in (None, PROTOCOL_TYPE) or response.protocol_name not in (
             None,
             sent.protocol,
@@ -326,7 +324,7 @@ class ClassicJoin:
             self.assignment = assignment
         return ErrorAction.REJOIN
 
-    def _judged(self, action: ErrorAction, code: ErrorCode) -> ErrorAction:
+    def _unless_fatal(self, action: ErrorAction, code: ErrorCode) -> ErrorAction:
         if action is ErrorAction.FATAL:
             raise self._refusal(code)
         return action

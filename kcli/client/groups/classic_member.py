@@ -1,11 +1,4 @@
-"""GroupMember: a consumer's part in a classic group: joins, gives up and takes partitions, stays, leaves.
-
-`drive` is called by every poll, in the application's task. It never waits for other members: a round of
-joining runs beside it, and what is kept meanwhile goes on being handed out. In order: the application is
-told what it must give up (after a commit, if commits happen by themselves), the round runs, the application
-is told what it got. An eager member gives up everything; a cooperative one only what the assignment no
-longer holds, and then joins again at once, so that somebody else can have it (KIP-429).
-"""
+"""ClassicMember: a consumer as a member of a classic group: joining, partitions, leaving."""
 
 from __future__ import annotations
 
@@ -34,11 +27,18 @@ if TYPE_CHECKING:
     from kcli.protocol.topics import TopicPartition
 
 JOIN_SECONDS = 2.0
-"""How long a member that ends waits for a round that nobody should hold up, to commit in its generation."""
+"""How long a closing member waits for a join to end, to commit in its generation."""
 
 
 class ClassicMember(Member):
-    """A member of a classic group, which joins in rounds and lets the group's leader assign."""
+    """A member of a classic group, whose leader assigns.
+
+    `drive` never waits for other members: a join runs beside it, and the kept partitions go on being read. In
+    order: the application learns which partitions it must give up (after a commit, with auto-commit on), the
+    join runs, the application learns which partitions it got. An eager member gives up all partitions. A
+    cooperative one gives up only those that the assignment no longer holds, and joins again at once, so that
+    another member gets them (KIP-429).
+    """
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class ClassicMember(Member):
 
     async def _begin(self) -> None:
         if self.topics.mode is SubscriptionMode.PATTERN:
-            # An old snapshot would soon mean another round.
+            # An old snapshot would soon need another join.
             self.topics.update(await self._client.wait_for_all_topics())
         if self.membership.needs_prepare:
             self.membership.needs_prepare = False
@@ -143,7 +143,7 @@ class ClassicMember(Member):
         self._nursery.start_soon(self._join.run, self.heartbeat.generation_began, self._tell)
 
     async def _give_up(self) -> None:
-        """Tell the application what it loses by joining."""
+        """Tell the application which partitions it loses by joining."""
         owned = self.assignment.owned
         if not self.membership.generation.is_known:
             if owned:
@@ -159,13 +159,13 @@ class ClassicMember(Member):
                 await self.assignment.revoke(dropped)
 
     async def _finish(self, finished: ClassicJoin) -> None:
-        """Take the outcome of a round."""
+        """Apply the outcome of a join."""
         self._join = None
         if finished.error is not None:
             raise finished.error
         assignment = finished.assignment
         if assignment is None or self.membership.generation != finished.generation:
-            return  # the generation is lost again already
+            return  # the generation is lost already
         self.membership.needs_prepare = True
         if not all(self.topics.accepts(topic) for topic, _ in assignment):
             self.membership.request_rejoin("the assignment holds topics that are not subscribed")
@@ -203,30 +203,30 @@ class ClassicMember(Member):
         return self.membership.generation.is_known and not self.membership.is_joining
 
     async def _leave(self, reason: str) -> None:
-        """Leave the group, unless the member is a static one: that may come back within its session."""
+        """Leave the group, unless the member is static: it may return within its session."""
         if self._join is not None:
             self._join.scope.cancel()
             self._join = None
         generation, node_id = self.membership.generation, self._link.node_id
         self.membership.reset(reason)
-        # A JoinGroup that waits would hold up what comes behind it on its connection.
+        # A JoinGroup that waits would delay the next requests on its connection.
         self._link.close()
         if generation.member_id and node_id is not None and not self._config.group_instance_id:
             try:
                 await self._link.leave(generation.member_id, reason)
             except KcliError as error:
-                self._note(f"the coordinator did not take note of the leaving: {error.message}")
+                self._note(f"the coordinator did not confirm the leaving: {error.message}")
 
     async def _last_commit(self, owned: set[TopicPartition]) -> None:
         """Commit in the generation that still counts, if a join is under way."""
         current = self._join
         if current is not None and not current.done.is_set() and self.membership.generation.is_known:
             if self.membership.state is MemberState.PREPARING:
-                # If that fails, the generation that this round begins is another chance to commit.
+                # If that fails, the next generation is another chance to commit.
                 with suppress(KcliError):
                     if await self.commits.commit_aside(self.commits.positions(owned)):
                         return
-            # The group has all its members, so the round ends soon, and with it begins a generation.
+            # The group has all its members, so the join ends soon.
             with trio.move_on_after(JOIN_SECONDS):
                 await current.done.wait()
         await self.assignment.commit(owned)

@@ -22,7 +22,7 @@ from kcli.protocol.error_codes import ErrorCode
 
 
 class MemberState(Enum):
-    """Where a member is between two generations."""
+    """The state of a member between two generations."""
 
     UNJOINED = "unjoined"
     PREPARING = "preparing"
@@ -31,7 +31,7 @@ class MemberState(Enum):
 
 
 class ErrorAction(Enum):
-    """What to do about an error."""
+    """The reaction to an error."""
 
     IGNORE = "nothing"
     REJOIN = "join again at once"
@@ -41,7 +41,7 @@ class ErrorAction(Enum):
 
 
 class GroupMetadata(NamedTuple):
-    """As whom a consumer takes part in its group; generation -1 outside of it."""
+    """The ids under which a consumer takes part in its group; generation -1 outside of it."""
 
     group_id: str
     generation_id: int
@@ -50,17 +50,17 @@ class GroupMetadata(NamedTuple):
 
 
 class ClassicMembership:
-    """One member's state. `reason` says why it wants to join, None while it does not."""
+    """One member's state. `reason` says why it must join, None if it need not."""
 
     outdated: frozenset[ErrorCode] = frozenset()
-    """Errors of reading offsets that pass; a classic member reads them as anybody may."""
+    """Errors of OffsetFetch to retry; classic members get none of their own."""
 
     def __init__(self) -> None:
         self.state = MemberState.UNJOINED
         self.generation = Generation()
         self.reason: str | None = ""
         self.needs_prepare = True
-        """Whether what is owned must be given up, or given up for lost, before the next join."""
+        """Whether partitions must be given up, or declared lost, before the next join."""
 
     @property
     def is_joining(self) -> bool:
@@ -69,20 +69,20 @@ class ClassicMembership:
 
     @property
     def can_commit(self) -> bool:
-        """Return whether the coordinator takes commits of this member."""
+        """Return whether the coordinator accepts commits of this member."""
         return self.state is MemberState.STABLE
 
     @property
     def sends_heartbeats(self) -> bool:
-        """Return whether the coordinator expects to hear of this member."""
+        """Return whether the coordinator expects heartbeats of this member."""
         return self.state in (MemberState.COMPLETING, MemberState.STABLE)
 
     def request_rejoin(self, reason: str) -> None:
-        """Have the group joined again; the first reason stands."""
+        """Join the group again; the first reason is kept."""
         self.reason = self.reason or reason
 
     def reset(self, reason: str, *, keep_member_id: bool = False) -> None:
-        """Forget the generation: what is owned is lost, and the group is joined anew."""
+        """Drop the generation: the partitions are lost, and the member joins anew."""
         self.state = MemberState.UNJOINED
         self.generation = Generation(member_id=self.generation.member_id if keep_member_id else "")
         self.needs_prepare = True
@@ -91,17 +91,17 @@ class ClassicMembership:
     # --- joining ---------------------------------------------------------------------------------------
 
     def joining(self) -> Generation:
-        """Note that JoinGroup goes out; return the generation it is sent in."""
+        """Note that JoinGroup is sent; return the generation it is sent in."""
         self.state = MemberState.PREPARING
         return self.generation
 
     def joined(self, generation: Generation) -> None:
-        """Note the answer to JoinGroup."""
+        """Note the response to JoinGroup."""
         self.state = MemberState.COMPLETING
         self.generation = generation
 
     def synced(self, sent: Generation) -> bool:
-        """Note the answer to SyncGroup; return False if the generation was lost meanwhile."""
+        """Note the response to SyncGroup; return False if the generation was lost meanwhile."""
         if self.state is not MemberState.COMPLETING or self.generation != sent:
             self.request_rejoin("the generation ended before its assignment came")
             return False
@@ -110,7 +110,7 @@ class ClassicMembership:
         return True
 
     def join_failed(self, code: ErrorCode, sent: Generation, member_id: str) -> ErrorAction:
-        """Judge an error that answers JoinGroup; `member_id` is the answer's."""
+        """Handle an error of JoinGroup; `member_id` is that of the response."""
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.generation = Generation(member_id=member_id)
             self.reason = "rejoin with the member id that the coordinator gave"
@@ -118,7 +118,7 @@ class ClassicMembership:
         return self._round_failed(code, sent)
 
     def sync_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
-        """Judge an error that answers SyncGroup."""
+        """Handle an error of SyncGroup."""
         return self._round_failed(code, sent)
 
     def _round_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
@@ -135,9 +135,9 @@ class ClassicMembership:
     # --- being a member --------------------------------------------------------------------------------
 
     def heartbeat_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
-        """Judge an error that answers a heartbeat."""
+        """Handle an error of a heartbeat."""
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            # While this member joins already, it is no news.
+            # A member that is joining need not join again.
             if self.state is MemberState.STABLE:
                 self.request_rejoin("the group is rebalancing")
             return ErrorAction.IGNORE
@@ -151,7 +151,7 @@ class ClassicMembership:
         return ErrorAction.FATAL if code in _FATAL else ErrorAction.RETRY
 
     def commit_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
-        """Judge an error that answers a commit of this member; FATAL ones are for the caller."""
+        """Handle an error of a commit; the caller raises FATAL ones."""
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             self.request_rejoin("a commit was refused, the group is rebalancing")
             return ErrorAction.FATAL
@@ -164,7 +164,7 @@ class ClassicMembership:
 
     def _fence(self, code: ErrorCode, sent: Generation) -> None:
         if self.generation == sent:
-            # A member of an old generation is still a member: its id stays good.
+            # A member of an old generation keeps its id.
             self.reset(code.description, keep_member_id=code is ErrorCode.ILLEGAL_GENERATION)
 
 

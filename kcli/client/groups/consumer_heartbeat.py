@@ -48,20 +48,20 @@ class HeartbeatFields:
 
     @property
     def has_news(self) -> bool:
-        """Return whether the subscription is another than the coordinator was told."""
+        """Return whether the subscription differs from the one last sent."""
         return self._is_known and (self._names, self._expression) != self._subscription()
 
     @property
     def min_version(self) -> int:
-        """Return the first version that can tell the subscription."""
+        """Return the first version that can carry the subscription."""
         return 0 if self._topics.expression is None else FIRST_EXPRESSION_VERSION
 
     def forget(self) -> None:
-        """Tell everything anew."""
+        """Send all fields with the next heartbeat."""
         self._is_known = False
 
     def next(self, membership: ConsumerMembership) -> ConsumerGroupHeartbeatRequest:
-        """Return a heartbeat that goes out now."""
+        """Return the next heartbeat to send."""
         config = self._config
         request = ConsumerGroupHeartbeatRequest(
             group_id=config.group_id,
@@ -86,7 +86,7 @@ class HeartbeatFields:
         return request
 
     def last(self, membership: ConsumerMembership) -> ConsumerGroupHeartbeatRequest:
-        """Return the heartbeat by which the member leaves; a static one will be back."""
+        """Return the heartbeat with which the member leaves; a static one leaves for a while."""
         instance_id = self._config.group_instance_id or None
         return ConsumerGroupHeartbeatRequest(
             group_id=self._config.group_id,
@@ -101,7 +101,7 @@ class HeartbeatFields:
 
 
 def says_nothing(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Return whether a heartbeat only tells that its member lives."""
+    """Return whether a heartbeat carries no changes."""
     return request.subscribed_topic_names is None and request.topic_partitions is None
 
 
@@ -172,7 +172,7 @@ class ConsumerHeartbeat(MemberHeartbeat):
     async def _send(self, token: object) -> ErrorAction:
         connection = await self._link.connection()
         if token is not self._membership.token:
-            return ErrorAction.IGNORE  # while the coordinator was looked up, the member went on
+            return ErrorAction.IGNORE  # the membership changed while the coordinator was looked up
         version = connection.versions.choose(
             ConsumerGroupHeartbeatRequest, min_version=self._fields.min_version
         )

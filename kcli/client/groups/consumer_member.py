@@ -1,14 +1,4 @@
-"""ConsumerMember: a consumer's part in a KIP-848 group, where the broker gives and takes partitions.
-
-`ConsumerHeartbeat` talks to the coordinator beside the application; `drive`, called by every poll in the
-application's task, does what the application has to be told of. When the coordinator has given other
-partitions, what is not among them is given up (after a commit, if commits happen by themselves), the rest
-is taken, and the heartbeat that follows at once says so: only then does somebody else get what was given up.
-What stays is read all the while. A member that was fenced has lost everything, and begins anew.
-
-Topics are assigned by id. Names come from the metadata; partitions of a topic that it does not know yet
-wait for it.
-"""
+"""ConsumerMember: a consumer as a member of a KIP-848 group, whose partitions the broker assigns."""
 
 from __future__ import annotations
 
@@ -43,7 +33,15 @@ NO_EPOCH = -1
 
 
 class ConsumerMember(Member):
-    """A member of a KIP-848 group, whose partitions the broker assigns."""
+    """A member of a KIP-848 group.
+
+    `ConsumerHeartbeat` talks to the coordinator in a task; `drive` tells the application. When the
+    coordinator assigns other partitions, the missing ones are given up (after a commit, with auto-commit on),
+    the rest is taken, and a heartbeat at once reports it: only then another member gets what was given up.
+    The other partitions are read all the time. A fenced member has lost all partitions and joins anew.
+
+    Topics are assigned by id. Partitions of a topic whose name the metadata does not have yet wait for it.
+    """
 
     def __init__(
         self,
@@ -78,7 +76,7 @@ class ConsumerMember(Member):
     def is_settled(self) -> bool:
         """Return whether the member has an assignment, or is known to have none yet.
 
-        A member that joins may get its first partitions with a later heartbeat, once others gave them up.
+        A joining member may get its first partitions with a later heartbeat, after others gave them up.
         """
         membership = self.membership
         return membership.state is ConsumerState.STABLE and bool(membership.owned or membership.is_quiet)
@@ -119,7 +117,7 @@ class ConsumerMember(Member):
                     await self._join()
                 case ConsumerState.RECONCILING if self._is_resolvable():
                     await self._reconcile()
-                    # If it was cut short, whoever cancelled the poll is heard now.
+                    # A cancellation that the shield delayed takes effect here.
                     await trio.lowlevel.checkpoint()
                 case _:
                     break
@@ -127,7 +125,7 @@ class ConsumerMember(Member):
 
     async def _join(self) -> None:
         if self.topics.mode is SubscriptionMode.PATTERN:
-            # An old snapshot would name too few of them.
+            # An old snapshot would match too few topics.
             self.topics.update(await self._client.wait_for_all_topics())
         self._note(f"joining group `{self._config.group_id}`")
         self.membership.join()
@@ -141,7 +139,7 @@ class ConsumerMember(Member):
             await self.assignment.lose(owned, why=POLL_IS_OVER if is_stale else "the coordinator fenced it")
 
     def _is_resolvable(self) -> bool:
-        """Return whether there is something to do now; have the names looked up that are missing."""
+        """Return whether there is something to reconcile now; refresh metadata if names are missing."""
         target = self.membership.target or {}
         wanted = self._named(target)
         if sum(map(len, target.values())) == len(wanted):
@@ -150,7 +148,7 @@ class ConsumerMember(Member):
         return self._ids != wanted
 
     def _named(self, target: Partitions) -> dict[TopicPartition, bytes]:
-        """Return the partitions of a target as far as the names of their topics are known."""
+        """Return the partitions of a target whose topic names are known."""
         names = {topic_id: topic for (topic, _), topic_id in self._ids.items()}
         names |= {topic.topic_id: name for name, topic in self._client.cluster.topics.items()}
         return {
@@ -161,7 +159,7 @@ class ConsumerMember(Member):
         }
 
     async def _reconcile(self) -> None:
-        """Give up and take partitions until what is owned is the target, as far as its topics are known."""
+        """Give up and take partitions until the member owns the known part of its target."""
         token = self.membership.token
         wanted = self._named(self.membership.target or {})
         owned, is_first = dict(self._ids), self.membership.owned is None
@@ -172,7 +170,7 @@ class ConsumerMember(Member):
                 if self._config.commits_by_itself:
                     await self.assignment.commit(revoked)
                 if token is not self.membership.token:
-                    return  # fenced meanwhile: all is lost
+                    return  # fenced meanwhile: all partitions are lost
                 self._ids = {each: topic_id for each, topic_id in owned.items() if each not in revoked}
                 await self.assignment.revoke(revoked)
             if token is not self.membership.token:
@@ -223,4 +221,4 @@ class ConsumerMember(Member):
                 version = connection.versions.choose(ConsumerGroupHeartbeatRequest)
                 await connection.request(last, version)
         except KcliError as error:
-            self._note(f"the coordinator did not take note of the leaving: {error.message}")
+            self._note(f"the coordinator did not confirm the leaving: {error.message}")

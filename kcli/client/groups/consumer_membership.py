@@ -1,20 +1,20 @@
-"""ConsumerMembership: where a member of a KIP-848 group stands, and what each answer makes of it.
+"""ConsumerMembership: the state of a member of a KIP-848 group, and what each response changes in it.
 
 | state         | event                                   | next                                            |
 |---------------|-----------------------------------------|-------------------------------------------------|
 | UNSUBSCRIBED  | `join`                                  | JOINING: epoch 0, all fields, heartbeat at once |
-| JOINING       | an answer                               | STABLE, RECONCILING if there is an assignment   |
-| STABLE        | an assignment that is not what is owned | RECONCILING: poll gives up and takes partitions |
-| RECONCILING   | `reconciled`                            | ACKNOWLEDGING: says what it owns, at once       |
-| ACKNOWLEDGING | its heartbeat goes out                  | STABLE, or RECONCILING if there is more to do   |
-| in the group  | FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID  | FENCED: what it owned is lost; then `join`      |
+| JOINING       | a response                              | STABLE, RECONCILING if it has an assignment     |
+| STABLE        | an assignment other than `owned`        | RECONCILING: poll gives up and takes partitions |
+| RECONCILING   | `reconciled`                            | ACKNOWLEDGING: reports its partitions at once   |
+| ACKNOWLEDGING | its heartbeat is sent                   | STABLE, or RECONCILING if there is more to do   |
+| in the group  | FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID  | FENCED: its partitions are lost; then `join`    |
 | in the group  | `leave`                                 | UNSUBSCRIBED                                    |
 | in the group  | `leave`: the application did not poll   | STALE: as FENCED                                |
-| in the group  | an error that will not pass             | FATAL                                           |
+| in the group  | an error that is not retriable          | FATAL                                           |
 
-In the group are JOINING, RECONCILING, ACKNOWLEDGING and STABLE: heartbeats are sent in these alone. Each has
-a token: an answer is taken only by the membership that asked. What is being reconciled is finished, even if
-the target is another one by then. The member id is the client's own and stays (KIP-1082). Pure. Kafka
+JOINING, RECONCILING, ACKNOWLEDGING and STABLE are in the group: only these send heartbeats. Each membership
+has a token, and only the membership that sent a heartbeat takes its response. A reconciliation is finished
+even if the target changes meanwhile. The member id is the client's own and stays (KIP-1082). Pure. Kafka
 classes `MemberState` and `ConsumerMembershipManager`.
 """
 
@@ -42,7 +42,7 @@ STATIC_LEAVE_EPOCH = -2
 
 
 class ConsumerState(Enum):
-    """Where a member is between being none and having what it is to have."""
+    """The state of a member."""
 
     UNSUBSCRIBED = "unsubscribed"
     JOINING = "joining"
@@ -66,10 +66,10 @@ _FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
 
 
 class ConsumerMembership:
-    """One member's state. `owned` is what it last finished to take, `target` what it was last given."""
+    """One member's state: `owned` is its last finished assignment, `target` the last one it was given."""
 
     outdated = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
-    """Errors of reading offsets that a retry may mend: the next heartbeat tells where the member stands."""
+    """Errors of OffsetFetch to retry: the next heartbeat brings the current epoch."""
 
     def __init__(self, member_id: str) -> None:
         self.state = ConsumerState.UNSUBSCRIBED
@@ -79,11 +79,11 @@ class ConsumerMembership:
         self.target: Partitions | None = None
         self.token = object()
         self.is_quiet = False
-        """Whether a heartbeat of a stable member has brought nothing new since the last that did."""
+        """Whether the last heartbeat of a stable member brought nothing new."""
 
     @property
     def sends_heartbeats(self) -> bool:
-        """Return whether the coordinator expects to hear of this member."""
+        """Return whether the coordinator expects heartbeats of this member."""
         return self.state in _IN_GROUP
 
     @property
@@ -93,41 +93,41 @@ class ConsumerMembership:
 
     @property
     def is_joining(self) -> bool:
-        """Return whether the coordinator has yet to say that this is a member."""
+        """Return whether the coordinator has not accepted this member yet."""
         return self.state is ConsumerState.JOINING
 
     @property
     def can_commit(self) -> bool:
-        """Return whether the coordinator takes commits of this member."""
+        """Return whether the coordinator accepts commits of this member."""
         return self.sends_heartbeats and self.epoch > JOIN_EPOCH
 
     @property
     def generation(self) -> Generation:
-        """Return the epoch, as commits carry it in the place of a generation, and as whom."""
+        """Return the epoch, which commits carry as the generation, and the member id."""
         return Generation(self.epoch, self.member_id)
 
-    # --- of its own accord -----------------------------------------------------------------------------
+    # --- requests of the member -----------------------------------------------------------------------------
 
     def join(self) -> None:
-        """Begin anew, without any partitions."""
+        """Join anew, without partitions."""
         self._become(ConsumerState.JOINING)
 
     def reconciled(self, owned: Partitions) -> None:
-        """Note what is owned after giving up and taking partitions."""
+        """Note the partitions after a reconciliation."""
         self.owned = owned
         self.state = ConsumerState.ACKNOWLEDGING
 
     def sent(self) -> None:
-        """Note that a heartbeat goes out, which says what is owned if that has changed."""
+        """Note that a heartbeat is sent, which reports changed partitions."""
         if self.state is ConsumerState.ACKNOWLEDGING:
             self.state = self._where_it_is()
 
     def leave(self, *, stale: bool = False) -> None:
-        """Be no member any more; `stale` if the application did not poll and has yet to hear of it."""
+        """Leave; `stale` if the application did not poll and has to learn of it."""
         self._become(ConsumerState.STALE if stale else ConsumerState.UNSUBSCRIBED)
 
     def fail(self) -> None:
-        """Note an error that will not pass."""
+        """Note an error that is not retriable."""
         self._become(ConsumerState.FATAL)
 
     def _become(self, state: ConsumerState) -> None:
@@ -137,10 +137,10 @@ class ConsumerMembership:
         self.token = object()
         self.is_quiet = False
 
-    # --- what the coordinator says ---------------------------------------------------------------------
+    # --- responses ---------------------------------------------------------------------
 
     def answered(self, response: ConsumerGroupHeartbeatResponse, token: object, *, was_stable: bool) -> None:
-        """Take the answer to a heartbeat of the membership that had this token."""
+        """Apply the response to a heartbeat of the membership with this token."""
         if token is not self.token:
             return
         self.member_id = response.member_id or self.member_id
@@ -159,7 +159,7 @@ class ConsumerMembership:
         return ConsumerState.STABLE if self.owned == self.target else ConsumerState.RECONCILING
 
     def refused(self, code: ErrorCode, token: object) -> ErrorAction:
-        """Judge an error that answers a heartbeat; FATAL ones are for the caller."""
+        """Handle an error of a heartbeat; the caller raises FATAL ones."""
         if token is not self.token:
             return ErrorAction.IGNORE
         if code in _FENCED:
@@ -170,7 +170,7 @@ class ConsumerMembership:
         return ErrorAction.RETRY if code.retriable else ErrorAction.FATAL
 
     def commit_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
-        """Judge an error that answers a commit of this member; FATAL ones are for the caller."""
+        """Handle an error of a commit; the caller raises FATAL ones."""
         if code in _FENCED:
             if sent == self.generation and self.sends_heartbeats:
                 self._become(ConsumerState.FENCED)

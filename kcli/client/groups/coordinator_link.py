@@ -44,13 +44,13 @@ class CoordinatorLink:
 
     @property
     def node_id(self) -> int | None:
-        """Return the coordinator's id, None while it is not known."""
+        """Return the coordinator's id, None while it is unknown."""
         return self._node_id
 
     async def connection(self) -> Connection:
-        """Return the open connection, looking the coordinator up if need be.
+        """Return the open connection; look up the coordinator if needed.
 
-        Raises `KcliError` for what stands in the way; `is_passing` tells whether to try again.
+        Raises `KcliError`; `is_passing` tells whether to try again.
         """
         link = self._known_link()
         if link is None:
@@ -76,14 +76,14 @@ class CoordinatorLink:
         return None
 
     def forget(self) -> None:
-        """Close the connection and look the coordinator up the next time; what is in flight fails."""
+        """Close the connection and look up the coordinator next time; requests in flight fail."""
         if self._node_id is not None:
             self._client.coordinators.forget(self.group_id)
             self._client.links.drop(self._node_id, self._purpose)
             self._node_id = None
 
     def close(self) -> None:
-        """Close the connection; what is in flight fails. The coordinator stays known."""
+        """Close the connection; requests in flight fail. The coordinator stays known."""
         if self._node_id is not None:
             self._client.links.drop(self._node_id, self._purpose)
 
@@ -102,11 +102,11 @@ class CoordinatorLink:
 
 
 _PASSING = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.STALE_MEMBER_EPOCH})
-"""Not retriable by themselves: metadata, or the next heartbeat, changes what is sent."""
+"""Not retriable in Kafka; here the retry uses newer metadata or the epoch of the next heartbeat."""
 
 
 def is_passing(error: KcliError) -> bool:
-    """Return whether another try may succeed where this error stood in the way of a request."""
+    """Return whether a retry may succeed after this error."""
     if isinstance(error, KafkaError):
         return error.code.retriable or error.code in _PASSING
     return isinstance(error, (Disconnected, Unreachable))

@@ -1,14 +1,6 @@
-"""GroupCommits: writes a group's offsets to its coordinator, one commit after the other, and reads them.
+"""GroupCommits: commits and reads a group's offsets; CommittedPositions: starts partitions at them.
 
-What is committed is the offset of the next record to read. Commits keep their order: the next one goes out
-when the one before is settled. A commit that waits for its outcome is tried until its time is up, one that
-does not wait is tried once. Positions are committed by themselves every `auto.commit.interval.ms`, if that is
-configured; whoever drives the member also does it before partitions are given up and at the end.
-
-CommittedPositions: gives assigned partitions the offsets that their group has committed.
-
-One request asks for all that are new, and again after a backoff that doubles for as long as the answer is
-"later". A partition without a committed offset is left to `auto.offset.reset`.
+A committed offset is that of the next record to read.
 """
 
 from __future__ import annotations
@@ -56,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class PendingCommit:
-    """A commit on its way. One without a deadline is tried once."""
+    """A commit without its outcome yet. One without a deadline is tried once."""
 
     __slots__ = ("deadline", "done", "error", "is_abandoned", "offsets", "on_settled")
 
@@ -70,7 +62,13 @@ class PendingCommit:
 
 
 class GroupCommits:
-    """The commits of one consumer, as a member of its group or with partitions of its own choice."""
+    """The commits of one consumer, as a member of its group or with partitions it assigned itself.
+
+    Commits keep their order: the next one is sent when the one before is settled. A commit that a caller
+    waits for is retried until its time is up; others are tried once. With auto-commit on, positions are
+    committed every `auto.commit.interval.ms`; the member also commits before it gives up partitions and at
+    the end.
+    """
 
     def __init__(
         self,
@@ -95,12 +93,12 @@ class GroupCommits:
         self._idle = trio.Event()
         self._auto_at = trio.current_time() + config.auto_commit_interval_ms / 1000
 
-    # --- what to commit --------------------------------------------------------------------------------
+    # --- positions --------------------------------------------------------------------------------
 
     def positions(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the positions of assigned partitions that have one, of all or of some."""
+        """Return the known positions of assigned partitions, of all or of some."""
         wanted = self._assigned.partitions if partitions is None else partitions
         found: dict[TopicPartition, CommittedOffset] = {}
         for partition in wanted:
@@ -125,7 +123,7 @@ class GroupCommits:
     def start(
         self, offsets: Offsets, *, timeout_ms: int | None = None, on_settled: Settled | None = None
     ) -> PendingCommit:
-        """Have offsets committed behind the commits before: once, or again until the time is up."""
+        """Queue a commit: it is tried once, or until the time is up."""
         deadline = None if timeout_ms is None else trio.current_time() + timeout_ms / 1000
         commit = PendingCommit(dict(offsets), deadline, on_settled)
         self._queue.append(commit)
@@ -133,10 +131,10 @@ class GroupCommits:
         return commit
 
     async def commit(self, offsets: Offsets, *, timeout_ms: int | None = None) -> None:
-        """Commit offsets and all that was to be committed before; raise what stands in the way.
+        """Commit offsets after all queued commits; raise the error.
 
-        Raises `CommitFailed` if the group went on without this member, `KafkaError`
-        `REBALANCE_IN_PROGRESS` if it is rebalancing: poll, then commit what is still owned.
+        Raises `CommitFailed` if the group went on without this member, `KafkaError` `REBALANCE_IN_PROGRESS`
+        if it is rebalancing: poll, then commit what is still owned.
         """
         if timeout_ms is None:
             timeout_ms = self._client.config.default_api_timeout_ms
@@ -160,7 +158,7 @@ class GroupCommits:
             await self._idle.wait()
 
     async def run(self) -> None:
-        """Commit what is to be committed, until cancelled."""
+        """Send the queued commits, until cancelled."""
         while True:
             while self._queue:
                 commit = self._queue[0]
@@ -230,9 +228,9 @@ class GroupCommits:
         }
 
     async def commit_aside(self, offsets: Offsets) -> bool:
-        """Commit at once, over a connection of its own, while a JoinGroup holds up this member's.
+        """Commit at once over a separate connection, while JoinGroup waits on this member's.
 
-        The generation before the join counts until the group has completed it. Returns whether it still did.
+        The old generation counts until the group has completed the join. Returns whether it still did.
         """
         link = CoordinatorLink(self._client, self._config.group_id)
         try:
@@ -243,11 +241,11 @@ class GroupCommits:
 
     @property
     def _commits_epochs(self) -> bool:
-        """Return whether commits and look-ups are those of a member of the consumer protocol."""
+        """Return whether requests are those of a member of the consumer protocol."""
         return self._topics.is_of_group and self._config.is_consumer_protocol
 
     def _generation(self) -> Generation:
-        """Return the generation to commit in; raise why there is none."""
+        """Return the generation to commit in; raise if there is none."""
         if not self._topics.is_of_group:
             return Generation()
         if self._membership.is_joining:
@@ -267,16 +265,16 @@ class GroupCommits:
             raise expelled(code)
         raise KafkaError(code, f"cannot commit the offset of {partition}: {code.description}")
 
-    # --- by itself -------------------------------------------------------------------------------------
+    # --- auto-commit -------------------------------------------------------------------------------------
 
     @property
     def next_auto_commit(self) -> float:
-        """Return when `auto_commit` has something to do next; what changes that is told."""
+        """Return when the next auto-commit is due."""
         is_able = self._membership.can_commit or not self._topics.is_of_group
         return self._auto_at if self._config.commits_by_itself and is_able and not self._queue else math.inf
 
     def auto_commit(self) -> None:
-        """Commit positions without waiting, if the interval is over."""
+        """Start an auto-commit if its interval is over."""
         if trio.current_time() >= self.next_auto_commit:
             self.restart_auto_commit()
             offsets = self.uncommitted()
@@ -284,7 +282,7 @@ class GroupCommits:
                 self.start(offsets, on_settled=self._auto_committed)
 
     def restart_auto_commit(self) -> None:
-        """Let a whole interval pass before the next commit."""
+        """Start the interval of auto-commits anew."""
         self._auto_at = trio.current_time() + self._config.auto_commit_interval_ms / 1000
 
     def _auto_committed(self, offsets: Offsets, error: KcliError | None) -> None:
@@ -296,7 +294,7 @@ class GroupCommits:
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return what the group has committed; raise what stood in the way last when the time is up."""
+        """Return the committed offsets; raise the last error when the time is up."""
         if timeout_ms is None:
             timeout_ms = self._client.config.default_api_timeout_ms
         wanted = list(partitions)
@@ -318,14 +316,14 @@ class GroupCommits:
             await trio.sleep(delay)
 
     def passes(self, error: KcliError) -> bool:
-        """Return whether another try to read may succeed."""
+        """Return whether a retry of a read may succeed."""
         is_outdated = isinstance(error, KafkaError) and error.code in self._membership.outdated
         return is_outdated or is_passing(error)
 
     async def fetch(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return what the group has committed, by one request; raise what stands in the way."""
+        """Return the committed offsets, by one request."""
         connection = await self._link.connection()
         reader = self._membership.generation if self._commits_epochs and self._membership.can_commit else None
         version = connection.versions.choose(
@@ -357,7 +355,12 @@ if TYPE_CHECKING:
 
 
 class CommittedPositions:
-    """The look-ups of one consumer. `ended` is called after each, with what will not pass if anything."""
+    """Starts assigned partitions at the offsets that their group has committed.
+
+    One request asks for all new partitions, again after a doubling backoff while errors are retriable.
+    `auto.offset.reset` decides about a partition without a committed offset. `ended` is called after each
+    look-up, with the error if it is not retriable.
+    """
 
     def __init__(
         self,
@@ -375,7 +378,7 @@ class CommittedPositions:
         self._not_before = -math.inf
 
     def start(self, nursery: trio.Nursery) -> float:
-        """Start a look-up if one is due; return when the next one is."""
+        """Start a look-up if one is due; return when the next one is due."""
         if self._in_flight:
             return math.inf
         waiting = self._assigned.initializing()
@@ -399,7 +402,7 @@ class CommittedPositions:
             self._backoff.reset()
             self._not_before = -math.inf
             for state in waiting:
-                # A partition that was sought meanwhile has a position of its own.
+                # A partition that was sought meanwhile has its own position.
                 if state.state is FetchState.INITIALIZING:
                     committed = found.get(state.partition)
                     if committed is None:

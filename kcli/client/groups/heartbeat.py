@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 POLL_IS_OVER = "consumer poll timeout has expired"
-"""Why a member leaves that is not polled, as Kafka's consumer words it."""
+"""The reason of a member that leaves because it is not polled, in the words of Kafka's consumer."""
 
 
 class MemberHeartbeat:
@@ -127,7 +127,7 @@ class ClassicHeartbeat(MemberHeartbeat):
         self._session_ends = math.inf
 
     def generation_began(self) -> None:
-        """Begin to count anew: the member has just been heard."""
+        """Restart the interval and the session: the coordinator has just heard the member."""
         now = trio.current_time()
         self._next = now + self._config.heartbeat_interval_ms / 1000
         self._session_ends = now + self._config.session_timeout_ms / 1000
@@ -164,7 +164,7 @@ class ClassicHeartbeat(MemberHeartbeat):
     async def _send(self) -> ErrorAction:
         connection = await self._link.connection()
         if not self._membership.sends_heartbeats:
-            return ErrorAction.IGNORE  # while the coordinator was looked up, the member went on
+            return ErrorAction.IGNORE  # the membership changed while the coordinator was looked up
         sent = self._membership.generation
         instance_id = self._config.group_instance_id
         version = connection.versions.choose(

@@ -1,15 +1,4 @@
-"""RebalanceListener: what an application wants to know of the partitions that its group gives and takes.
-
-Its methods run inside `poll`, `unsubscribe` and the end of the consumer's block, in the task of the caller,
-and are not cancelled before `max.poll.interval.ms` is over; where the block as a whole is cancelled, not
-before `close_seconds` are.
-
-GroupAssignment: gives a consumer the partitions of its group and takes them away, as its application is told.
-
-What must not be cut short, commits and the listener, is shielded from cancellation for as long as the group
-waits for a member: `max.poll.interval.ms`. Once the consumer as a whole is to end there is less time:
-`hurry`. Whatever a listener raises comes through once the assignment is what it said.
-"""
+"""RebalanceListener, the callbacks of an application; GroupAssignment, the assigned partitions."""
 
 from __future__ import annotations
 
@@ -32,16 +21,21 @@ if TYPE_CHECKING:
 
 
 class RebalanceListener:
-    """Does nothing; override what is of interest."""
+    """Callbacks for partitions that the group assigns and takes away; they do nothing here.
+
+    They run inside `poll`, `unsubscribe` and the end of the consumer's block, in the task of the caller. They
+    are not cancelled before `max.poll.interval.ms` is over, or `close_seconds` if the whole block is
+    cancelled.
+    """
 
     async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Learn which partitions were added, maybe none: seek here to begin elsewhere."""
+        """Called with the added partitions, maybe none: seek here to start elsewhere."""
 
     async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Learn which partitions are about to be given up: they can still be committed."""
+        """Called with the partitions to be given up: they can still be committed."""
 
     async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """Learn which partitions others may read already: nothing can be committed any more."""
+        """Called with partitions that others may read already: nothing can be committed."""
         await self.on_revoked(partitions)
 
 
@@ -49,7 +43,12 @@ READ_AGAIN = "what it read and did not commit may be read again"
 
 
 class GroupAssignment:
-    """The partitions of one member. `tell` wakes the poll that waits, `warn` hears what may be read again."""
+    """The partitions that a group has assigned to one member.
+
+    Commits and listener calls are shielded from cancellation for as long as the group waits for a member:
+    `max.poll.interval.ms`, or less after `hurry`. An error of a listener is raised after the assignment has
+    changed. `tell` wakes the poll that waits, `warn` gets a line if records may be read again.
+    """
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class GroupAssignment:
     ) -> None:
         self.listener = RebalanceListener()
         self.deadline = math.inf
-        """When everything must be over."""
+        """The limit of everything that is shielded."""
         self._scope: trio.CancelScope | None = None
         self._client = client
         self._config = config
@@ -74,25 +73,25 @@ class GroupAssignment:
 
     @property
     def owned(self) -> set[TopicPartition]:
-        """Return what the consumer reads now."""
+        """Return the partitions that the consumer reads now."""
         return set(self._assigned.partitions)
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Keep the block from being cancelled while the group waits for it."""
+        """Shield the block from cancellation while the group waits for it."""
         deadline = trio.current_time() + self._config.max_poll_interval_ms / 1000
         with trio.CancelScope(shield=True, deadline=min(deadline, self.deadline)) as self._scope:
             yield
         self._scope = None
 
     def hurry(self, seconds: float) -> None:
-        """Be done after so many seconds, with what is under way as well."""
+        """Limit everything, including what is under way, to so many seconds."""
         self.deadline = min(self.deadline, trio.current_time() + seconds)
         if self._scope is not None:
             self._scope.deadline = min(self._scope.deadline, self.deadline)
 
     async def commit(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit what was handed out of partitions that are about to be given up."""
+        """Commit the positions of partitions that are about to be given up."""
         timeout_ms = min(self._config.max_poll_interval_ms, self._client.config.default_api_timeout_ms)
         offsets = self._commits.uncommitted(partitions)
         if not offsets:
@@ -103,16 +102,16 @@ class GroupAssignment:
             self._warn(f"offsets are not committed: {error.message}")
 
     async def revoke(self, partitions: set[TopicPartition]) -> None:
-        """Give partitions up in order."""
+        """Give up partitions that are still owned."""
         try:
             await self.listener.on_revoked(sorted(partitions))
         finally:
             self.assign(one for one in self._assigned.partitions if one not in partitions)
 
     async def lose(self, partitions: set[TopicPartition], *, why: str | None = None) -> None:
-        """Give up everything: these partitions are, or may be, another member's already.
+        """Give up partitions that another member may own already.
 
-        `why` tells how the member lost its place in the group, if it does not leave of its own accord.
+        `why` tells how the member lost its place in the group, None if it leaves.
         """
         if why is not None:
             group = self._config.group_id
@@ -124,7 +123,7 @@ class GroupAssignment:
             self.assign(())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions from now on; those that were read before keep their positions."""
+        """Read these partitions from now on; those read before keep their positions."""
         self._assigned.assign(partitions)
         for topic in {partition.topic for partition in self._assigned.partitions}:
             self._client.want_topic(topic, pinned=True)
