@@ -1,12 +1,11 @@
-"""What consumers of one classic group tell each other through the broker, inside JoinGroup and SyncGroup.
+"""The consumer protocol: what members of a classic group exchange inside JoinGroup and SyncGroup.
 
     subscription  i16 version, topics, user data (null allowed), from 1 owned partitions, from 2 the
                   generation in which they were owned, from 3 the rack (null allowed)
     assignment    i16 version, topics with their partitions, user data (null allowed)
 
-Nothing here is ever flexible. A version from the future reads as the newest known one: it may only add fields
-at the end (class `ConsumerProtocol`). Some clients send no bytes at all where nothing is assigned, which
-reads as nothing.
+No version is flexible. A newer version is read as the newest known one, because it may only add fields at the
+end (class `ConsumerProtocol`). Some clients send no bytes for an empty assignment.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from kcli.protocol.corruption import Buffer
 
 PROTOCOL_TYPE = "consumer"
-"""The protocol type of the groups in which these travel."""
+"""The protocol type of groups that use this protocol."""
 
 HIGHEST_VERSION = 3
 NO_GENERATION = -1
@@ -47,7 +46,7 @@ Partitions = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants, and what it owned, and in which generation, when it asked."""
+    """The topics a member subscribes to, and the partitions it owned, in which generation, when it joined."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -58,7 +57,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member is given."""
+    """The partitions that a member is assigned."""
 
     partitions: Partitions = field(default_factory=dict)
     user_data: bytes | None = None
@@ -86,9 +85,9 @@ class _Assignment:
 
 
 def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
-    """Return the bytes of a subscription, topics and partitions in order; what the version lacks is left out.
+    """Return the bytes of a subscription, topics and partitions sorted, without fields the version lacks.
 
-    Raises `EncodeError` for what does not fit.
+    Raises `EncodeError` for a value that does not fit.
     """
     value = _Subscription(
         topics=sorted(subscription.topics),
@@ -104,7 +103,7 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSI
 
 
 def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:
-    """Return the bytes of an assignment, in the order given; raise `EncodeError` for what does not fit."""
+    """Return the bytes of an assignment in the given order; raise `EncodeError` if a value does not fit."""
     value = _Assignment(
         assigned_partitions=[
             _TopicPartition(topic=topic, partitions=list(partitions))
@@ -116,7 +115,7 @@ def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) ->
 
 
 def decode_subscription(data: Buffer) -> Subscription:
-    """Return the subscription in a member's metadata; raise `DecodeError` for what is none."""
+    """Return the subscription in a member's metadata; raise `DecodeError` if it is malformed."""
     if not len(data):
         return Subscription(())
     value = _decode(_Subscription, data)
@@ -130,7 +129,7 @@ def decode_subscription(data: Buffer) -> Subscription:
 
 
 def decode_assignment(data: Buffer) -> Assignment:
-    """Return the assignment in what a member was handed; raise `DecodeError` for what is none."""
+    """Return the assignment in a member's assignment bytes; raise `DecodeError` if it is malformed."""
     if not len(data):
         return Assignment()
     value = _decode(_Assignment, data)
@@ -138,17 +137,17 @@ def decode_assignment(data: Buffer) -> Assignment:
 
 
 def subscription_document(data: Buffer) -> dict[str, Any]:
-    """Return the subscription in a member's metadata as a JSON document; raise `DecodeError` for none."""
+    """Return the subscription in a member's metadata as a JSON document; raise `DecodeError`."""
     return _document(_Subscription, data)
 
 
 def assignment_document(data: Buffer) -> dict[str, Any]:
-    """Return the assignment in what a member was handed as a JSON document; raise `DecodeError` for none."""
+    """Return the assignment in a member's assignment bytes as a JSON document; raise `DecodeError`."""
     return _document(_Assignment, data)
 
 
 def _document(cls: type[Any], data: Buffer) -> dict[str, Any]:
-    # Imported here: brokers and clients never show these as JSON.
+    # Imported on first use: brokers and clients do not need JSON.
     from kcli.protocol.schema.json_document import document
 
     value = _decode(cls, data)
@@ -169,7 +168,7 @@ def _decode(cls: type[T], data: Buffer) -> T:
 
 
 def _by_topic(entries: list[_TopicPartition]) -> dict[str, tuple[int, ...]]:
-    """A topic that comes twice has the partitions of both."""
+    """Group partitions by topic; a topic that occurs twice has the partitions of both."""
     found: dict[str, tuple[int, ...]] = {}
     for entry in entries:
         found[entry.topic] = (*found.get(entry.topic, ()), *entry.partitions)

@@ -1,4 +1,4 @@
-"""Bytes that cannot be what they claim to be, and how many bytes a reader is ready to take."""
+"""The errors of corrupt and of oversized records, and the limits of what a reader accepts."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from kcli.errors import KcliError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-# What one batch may decompress to unless the caller says otherwise: far above the 1 MiB that a batch is by
-# default, far below what a hostile kilobyte of zeros can expand to.
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
+"""The default limit of what one batch may decompress to.
+
+It is far above the default batch of 1 MiB and far below what a hostile kilobyte can expand to.
+"""
 
 BYTES_PER_RECORD = 128
-"""What a record counts for, at least, where reading is limited: it may be seven bytes, and is an object."""
+"""The least that a record counts for where reading is limited: seven bytes may become an object."""
 
 
 class CorruptRecord(KcliError):
-    """Bytes that are no record, batch or message set: a bad checksum, size, count, codec or magic."""
+    """A corrupt record, batch or message set: wrong checksum, size, count, codec or magic."""
 
 
 class TooMuchData(CorruptRecord):
-    """More bytes, or more records, than the caller is ready to read: perhaps good, perhaps a bomb."""
+    """More bytes or records than the caller accepts, corrupt or not."""
 
     @classmethod
     def above(cls, max_size: int) -> TooMuchData:

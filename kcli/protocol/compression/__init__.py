@@ -1,1 +1,1 @@
-"""Codecs of record data. Never produces more bytes than its caller allows."""
+"""Codecs of record data; never produces more bytes than the caller allows."""

@@ -1,6 +1,6 @@
 """The codecs of record batches and message sets: gzip, snappy, lz4 and zstd.
 
-- gzip: members as RFC 1952 says; several in a row are read as one, as Java's reader does.
+- gzip: members of RFC 1952; several in a row are read as one, as Java does.
 - snappy: written in the framing of the xerial library, read framed or as one raw block:
 
       0   8  82 'SNAPPY' 00
@@ -11,8 +11,8 @@
 - lz4: one frame of independent 64 KiB blocks without sizes or checksums; magic 0 differs (`lz4_frames`).
 - zstd: frames, with or without their content size (`zstd_frames`). Only record batches of magic 2 use it.
 
-Decompressing never produces, nor reserves memory for, more than `max_size` bytes, whatever the bytes
-claim. Libraries are imported on first use: most commands and many topics never need one.
+Decompressing never produces, nor reserves memory for, more than `max_size` bytes, whatever the bytes claim.
+Libraries are imported on first use: most commands need none.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Codec(IntEnum):
 
     @classmethod
     def of_attributes(cls, attributes: int) -> Codec:
-        """The codec that `attributes` name; raises `CorruptRecord` for the numbers not given out."""
+        """Return the codec in `attributes`; raise `CorruptRecord` for an unknown number."""
         number = attributes & 7
         if number >= len(_CODECS):
             raise CorruptRecord(f"unknown compression codec: {number}")
         return _CODECS[number]
 
 
-# Indexing a tuple costs a tenth of calling the enum.
+# Indexing a tuple takes a tenth of the time of calling the enum.
 _CODECS = tuple(Codec)
 
 GZIP_WINDOW_BITS = 31
@@ -54,14 +54,14 @@ XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_SIZE = 32 * 1024
 _BLOCK_LENGTH = Struct(">i")
-# The densest snappy element copies 64 bytes for 3; a block that claims more than that is not one.
+# The densest snappy element copies 64 bytes with 3: no valid block expands more than that.
 _SNAPPY_MAX_EXPANSION = 22
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:
-    """`data` compressed by `codec`, at the codec's usual level unless one is given (KIP-390).
+    """Return `data` compressed by `codec`, at the default level unless one is given (KIP-390).
 
-    `magic` is that of the entry the bytes will stand in: lz4 differs for magic 0. Snappy has no levels.
+    `magic` is that of the entry that will hold the bytes: lz4 differs in magic 0. Snappy has no levels.
     """
     match codec:
         case Codec.NONE:
@@ -84,10 +84,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None, *, magic: int
 def decompress(
     codec: Codec, data: Buffer, max_size: int = MAX_DECOMPRESSED_BYTES, *, magic: int = 2
 ) -> bytes:
-    """The bytes that `codec` made `data` of; raises `CorruptRecord` when damaged.
-
-    Above `max_size` it is `TooMuchData`.
-    """
+    """Return `data` decompressed; raise `CorruptRecord`, and `TooMuchData` above `max_size` bytes."""
     match codec:
         case Codec.NONE:
             if len(data) > max_size:
@@ -114,7 +111,7 @@ def _decompress_gzip(data: Buffer, max_size: int) -> bytes:
     while True:
         member = zlib.decompressobj(GZIP_WINDOW_BITS)
         try:
-            # One byte more than there is room for tells a full buffer from an overflow.
+            # Ask for one byte more than fits, to tell a full buffer from an overflow.
             part = member.decompress(rest, room + 1)
         except zlib.error as error:
             raise CorruptRecord(f"damaged gzip data: {error}") from error
@@ -178,7 +175,7 @@ def _decompress_snappy_block(block: memoryview, room: int, max_size: int) -> byt
 
 
 def _snappy_block_size(block: memoryview) -> int:
-    """The uncompressed size that opens a raw block: an unsigned varint of at most 32 bits."""
+    """Return the uncompressed size at the start of a raw block: an unsigned varint of 32 bits."""
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)

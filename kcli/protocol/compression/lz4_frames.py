@@ -1,4 +1,4 @@
-"""LZ4 frames as record sets hold them, the faulty header checksum of magic 0 included.
+"""LZ4 frames as records hold them, including the wrong header checksum of magic 0.
 
     0   4  magic 04 22 4D 18
     4   1  flags: version 01 in bits 7-6, bit 5 independent blocks, bit 4 block checksums,
@@ -8,9 +8,9 @@
     …   1  header checksum: second byte of the XXH32 of the descriptor (bytes 4 up to here)
     …   …  blocks
 
-Early clients hashed from byte 0, frame magic included. That checksum is therefore what messages of magic
-0 carry: it is written for them, and any checksum is read from them (KAFKA-3160, Kafka's
-`Lz4BlockOutputStream`). Java refuses dependent blocks, so independent ones are written.
+Early clients hashed from byte 0, including the frame's magic. Messages of magic 0 therefore get that
+checksum, and any checksum is accepted from them (KAFKA-3160, Kafka's `Lz4BlockOutputStream`). Java refuses
+dependent blocks, so independent ones are written.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 _MAGIC_SIZE = 4
 _FLAGS_POSITION = 4
 _CONTENT_SIZE_FLAG = 0x08
-# The level that Kafka calls the default is the fast compressor's, not the ninth of the strong one.
+# Kafka's default level 9 is the fast compressor, not level 9 of the strong one.
 _DEFAULT_LEVEL = 9
 _FIRST_CHUNK = 64 * 1024
 
 
 def compress_lz4(data: Buffer, level: int | None, *, magic: int) -> bytes:
-    """One frame of independent 64 KiB blocks, its header checksum as messages of `magic` have it."""
+    """Return one frame of independent 64 KiB blocks with the header checksum of `magic`."""
     frame: bytes = lz4.frame.compress(
         data,
         compression_level=0 if level is None or level == _DEFAULT_LEVEL else level,
@@ -47,7 +47,7 @@ def compress_lz4(data: Buffer, level: int | None, *, magic: int) -> bytes:
 
 
 def decompress_lz4(data: Buffer, max_size: int, *, magic: int) -> bytes:
-    """The content of the frame that `data` opens with; raises `CorruptRecord`."""
+    """Return the content of the frame at the start of `data`; raise `CorruptRecord`."""
     frame = bytes(data)
     if magic == 0:
         frame = _with_header_checksum(frame, hashed_from=_MAGIC_SIZE)
@@ -57,7 +57,7 @@ def decompress_lz4(data: Buffer, max_size: int, *, magic: int) -> bytes:
     chunk = max(_FIRST_CHUNK, 4 * len(frame))
     while not decompressor.eof:
         try:
-            # The library reserves what it is allowed to return: grow by what was really there.
+            # The library reserves as much as it may return, so the limit grows with the real content.
             part = decompressor.decompress(frame, min(chunk, room + 1))
         except RuntimeError as error:
             raise CorruptRecord(f"damaged lz4 data: {error}") from error
@@ -73,9 +73,9 @@ def decompress_lz4(data: Buffer, max_size: int, *, magic: int) -> bytes:
 
 
 def decompressed_lz4(pieces: Iterator[Buffer], piece_bytes: int, *, magic: int) -> Iterator[bytes]:
-    """Yield the content of the frame that `pieces` make up, in pieces of at most `piece_bytes`.
+    """Yield the content of the frame in `pieces`, in pieces of at most `piece_bytes`.
 
-    The first piece must hold the frame's header. Raises `CorruptRecord`.
+    The first piece must hold the whole header. Raises `CorruptRecord`.
     """
     decompressor = lz4.frame.LZ4FrameDecompressor()
     is_first = True
@@ -98,7 +98,7 @@ def decompressed_lz4(pieces: Iterator[Buffer], piece_bytes: int, *, magic: int) 
 
 
 def _with_header_checksum(frame: bytes, *, hashed_from: int) -> bytes:
-    """`frame` with its header checksum taken over the bytes from `hashed_from`."""
+    """Return `frame` with a header checksum over the bytes from `hashed_from` on."""
     if len(frame) <= _FLAGS_POSITION:
         raise CorruptRecord("damaged lz4 data: it ends inside its header")
     position = 14 if frame[_FLAGS_POSITION] & _CONTENT_SIZE_FLAG else 6
@@ -109,7 +109,7 @@ def _with_header_checksum(frame: bytes, *, hashed_from: int) -> bytes:
 
 
 def xxh32_short(data: bytes) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes, which is all that a frame header needs."""
+    """Return XXH32 with seed 0 of fewer than 16 bytes; a frame header needs no more."""
     mask = 0xFFFFFFFF
     value = (374761393 + len(data)) & mask
     whole = len(data) & ~3

@@ -1,8 +1,7 @@
-"""Decompressing piece by piece, for records that may be larger than the memory there is to look at them.
+"""Decompresses in pieces, for records that may be larger than the available memory.
 
-`decompress` of `compression` gives all of them at once. Here gzip and lz4 come in pieces of `PIECE_BYTES` at
-most and snappy block by block, as it was written. The library for zstd knows no pieces, so a batch must fit
-the limit as a whole, as a block of snappy must.
+gzip and lz4 come in pieces of at most `PIECE_BYTES`, snappy block by block. The library for zstd cannot
+decompress in pieces, so a zstd batch must fit the limit as a whole, like a snappy block.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _BLOCK_LENGTH = Struct(">i")
 def decompressed_pieces(
     codec: Codec, pieces: Iterator[Buffer], max_bytes: int, *, magic: int = 2
 ) -> Iterator[Buffer]:
-    """Yield what `codec` made the concatenated `pieces` of, in pieces again; none are empty.
+    """Yield the concatenated `pieces` decompressed, in pieces that are not empty.
 
-    Holds `max_bytes` at most. Raises `CorruptRecord`, and `TooMuchData` where that is not enough.
+    Holds at most `max_bytes` in memory. Raises `CorruptRecord`, and `TooMuchData` if that is not enough.
     """
     match codec:
         case Codec.NONE:
@@ -45,7 +44,7 @@ def decompressed_pieces(
         case Codec.ZSTD:
             from kcli.protocol.compression.zstd_frames import decompress_zstd_once
 
-            return _cut(decompress_zstd_once(_gathered(pieces, max_bytes), max_bytes))
+            return _cut(decompress_zstd_once(_joined(pieces, max_bytes), max_bytes))
 
 
 def _cut(view: memoryview) -> Iterator[memoryview]:
@@ -53,8 +52,8 @@ def _cut(view: memoryview) -> Iterator[memoryview]:
         yield view[start : start + PIECE_BYTES]
 
 
-def _gathered(pieces: Iterator[Buffer], max_bytes: int) -> Buffer:
-    """Return all pieces as one. Raises `TooMuchData` above `max_bytes`."""
+def _joined(pieces: Iterator[Buffer], max_bytes: int) -> Buffer:
+    """Return the pieces concatenated; raise `TooMuchData` above `max_bytes`."""
     parts: list[Buffer] = []
     size = 0
     for piece in pieces:
@@ -71,7 +70,7 @@ def _gzip(pieces: Iterator[Buffer]) -> Iterator[bytes]:
         rest = piece
         while rest:
             if member.eof:
-                # As Java's reader, take another member, and nothing else, for a part of the data.
+                # As in Java, only another member continues the data.
                 if bytes(rest[:2]) != b"\x1f\x8b":
                     return
                 member = zlib.decompressobj(GZIP_WINDOW_BITS)
@@ -93,7 +92,7 @@ def _snappy(pieces: Iterator[Buffer], max_bytes: int) -> Iterator[bytes]:
         if len(held) >= len(XERIAL_HEADER):
             break
     if not held.startswith(XERIAL_MAGIC):
-        yield decompress(Codec.SNAPPY, bytes(held) + bytes(_gathered(pieces, max_bytes)), max_bytes)
+        yield decompress(Codec.SNAPPY, bytes(held) + bytes(_joined(pieces, max_bytes)), max_bytes)
         return
     del held[: len(XERIAL_HEADER)]
     while True:
@@ -108,7 +107,7 @@ def _snappy(pieces: Iterator[Buffer], max_bytes: int) -> Iterator[bytes]:
 
 
 def _whole_blocks(held: bytearray, max_bytes: int) -> Iterator[bytes]:
-    """Yield the whole blocks at the start of `held`, and take them out."""
+    """Remove and yield the complete blocks at the start of `held`."""
     position = 0
     while position + _BLOCK_LENGTH.size <= len(held):
         (length,) = _BLOCK_LENGTH.unpack_from(held, position)

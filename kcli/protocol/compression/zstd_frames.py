@@ -1,9 +1,9 @@
-"""Zstandard frames (RFC 8878), decompressed within a limit known before the work starts.
+"""Zstandard frames (RFC 8878), whose size is known before they are decompressed.
 
-The library offers whole buffers only, so the limit is taken from the frames themselves: the headers of a
-frame's blocks say how many bytes each can become at most (128 KiB for a compressed one, exact figures for
-stored and run-length ones), whether or not the frame declares its content size, which Java's writer does
-not. Walking them costs a few operations per 128 KiB.
+The library decompresses whole buffers only, so the limit is checked against the frames first: the header of a
+block says how many bytes it becomes (128 KiB at most for a compressed block, an exact number for a stored or
+run-length one). Java does not write the content size into frames. Reading the headers costs a few operations
+per 128 KiB.
 
     frame:  28 B5 2F FD, descriptor (1), window (0-1), dictionary id (0-4), content size (0-8), blocks,
             checksum (0-4)
@@ -30,17 +30,17 @@ _MAX_BLOCK_SIZE = 128 * 1024
 _STORED, _RUN, _COMPRESSED = range(3)
 _DICTIONARY_ID_SIZES = (0, 1, 2, 4)
 _CONTENT_SIZE_SIZES = (0, 2, 4, 8)
-# What the library says when the output is larger than the buffer it was given.
+# The library's message if the output is larger than the given buffer.
 _NO_ROOM = "failed to write whole buffer"
 
 
 def compress_zstd(data: Buffer, level: int | None) -> bytes:
-    """One frame that declares its content size."""
+    """Return one frame with its content size."""
     return bytes(cramjam.zstd.compress(data, level))
 
 
 def decompress_zstd(data: Buffer, max_size: int) -> bytes:
-    """The content of all frames in `data`; raises `CorruptRecord`."""
+    """Return the content of all frames in `data`; raise `CorruptRecord`."""
     least, most = content_bounds(data)
     if least > max_size:
         raise TooMuchData.above(max_size)
@@ -53,9 +53,9 @@ def decompress_zstd(data: Buffer, max_size: int) -> bytes:
 
 
 def decompress_zstd_once(data: Buffer, max_size: int) -> memoryview:
-    """The content of all frames in `data`, held only once, whereas `decompress_zstd` copies what it returns.
+    """Return the content of all frames in `data` without the copy that `decompress_zstd` makes.
 
-    Raises `CorruptRecord`, and `TooMuchData` where the frames may hold more than `max_size`.
+    Raises `CorruptRecord`, and `TooMuchData` if the frames may hold more than `max_size`.
     """
     _, most = content_bounds(data)
     if most > max_size:
@@ -68,7 +68,7 @@ def decompress_zstd_once(data: Buffer, max_size: int) -> memoryview:
 
 
 def decompress_zstd_into(data: Buffer, room: memoryview) -> int | None:
-    """Decompress all frames in `data` to where `room` begins; return how many bytes, None if they do not fit.
+    """Decompress all frames in `data` into `room`; return how many bytes, None if they do not fit.
 
     Raises `CorruptRecord`.
     """
@@ -81,7 +81,7 @@ def decompress_zstd_into(data: Buffer, room: memoryview) -> int | None:
 
 
 def _decompress_within(data: Buffer, max_size: int) -> bytes:
-    """Content that may or may not exceed `max_size`, into buffers that grow with what is really there."""
+    """Decompress content that may exceed `max_size`, into buffers that grow step by step."""
     size = min(max_size, max(_MAX_BLOCK_SIZE, 8 * len(data)))
     while True:
         room = bytearray(size)
@@ -100,7 +100,7 @@ def _damaged(error: cramjam.DecompressionError) -> CorruptRecord:
 
 
 def content_bounds(data: Buffer) -> tuple[int, int]:
-    """The least and the most bytes that the frames in `data` can hold; raises `CorruptRecord`."""
+    """Return the least and the most bytes that the frames in `data` can hold; raise `CorruptRecord`."""
     view = memoryview(data)
     position = 0
     least = most = 0
@@ -119,7 +119,7 @@ def content_bounds(data: Buffer) -> tuple[int, int]:
 
 
 def _walk_frame(view: memoryview, position: int) -> tuple[int, int, int]:
-    """The bounds of one frame whose descriptor is at `position`, and where it ends."""
+    """Return the bounds of the frame whose descriptor is at `position`, and where it ends."""
     descriptor = _little_endian(view, position, 1)
     single_segment = bool(descriptor & 0x20)
     content_size_size = _CONTENT_SIZE_SIZES[descriptor >> 6] or (1 if single_segment else 0)

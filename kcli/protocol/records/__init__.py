@@ -1,4 +1,1 @@
-"""Formats of records: batches (magic 2), message sets (magic 0 and 1), control records.
-
-Reads bytes, never files.
-"""
+"""Record batches (magic 2), message sets (magic 0 and 1) and control records; never opens files."""

@@ -1,13 +1,6 @@
-"""Record batches (magic 2): a view of the header, the records behind it, and walking a buffer of them.
+"""Record batches (magic 2): a batch in a buffer, and iterating over the batches of a buffer.
 
-`batch_header` has the byte table of the header.
-
-A batch whose timestamp type is append time dates every record with its max timestamp. Compaction leaves
-holes between offsets and batches of no records at all: readers advance by `next_offset`.
-
-The records inside a batch of magic 2, decompressed: bytes in, `Record`s out.
-
-One record is:
+`batch_header` has the byte table of the header; one record behind it, decompressed, is:
 
     length      varint    bytes after this field
     attributes  int8      0
@@ -16,6 +9,9 @@ One record is:
     key         varint    length (-1 null), then the bytes
     value       varint    length (-1 null), then the bytes
     headers     varint    count, then each: name length and UTF-8 bytes, value length (-1 null) and bytes
+
+If the timestamp type is append time, every record has the batch's max timestamp. Compaction leaves holes
+between offsets, and batches without records: readers advance by `next_offset`.
 """
 
 from __future__ import annotations
@@ -58,10 +54,10 @@ def parse_records(
     append_time: int | None,
     base_sequence: int,
 ) -> Iterator[Record]:
-    """Yield `count` records and insist that `data` ends behind them.
+    """Yield `count` records; raise `CorruptRecord` unless they fill `data` exactly.
 
-    This runs once per record of everything that is consumed: numbers of one and two bytes, nearly all of
-    them, are decoded in line.
+    This runs for every record consumed. It is one long function because numbers of one and two bytes, nearly
+    all of them, are decoded in line, which was measured to be faster.
     """
     end = len(data)
     position = 0
@@ -81,7 +77,7 @@ def parse_records(
             record_end = position + length
             if length < 0 or record_end > end:
                 raise CorruptRecord(f"a record of {length} bytes does not fit its batch")
-            position += 1  # the attributes, which mean nothing yet
+            position += 1  # the attributes, unused so far
 
             byte = data[position]
             position += 1
@@ -162,9 +158,9 @@ def parse_records(
 def _parse_headers(
     data: bytes, position: int, record_end: int
 ) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    """The headers at `position` and the position after them."""
+    """Return the headers at `position` and the position after them."""
     count, position = read_varint(data, position)
-    # Each takes two bytes at least: a count beyond that is refused before anything is made of it.
+    # A header takes at least two bytes: check the count before making any.
     if not 0 <= count <= (record_end - position) // 2:
         raise CorruptRecord(f"a record cannot hold {count} headers")
     headers = []
@@ -202,10 +198,10 @@ _SIZE = Struct(">i")
 
 
 class RecordBatch(BatchProperties):
-    """The batch at `position` of `buffer`: its header, decoded; its records, on demand.
+    """The batch at `position` of `buffer`: its header is decoded, its records are read on demand.
 
-    The header alone may be there (a file is scanned by headers): only `records`, `is_valid_crc` and
-    `to_bytes` need the rest. Raises `CorruptRecord` for a header that is cut short or invalid.
+    The buffer may end behind the header: only `records`, `is_valid_crc` and `to_bytes` need the rest. Raises
+    `CorruptRecord` for a header that is cut short or invalid.
     """
 
     __slots__ = (
@@ -270,36 +266,36 @@ class RecordBatch(BatchProperties):
         return BatchHead.at(self.buffer, self.position, position)
 
     def is_valid_crc(self) -> bool:
-        """Whether all bytes are there and the checksum is theirs."""
+        """Return whether the batch is complete and its checksum right."""
         if len(self.buffer) - self.position < self.size_in_bytes:
             return False
         return batch_crc(self.buffer, self.position, self.size_in_bytes) == self.crc
 
     def to_bytes(self) -> bytes:
-        """The whole batch, copied; raises `CorruptRecord` when its end is missing."""
+        """Return a copy of the whole batch; raise `CorruptRecord` if its end is missing."""
         return bytes(self._whole())
 
     def records(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-        """The records in offset order, decompressed to at most `max_bytes`.
+        """Yield the records in offset order, decompressed to at most `max_bytes`.
 
-        Raises `CorruptRecord` at the first byte that contradicts the format, so possibly after some
-        records; the checksum is not looked at.
+        Raises `CorruptRecord` at the first byte that contradicts the format, possibly after some records;
+        does not check the checksum.
         """
         return self.parse_records(self.record_data(max_bytes))
 
     def parse_records(self, data: bytes) -> Iterator[Record]:
-        """The records in what `record_data` gave, which may have been called in another thread."""
+        """Yield the records in what `record_data` returned, which may run in another thread."""
         append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE_BIT else None
         return parse_records(
             data, self.count, self.base_offset, self.base_timestamp, append_time, self.base_sequence
         )
 
     def record_data(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-        """The bytes of the records, decompressed to at most `max_bytes`; raises `CorruptRecord`."""
+        """Return the bytes of the records, decompressed to at most `max_bytes`; raise `CorruptRecord`."""
         if self.count < 0:
             raise CorruptRecord(f"a record batch cannot hold {self.count} records")
         if self.count == 0:
-            # What compaction leaves of a batch: nothing was compressed, whatever the attributes say.
+            # Compaction left only the header: nothing is compressed, whatever the attributes say.
             return b""
         payload = self._whole()[HEADER_SIZE:]
         codec = self.codec
@@ -318,10 +314,10 @@ class RecordBatch(BatchProperties):
 def iter_batches(
     buffer: Buffer, start: int = 0, end: int | None = None
 ) -> Iterator[RecordBatch | LegacyEntry]:
-    """Walk the entries of any format in `buffer` from `start`, which is where one begins, to `end`.
+    """Yield the batches and older entries in `buffer` from `start`, where one begins, to `end`.
 
-    An incomplete entry at the end is passed over in silence: fetches and torn files end like that. Raises
-    `CorruptRecord` for a size that cannot be and an unknown magic.
+    Skips an incomplete one at the end, as fetches and torn files have it. Raises `CorruptRecord` for a size
+    below the least and for an unknown magic.
     """
     limit = len(buffer) if end is None else end
     position = start
@@ -337,7 +333,7 @@ def iter_batches(
         if magic == MAGIC:
             yield RecordBatch(buffer, position)
         else:
-            # Imported here: few logs still hold the older formats.
+            # Imported on first use: few logs still hold the older formats.
             from kcli.protocol.records.message_set import LegacyEntry
 
             yield LegacyEntry(buffer, position)

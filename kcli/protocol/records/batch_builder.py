@@ -1,4 +1,4 @@
-"""RecordBatchBuilder: records in, one record batch (magic 2) out."""
+"""RecordBatchBuilder: builds one record batch (magic 2) of records."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 class RecordBatchBuilder:
     """Collects records and builds their batch.
 
-    The first record's timestamp (ms) is the base timestamp, the largest one the max timestamp. Under
-    `TimestampType.LOG_APPEND_TIME` readers take the max timestamp for every record. Producer id, epoch and
-    base sequence may be set until `build`, as a producer knows them last.
+    The first record's timestamp (ms) is the base timestamp, the largest one the max timestamp. With
+    `TimestampType.LOG_APPEND_TIME` readers use the max timestamp for every record. Producer id, epoch and
+    base sequence may be set until `build`, because a producer learns them last.
     """
 
     __slots__ = (
@@ -84,12 +84,12 @@ class RecordBatchBuilder:
         self._base_timestamp = NO_TIMESTAMP
         self._max_timestamp = NO_TIMESTAMP
         self._last_offset_delta = -1
-        # The header's place is kept, so that an uncompressed batch is finished where it was collected.
+        # Leaves room for the header, so that an uncompressed batch is built in place.
         self._buffer = bytearray(HEADER_SIZE)
 
     @property
     def estimated_size(self) -> int:
-        """Bytes of the batch: exact without a codec, before compression with one."""
+        """The size of the batch in bytes; with a codec, before compression."""
         return len(self._buffer)
 
     @property
@@ -99,7 +99,7 @@ class RecordBatchBuilder:
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next record gets unless it names one."""
+        """The offset of the next record if none is given."""
         return self.base_offset + self._last_offset_delta + 1
 
     def append(
@@ -111,9 +111,9 @@ class RecordBatchBuilder:
         *,
         offset: int | None = None,
     ) -> int:
-        """Add a record and return its offset: the next one, or the given one where there are holes.
+        """Add a record at the next offset, or at a later given one; return the offset.
 
-        Raises `ValueError` when `offset` is not beyond the last one, or `timestamp` is below -1 (none).
+        Raises `ValueError` if `offset` is not above the last one, or `timestamp` is below -1 (none).
         """
         if timestamp < NO_TIMESTAMP:
             raise ValueError(f"negative timestamp: {timestamp}")
@@ -129,7 +129,7 @@ class RecordBatchBuilder:
         timestamp_delta = timestamp - self._base_timestamp
         small = SMALL_VARINTS
         limit = SMALL_VARINT_LIMIT
-        # Folding a number that is not negative is doubling it, and nearly all are small.
+        # The zigzag form of a number that is not negative is its double, and nearly all are small.
         parts = b"%b%b%b%b%b%b%b" % (
             small[timestamp_delta << 1]
             if 0 <= timestamp_delta < limit
@@ -152,9 +152,9 @@ class RecordBatchBuilder:
         return self.base_offset + delta
 
     def append_values(self, timestamp: int, values: Sequence[bytes], start: int, limit: int) -> int:
-        """Add records of values only, from number `start` on, as many as keep the batch within `limit` bytes.
+        """Add records of values only, from `values[start]` on, as long as the batch fits `limit` bytes.
 
-        Return how many. All have the one `timestamp`; `ValueError` if that is below -1 (none).
+        Returns how many. All get the same `timestamp`; raises `ValueError` if it is below -1 (none).
         """
         if timestamp < NO_TIMESTAMP:
             raise ValueError(f"negative timestamp: {timestamp}")
@@ -164,7 +164,7 @@ class RecordBatchBuilder:
         first = delta = self._last_offset_delta + 1
         small, small_limit = SMALL_VARINTS, SMALL_VARINT_LIMIT
         parts: list[bytes] = []
-        # What stands around a value depends on its length and on that of the offset before it.
+        # The bytes around a value depend on its length and on the length of its offset.
         frames: dict[int, tuple[bytes, bytes, int]] = {}
         width = 0
         for value in values[start : start + room // MIN_RECORD_BYTES + 1]:
@@ -195,9 +195,9 @@ class RecordBatchBuilder:
         return count
 
     def build(self, *, last_offset: int | None = None) -> bytearray:
-        """The finished batch. Its last offset is that of the last record unless a later one is given.
+        """Return the batch. Its last offset is that of the last record unless a later one is given.
 
-        The builder is spent: the batch may be its own buffer.
+        The builder must not be used afterwards: the batch may be its buffer.
         """
         if last_offset is not None:
             self._last_offset_delta = max(self._last_offset_delta, last_offset - self.base_offset)

@@ -1,4 +1,4 @@
-"""The header of a record batch (magic 2), what it says, and what may be changed in it once a batch is built.
+"""The header of a record batch (magic 2), and what may be changed in it after a batch was built.
 
 | offset | size | field                                                                       |
 |--------|------|-----------------------------------------------------------------------------|
@@ -118,14 +118,35 @@ _PRODUCER_STATE_POSITION = 43
 _LEGACY_HEADER = Struct(">qiIbB")
 
 
-class BatchProperties:
-    """What follows from the fields of a batch's header, whichever object holds them."""
+class AttributeProperties:
+    """What the attributes of a batch, or of an entry of an older format, say."""
 
     __slots__ = ()
 
     magic: int
-    base_offset: int
     attributes: int
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the records. Raises `CorruptRecord` for an unknown one."""
+        return Codec.of_attributes(self.attributes)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamps; magic 0 has none."""
+        if self.magic == 0:
+            return TimestampType.NO_TIMESTAMP_TYPE
+        if self.attributes & TIMESTAMP_TYPE_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+
+class BatchProperties(AttributeProperties):
+    """What follows from the fields of a batch's header, whichever object holds them."""
+
+    __slots__ = ()
+
+    base_offset: int
     last_offset_delta: int
     base_timestamp: int
     producer_id: int
@@ -138,7 +159,7 @@ class BatchProperties:
 
     @property
     def next_offset(self) -> int:
-        """Where a reader goes on."""
+        """The offset at which a reader continues."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -147,23 +168,9 @@ class BatchProperties:
         return next_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
-    def codec(self) -> Codec:
-        """Raises `CorruptRecord` for an unknown codec."""
-        return Codec.of_attributes(self.attributes)
-
-    @property
     def is_compressed(self) -> bool:
         """Whether the records are one compressed blob. Raises `CorruptRecord` for an unknown codec."""
         return self.codec is not Codec.NONE
-
-    @property
-    def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps."""
-        if self.magic == 0:
-            return TimestampType.NO_TIMESTAMP_TYPE
-        if self.attributes & TIMESTAMP_TYPE_BIT:
-            return TimestampType.LOG_APPEND_TIME
-        return TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
@@ -172,7 +179,7 @@ class BatchProperties:
 
     @property
     def is_control(self) -> bool:
-        """Whether its one record is for the log itself and never handed to applications."""
+        """Whether its record is a control record, which applications never see."""
         return self.attributes & CONTROL_BIT != 0 and self.magic == MAGIC
 
     @property
@@ -182,7 +189,7 @@ class BatchProperties:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on compaction may drop the tombstones in here, None before the first cleaning."""
+        """When compaction may drop the tombstones in this batch, None before the first cleaning."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
@@ -279,20 +286,20 @@ class BatchHead(BatchProperties, _HeaderFields):
 
 
 def batch_crc(buffer: Buffer, position: int, size_in_bytes: int) -> int:
-    """The CRC-32C that the batch of `size_in_bytes` at `position` should carry."""
+    """Return the CRC-32C of the batch of `size_in_bytes` at `position`."""
     return crc32c(memoryview(buffer)[position + CRC_START : position + size_in_bytes])
 
 
 def set_base_offset_and_epoch(
     buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Give the batch its place in the log; the CRC does not cover it."""
+    """Set base offset and leader epoch, which the CRC does not cover."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LENGTH.pack_into(buffer, position + EPOCH_POSITION, leader_epoch)
 
 
 def set_append_time(buffer: bytearray | memoryview, position: int, timestamp: int) -> None:
-    """Make `timestamp` (ms), the broker's clock, the time of every record, whatever the client set."""
+    """Make `timestamp` (ms) the append time, which replaces the timestamps of all records."""
     set_max_timestamp(buffer, position, TimestampType.LOG_APPEND_TIME, timestamp)
 
 
@@ -313,7 +320,7 @@ def set_max_timestamp(
 def set_producer_state(
     buffer: bytearray | memoryview, position: int, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> None:
-    """Stamp the batch with an idempotent producer's identity and the sequence of its first record."""
+    """Set the id and epoch of an idempotent producer, and the sequence of the first record."""
     _PRODUCER_STATE.pack_into(
         buffer, position + _PRODUCER_STATE_POSITION, producer_id, producer_epoch, base_sequence
     )
@@ -327,5 +334,5 @@ def update_crc(buffer: bytearray | memoryview, position: int) -> None:
 
 
 def next_sequence(base_sequence: int, increment: int) -> int:
-    """The sequence number `increment` records after `base_sequence`; none stays none."""
+    """Return the sequence number `increment` records after `base_sequence`; -1 stays -1."""
     return base_sequence if base_sequence < 0 else (base_sequence + increment) & SEQUENCE_MASK

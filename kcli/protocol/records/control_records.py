@@ -1,9 +1,9 @@
-"""Control batches: one record that speaks to the log itself, not to applications.
+"""Control batches: one record for the log itself, which applications never see.
 
 A control batch has attribute bit 5 set and holds one record. Its key is int16 version 0 and int16 type;
 its value depends on the type. End markers of transactions (types 0 and 1, KIP-98) have int16 version 0
 and int32 coordinator epoch, and their batch carries the transaction's producer. The other types belong to
-the metadata quorum. Control records take up offsets like any other.
+the metadata quorum. Control records have offsets like any other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _END_MARKER_VALUE = Struct(">hi")
 
 
 class ControlRecordType(IntEnum):
-    """What a control record says. Types this program does not know are `UNKNOWN` and passed over."""
+    """The type of a control record. Readers skip records of an `UNKNOWN` type."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -54,7 +54,7 @@ def control_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     is_transactional: bool = False,
 ) -> bytearray:
-    """A batch of the one control record."""
+    """Return a batch of one control record."""
     builder = RecordBatchBuilder(
         base_offset=base_offset,
         leader_epoch=leader_epoch,
@@ -76,7 +76,7 @@ def end_txn_batch(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """The batch that ends a transaction of `producer_id` in one partition."""
+    """Return the batch that ends a transaction of `producer_id` in one partition."""
     return control_batch(
         marker.control_type,
         _END_MARKER_VALUE.pack(0, marker.coordinator_epoch),
@@ -90,7 +90,7 @@ def end_txn_batch(
 
 
 def parse_control_key(key: bytes | None) -> ControlRecordType:
-    """The type that a control record's key names; raises `CorruptRecord`.
+    """Return the type in a control record's key; raise `CorruptRecord`.
 
     Versions above 0 are read as version 0: they may only add fields.
     """
@@ -106,7 +106,7 @@ def parse_control_key(key: bytes | None) -> ControlRecordType:
 
 
 def parse_end_txn_marker(record: Record) -> EndTxnMarker:
-    """The marker in a control record of type ABORT or COMMIT; raises `CorruptRecord`."""
+    """Return the marker in a control record of type ABORT or COMMIT; raise `CorruptRecord`."""
     control_type = parse_control_key(record.key)
     if control_type not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
         raise CorruptRecord(f"not the end of a transaction: control record {control_type.name}")

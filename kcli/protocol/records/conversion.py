@@ -1,8 +1,8 @@
 """Conversion between message sets (magic 0 and 1) and record batches (magic 2).
 
-Producers before 0.11 (Produce 0 to 2) are converted up on arrival, consumers before 0.11 (Fetch 0 to 3)
-down on the way out. Apache Kafka 4.0 gave both up (KIP-724); this does what 3.9 did
-(`LogValidator`, `RecordsUtil.downConvert`).
+Records of producers before 0.11 (Produce 0 to 2) are converted up, records for consumers before 0.11 (Fetch 0
+to 3) down. Apache Kafka 4.0 removed both (KIP-724); this does what 3.9 did (`LogValidator`,
+`RecordsUtil.downConvert`).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 def up_convert(
     buffer: Buffer, *, codec: Codec | None = None, max_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> bytearray:
-    """One record batch of all the records in a producer's message set, offsets from 0.
+    """Return one record batch of all the records in a producer's message set, offsets from 0.
 
-    It is compressed by `codec`, or as the set was. Missing timestamps are -1; a set stamped with append
-    time makes a batch so stamped, which a leader refuses. An incomplete entry at the end is dropped, and a
-    set without a complete one makes no bytes.
+    It is compressed by `codec`, or as the set was. Missing timestamps are -1. A set with append time becomes
+    a batch with append time, which a leader refuses. An incomplete entry at the end is dropped; a set without
+    a complete entry becomes no bytes.
 
-    Raises `CorruptRecord` for wrong checksums, inner ones included, and broken structure, `TooMuchData` for
-    more than `max_bytes` of records, each counting for `BYTES_PER_RECORD` at least, and `KafkaError`
-    INVALID_RECORD when entries differ in magic, INVALID_TIMESTAMP for a timestamp below -1.
+    Raises `CorruptRecord` for wrong checksums, also of inner entries, and broken structure; `TooMuchData` for
+    more than `max_bytes` of records, each counting for at least `BYTES_PER_RECORD`; `KafkaError`
+    INVALID_RECORD if entries differ in magic, and INVALID_TIMESTAMP for a timestamp below -1.
     """
     entries = _entries_of_one_magic(buffer)
     if not entries:
@@ -90,17 +90,17 @@ def _append(builder: RecordBatchBuilder, entry: LegacyEntry, timestamp: int) -> 
 def down_convert(
     buffer: Buffer, magic: int, *, first_offset: int = 0, max_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> bytes:
-    """The complete entries of `buffer` as a message set of `magic` (0 or 1), offsets kept.
+    """Return the complete entries of `buffer` as a message set of `magic` (0 or 1), with the same offsets.
 
-    Entries of that magic or an older one are passed on as they are. Headers, producers and control batches
-    have no place in a message set and are dropped; compressed batches become wrappers of the same codec.
-    Records of uncompressed batches before `first_offset`, the offset that was asked for, are left out: some
-    clients do not skip them.
+    Entries of that magic or an older one stay as they are. Headers, producers and control batches do not
+    exist in a message set and are dropped; compressed batches become wrappers of the same codec. Records of
+    uncompressed batches before `first_offset`, the requested offset, are left out: some clients do not skip
+    them.
 
-    The result is empty when the buffer holds no complete batch, or control batches only. It ends before a
-    batch that would take what is read beyond `max_bytes`, a record counting for `BYTES_PER_RECORD` at least.
+    The result is empty if the buffer holds no complete batch, or control batches only. It ends before the
+    batch with which more than `max_bytes` would be read, a record counting for at least `BYTES_PER_RECORD`.
 
-    Raises `CorruptRecord`, `TooMuchData` where the first batch goes beyond the limit, and `KafkaError`
+    Raises `CorruptRecord`, `TooMuchData` if the first batch exceeds the limit, and `KafkaError`
     UNSUPPORTED_COMPRESSION_TYPE for zstd, which old clients cannot read.
     """
     parts: list[bytes] = []
@@ -123,7 +123,7 @@ def down_convert(
 def _down_convert_batch(
     batch: RecordBatch | LegacyEntry, magic: int, first_offset: int, max_bytes: int
 ) -> tuple[bytes, int]:
-    """Return a batch as a message set, and what reading it counts for."""
+    """Return a batch as a message set, and how many bytes reading it counts for."""
     if isinstance(batch, RecordBatch) and batch.count * BYTES_PER_RECORD > max_bytes:
         raise TooMuchData(f"a record batch of {batch.count} records")
     codec = batch.codec
@@ -143,6 +143,6 @@ def _down_convert_batch(
         for record in records:
             builder.append(record.timestamp, record.key, record.value, offset=record.offset)
     except (ValueError, StructError) as error:
-        # Checksums are not looked at here, so damage can show as offsets that fall or exceed 64 bits.
+        # Checksums are not checked here, so damage can show as offsets that fall or exceed 64 bits.
         raise CorruptRecord(f"the records of a batch cannot be: {error}") from error
     return builder.build(), max(builder.estimated_size, len(records) * BYTES_PER_RECORD)

@@ -1,4 +1,4 @@
-"""Message sets (magic 0 and 1): the entries that clients and brokers before 0.11 exchanged and stored.
+"""Message sets (magic 0 and 1): the format of Kafka before 0.11.
 
 A message set is entries one after the other, each:
 
@@ -33,6 +33,7 @@ from kcli.protocol.records.batch_header import (
     LOG_OVERHEAD,
     MIN_LENGTHS,
     TIMESTAMP_TYPE_BIT,
+    AttributeProperties,
     BatchHead,
 )
 from kcli.protocol.records.record import (
@@ -58,11 +59,11 @@ _OFFSET_AND_SIZE = Struct(">qi")
 _CRC_START = 16
 
 
-class LegacyEntry:
+class LegacyEntry(AttributeProperties):
     """The entry at `position` of `buffer`: a record, or a wrapper of several.
 
-    It answers to the names of a `RecordBatch` where they have a meaning. Raises `CorruptRecord` when it is
-    cut short or no such entry; key and value are looked at on demand.
+    It has the names of a `RecordBatch` as far as they apply. Raises `CorruptRecord` if it is cut short or of
+    another magic; key and value are read on demand.
     """
 
     __slots__ = ("attributes", "buffer", "crc", "magic", "offset", "position", "size_in_bytes", "timestamp")
@@ -80,8 +81,6 @@ class LegacyEntry:
     offset: int
     size_in_bytes: int
     crc: int
-    magic: int
-    attributes: int
     timestamp: int
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
@@ -112,23 +111,9 @@ class LegacyEntry:
         return BatchHead.at(self.buffer, self.position, position)
 
     @property
-    def codec(self) -> Codec:
-        """Raises `CorruptRecord` for an unknown codec."""
-        return Codec.of_attributes(self.attributes)
-
-    @property
     def is_compressed(self) -> bool:
         """Whether it is a wrapper."""
         return bool(self.attributes & CODEC_MASK)
-
-    @property
-    def timestamp_type(self) -> TimestampType:
-        """Who set the timestamp; magic 0 has none."""
-        if self.magic == 0:
-            return TimestampType.NO_TIMESTAMP_TYPE
-        if self.attributes & TIMESTAMP_TYPE_BIT:
-            return TimestampType.LOG_APPEND_TIME
-        return TimestampType.CREATE_TIME
 
     @property
     def max_timestamp(self) -> int:
@@ -147,7 +132,7 @@ class LegacyEntry:
 
     @property
     def next_offset(self) -> int:
-        """Where a reader goes on."""
+        """The offset at which a reader continues."""
         return self.offset + 1
 
     @property
@@ -156,22 +141,22 @@ class LegacyEntry:
         return sum(1 for _ in self.records()) if self.is_compressed else 1
 
     def is_valid_crc(self) -> bool:
-        """Whether all bytes are there and the checksum is theirs; inner entries have their own."""
+        """Return whether the entry is complete and its checksum right; inner entries have their own."""
         end = self.position + self.size_in_bytes
         if len(self.buffer) < end:
             return False
         return zlib.crc32(memoryview(self.buffer)[self.position + _CRC_START : end]) == self.crc
 
     def to_bytes(self) -> bytes:
-        """The whole entry, copied; raises `CorruptRecord` when its end is missing."""
+        """Return a copy of the whole entry; raise `CorruptRecord` if its end is missing."""
         if len(self.buffer) - self.position < self.size_in_bytes:
             raise CorruptRecord("an entry is cut short")
         return bytes(self.buffer[self.position : self.position + self.size_in_bytes])
 
     def records(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-        """The one record, or those of a wrapper decompressed to at most `max_bytes`.
+        """Yield the record, or those of a wrapper decompressed to at most `max_bytes`.
 
-        Raises `CorruptRecord` for bytes that contradict the format; no checksum is looked at.
+        Raises `CorruptRecord` for bytes that contradict the format; does not check checksums.
         """
         if not self.is_compressed:
             key, value = self.key_and_value()
@@ -180,7 +165,7 @@ class LegacyEntry:
         yield from self.inner_records(self.inner_entries(max_bytes))
 
     def inner_records(self, entries: list[LegacyEntry]) -> Iterator[Record]:
-        """The records of a wrapper, of the entries that `inner_entries` gave."""
+        """Yield the records of a wrapper whose entries `inner_entries` returned."""
         base_offset = self._inner_base_offset(entries)
         append_time = self.timestamp if self.attributes & TIMESTAMP_TYPE_BIT and self.magic == 1 else None
         for entry in entries:
@@ -189,9 +174,10 @@ class LegacyEntry:
             yield Record(base_offset + entry.offset, timestamp, _copied(key), _copied(value))
 
     def inner_entries(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[LegacyEntry]:
-        """The entries of a wrapper as they are stored, offsets included; raises `CorruptRecord`.
+        """Return the entries of a wrapper with their stored offsets.
 
-        More than `max_bytes`, an entry counting for `BYTES_PER_RECORD`, are `TooMuchData`.
+        Raises `CorruptRecord`, and `TooMuchData` for more than `max_bytes`, an entry counting for
+        `BYTES_PER_RECORD`.
         """
         codec = self.codec
         if codec is Codec.ZSTD:
@@ -217,7 +203,7 @@ class LegacyEntry:
         return entries
 
     def _inner_base_offset(self, entries: list[LegacyEntry]) -> int:
-        """What to add to an inner offset to make it absolute (Kafka's `AbstractLegacyRecordBatch`)."""
+        """Return what makes an inner offset absolute when added (Kafka's `AbstractLegacyRecordBatch`)."""
         if self.magic == 0 or self.offset == 0:
             return 0
         last = entries[-1].offset
@@ -226,7 +212,7 @@ class LegacyEntry:
         return self.offset - last
 
     def key_and_value(self) -> tuple[memoryview | None, memoryview | None]:
-        """Key and value in place; raises `CorruptRecord` when they do not fill the entry exactly."""
+        """Return views of key and value; raise `CorruptRecord` if they do not fill the entry exactly."""
         end = self.position + self.size_in_bytes
         if len(self.buffer) < end:
             raise CorruptRecord("an entry is cut short")
@@ -275,13 +261,13 @@ class MessageSetBuilder:
 
     @property
     def estimated_size(self) -> int:
-        """Bytes of the set: exact without a codec, before compression with one."""
+        """The size of the set in bytes; with a codec, before compression."""
         return len(self._entries)
 
     def append(
         self, timestamp: int, key: Buffer | None, value: Buffer | None, *, offset: int | None = None
     ) -> int:
-        """Add a record and return its offset: the next one, or the given one where there are holes."""
+        """Add a record at the next offset, or at a later given one; return the offset."""
         if offset is None:
             offset = self._last_offset + 1
         elif offset <= self._last_offset:
@@ -294,7 +280,7 @@ class MessageSetBuilder:
         return offset
 
     def build(self) -> bytes:
-        """The message set; no bytes without records."""
+        """Return the message set; no bytes without records."""
         entries = bytes(self._entries)
         if self.codec is Codec.NONE or not entries:
             return entries
@@ -311,7 +297,7 @@ class MessageSetBuilder:
 def encode_entry(
     offset: int, magic: int, attributes: int, timestamp: int, key: Buffer | None, value: Buffer | None
 ) -> bytes:
-    """One entry; magic 0 leaves the timestamp out."""
+    """Return one entry; magic 0 has no timestamp."""
     checked = b"".join(
         (
             bytes((magic, attributes)),
@@ -326,7 +312,7 @@ def encode_entry(
 
 
 def _read_bytes(view: memoryview, position: int) -> tuple[memoryview | None, int]:
-    """The int32 length at `position` and as many bytes, and the position after them."""
+    """Return the bytes behind the int32 length at `position`, and the position after them."""
     start = position + _LENGTH.size
     if start > len(view):
         raise CorruptRecord("an entry ends inside a length")

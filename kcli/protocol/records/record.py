@@ -25,10 +25,10 @@ class TimestampType(IntEnum):
 
 
 class Record:
-    """A record as a reader sees it: absolute offset, timestamp in ms (-1 none), key, value, headers.
+    """A record: absolute offset, timestamp in ms (-1 none), key, value, headers.
 
-    `headers` is a sequence of (name, value) in stored order, names may repeat. `sequence` is the
-    producer's sequence number, -1 when the producer was not idempotent.
+    `headers` is a sequence of (name, value) in stored order; names may repeat. `sequence` is -1 if the
+    producer was not idempotent.
     """
 
     __slots__ = ("headers", "key", "offset", "sequence", "timestamp", "value")

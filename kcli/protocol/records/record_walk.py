@@ -1,4 +1,4 @@
-"""Walking the records of a batch without taking them apart: do they fill it, and when were they made?
+"""Checks the records of a batch without decoding them, and finds their smallest and largest timestamp.
 
 This runs for every record of every small batch produced, so numbers of one and two bytes, nearly all of them,
 are decoded in line and nothing is allocated.
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def walk_records(data: Buffer, position: int, count: int) -> tuple[int, int, bool, bool]:
-    """Walk `count` records (at least one) from `position` to the end of `data`, where the last must end.
+    """Check `count` records (at least one) that must fill `data` from `position` to its end.
 
-    Return the smallest and the largest timestamp delta, whether the offset deltas are 0, 1, 2 …, and whether
-    every record has a key. Raises `CorruptRecord` where the records contradict the format.
+    Returns the smallest and the largest timestamp delta, whether the offset deltas are 0, 1, 2 …, and whether
+    every record has a key. Raises `CorruptRecord` if the records contradict the format.
     """
     end = len(data)
     min_delta, max_delta = 2**64, -(2**64)
@@ -88,9 +88,9 @@ def walk_records(data: Buffer, position: int, count: int) -> tuple[int, int, boo
 
 
 def is_one_record(data: Buffer, position: int) -> bool:
-    """Whether `data` holds, from `position` to its end, one record as most are.
+    """Return whether `data` holds, from `position` to its end, exactly one simple record.
 
-    It has neither headers nor deltas of time and offset, and up to 8191 bytes; `walk_records` knows others.
+    Such a record has no headers, deltas of 0 and at most 8191 bytes; `walk_records` checks others.
     """
     try:
         byte = data[position]
@@ -134,7 +134,7 @@ def _skip_bytes(data: Buffer, position: int) -> int:
 def _skip_headers(data: Buffer, position: int, record_end: int) -> int:
     """Return the position behind the headers of a record."""
     count, position = read_varint(data, position)
-    # Each takes two bytes at least: a count beyond that is refused before anything is walked.
+    # A header takes at least two bytes: check the count before the loop.
     if not 0 <= count <= max(record_end - position, 0) // 2:
         raise CorruptRecord(f"a record cannot hold {count} headers")
     for _ in range(count):
