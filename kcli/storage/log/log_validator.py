@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CHECKED_BYTES = 16 * 1024
 """The validator reads batches up to this size to their last record."""
 
-MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
+MAX_VALIDATED_BYTES = 64 * 1024 * 1024
 """The default limit of the decompressed size of one batch during the check."""
 
 MAX_RECORD_ERRORS = 1000
@@ -141,7 +141,7 @@ class LogValidator:
         *,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        max_decompressed: int = MAX_DECOMPRESSED_BYTES,
+        max_decompressed: int = MAX_VALIDATED_BYTES,
     ) -> ValidatedRecords:
         """Check records for a leader, and convert them to what the topic stores.
 

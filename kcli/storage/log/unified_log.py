@@ -23,7 +23,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.index.index_file import CorruptIndex
 from kcli.storage.log.log_appender import NOT_PLAIN, LogAppender
 from kcli.storage.log.log_read import Isolation, LogOffsetMetadata, LogRead
-from kcli.storage.log.log_validator import MAX_DECOMPRESSED_BYTES
+from kcli.storage.log.log_validator import MAX_VALIDATED_BYTES
 from kcli.storage.log.retention import Retention, rules_of
 from kcli.storage.log_paths import PARTITION_METADATA
 from kcli.storage.producers.producer_state import AppendOrigin
@@ -176,7 +176,7 @@ class UnifiedLog:
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        max_decompressed: int = MAX_DECOMPRESSED_BYTES,
+        max_decompressed: int = MAX_VALIDATED_BYTES,
         try_plain: bool = True,
     ) -> LogAppendInfo:
         """Check records, give them offsets and the leader's epoch, and write them.
