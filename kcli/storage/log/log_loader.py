@@ -26,7 +26,6 @@ from kcli.storage.log.unified_log import UnifiedLog
 from kcli.storage.log_paths import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
-    FUTURE_DIRECTORY_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SWAP_SUFFIX,
@@ -91,7 +90,6 @@ def load_log(
         producer_state=loader.producer_state,
         snapshots=loader.snapshots,
         log_start_offset=max(log_start_offset, loader.segments.first.base_offset),
-        is_future=directory.endswith(FUTURE_DIRECTORY_SUFFIX),
     )
 
 

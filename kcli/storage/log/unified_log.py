@@ -25,7 +25,7 @@ from kcli.storage.log.log_appender import NOT_PLAIN, LogAppender
 from kcli.storage.log.log_read import Isolation, LogOffsetMetadata, LogRead
 from kcli.storage.log.log_validator import MAX_VALIDATED_BYTES
 from kcli.storage.log.retention import Retention, rules_of
-from kcli.storage.log_paths import PARTITION_METADATA
+from kcli.storage.log_paths import FUTURE_DIRECTORY_SUFFIX, PARTITION_METADATA
 from kcli.storage.producers.producer_state import AppendOrigin
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ class UnifiedLog:
         producer_state: ProducerStateManager,
         snapshots: ProducerSnapshots,
         log_start_offset: int,
-        is_future: bool = False,
     ) -> None:
         self.local = local
         self.segments = local.segments
@@ -87,7 +86,7 @@ class UnifiedLog:
         self.snapshots = snapshots
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
-        self.is_future = is_future
+        self.is_future = local.directory.endswith(FUTURE_DIRECTORY_SUFFIX)
         self.high_watermark_metadata: LogOffsetMetadata | None = None
         self.appender = LogAppender(local, leader_epochs, producer_state, snapshots)
         # Without a call in between.

@@ -325,31 +325,23 @@ class ProducerAppendInfo:
                 current.current_txn_first_offset,
             )
 
-    def add_batch(
-        self,
-        producer_epoch: int,
-        base_sequence: int,
-        last_sequence: int,
-        first_offset: int,
-        last_offset: int,
-        timestamp: int,
-        is_transactional: bool,
-    ) -> None:
+    def add_batch(self, batch: RecordBatch) -> None:
         """Check a data batch and remember it.
 
         Raises `KafkaError` INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
         """
-        entry = self.entry
+        entry, producer_epoch, first_offset = self.entry, batch.producer_epoch, batch.base_offset
+        is_transactional = batch.is_transactional
         self._check_epoch(producer_epoch, first_offset)
         if self._origin is AppendOrigin.CLIENT:
-            self._check_sequence(producer_epoch, base_sequence, first_offset)
+            self._check_sequence(producer_epoch, batch.base_sequence, first_offset)
         if entry.current_txn_first_offset >= 0 and not is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {entry.producer_id} wrote outside its open transaction: {self._topic_partition}",
             )
         entry.set_epoch(producer_epoch)
-        entry.add(last_sequence, first_offset, last_offset, timestamp)
+        entry.add(batch.last_sequence, first_offset, batch.last_offset, batch.max_timestamp)
         if is_transactional and entry.current_txn_first_offset < 0:
             entry.current_txn_first_offset = first_offset
             self.started_transactions.append(first_offset)
@@ -463,15 +455,7 @@ class ProducerAppends:
             if batch.is_control:
                 self._add_marker(append, batch)
             else:
-                append.add_batch(
-                    batch.producer_epoch,
-                    batch.base_sequence,
-                    batch.last_sequence,
-                    batch.base_offset,
-                    batch.last_offset,
-                    batch.max_timestamp,
-                    batch.is_transactional,
-                )
+                append.add_batch(batch)
         return None
 
     def _add_marker(self, append: ProducerAppendInfo, batch: RecordBatch) -> None:

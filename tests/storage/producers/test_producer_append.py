@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.producers.producer_state import (
     AppendOrigin,
@@ -14,6 +15,7 @@ from kcli.storage.producers.producer_state import (
     ProducerStateEntry,
     ProducerStateManager,
 )
+from tests.storage.log_harness import batch_of, with_fields
 
 MAX = 2**31 - 1
 PRODUCER = 7
@@ -39,15 +41,13 @@ class Partition:
         epoch: int = 0,
         transactional: bool = False,
     ) -> None:
-        append.add_batch(
-            producer_epoch=epoch,
-            base_sequence=sequence,
-            last_sequence=(sequence + count - 1) & MAX,
-            first_offset=self.end,
-            last_offset=self.end + count - 1,
+        batch = batch_of(
+            *[b""] * count,
             timestamp=100 + self.end,
+            producer=(PRODUCER, epoch, sequence),
             is_transactional=transactional,
         )
+        append.add_batch(RecordBatch(with_fields(batch, base_offset=self.end)))
         self.end += count
 
     def write(
@@ -239,15 +239,8 @@ def test_the_last_stable_offset_is_that_of_the_oldest_other_transaction(partitio
     state = partition.state
     partition.write(0, transactional=True)
     other = ProducerAppendInfo(state.topic_partition, 8, None, AppendOrigin.CLIENT)
-    other.add_batch(
-        producer_epoch=0,
-        base_sequence=0,
-        last_sequence=0,
-        first_offset=5,
-        last_offset=5,
-        timestamp=1,
-        is_transactional=True,
-    )
+    batch = batch_of(b"", timestamp=1, producer=(8, 0, 0), is_transactional=True)
+    other.add_batch(RecordBatch(with_fields(batch, base_offset=5)))
     state.update(other)
     assert state.last_stable_offset(CompletedTransaction(PRODUCER, 0, 9, True)) == 5
     assert state.last_stable_offset(CompletedTransaction(8, 5, 9, True)) == 0
