@@ -1,3 +1,1 @@
-"""The controller: the only writer of metadata. Its decisions are pure functions; `Controller`
-commits them.
-"""
+"""The controller: the only writer of metadata. Its decisions are pure; `Controller` commits them."""

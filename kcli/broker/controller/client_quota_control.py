@@ -1,7 +1,7 @@
-"""Quotas of clients: what may be set for whom, and the records that set it (`ClientQuotaControlManager`).
+"""Client quotas: validation, and the records that set them (class `ClientQuotaControlManager`).
 
-An entity changes as a whole or not at all. Only quotas that a broker keeps to are taken: the others that
-Kafka knows, of shares of time, of changes to the metadata and of new connections, are refused.
+All quotas of an entity change together or not at all. Quotas that Kafka knows and this broker does not
+enforce are refused: of request time, of metadata changes, of new connections.
 """
 
 from __future__ import annotations
@@ -26,16 +26,13 @@ NOT_KEPT_TO = ("request_percentage", "controller_mutation_rate")
 NOT_KEPT_TO_BY_ADDRESS = ("connection_creation_rate",)
 
 _MOST = 2.0**63
-"""What the largest number of 64 bits is as a double."""
+"""The double of the largest 64-bit number."""
 _FRACTION = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaAlteration:
-    """What is to be changed of one entity: types and names as they were given, and keys with their values.
-
-    A value of None removes the quota.
-    """
+    """A change to one entity, given by (type, name) pairs, and its quotas by key. None removes a quota."""
 
     entity: Sequence[tuple[str, str | None]]
     operations: Sequence[tuple[str, float | None]]
@@ -46,7 +43,8 @@ def alter_client_quotas(
 ) -> ControllerResult[list[KafkaError | None]]:
     """Set and remove quotas; the response has an error or None for each alteration, in order.
 
-    An entity that is named twice keeps all it has. Kafka makes the first change and answers with an error.
+    If a request names an entity twice, neither change is applied. Kafka applies the first and returns an
+    error.
     """
     counts = Counter(tuple(sorted(each.entity, key=_by_type)) for each in alterations)
     records: list[MetadataRecord] = []
@@ -76,7 +74,7 @@ def _alter(image: MetadataImage, alteration: QuotaAlteration) -> list[MetadataRe
         if value is not None:
             _check_value(key, value, is_address=alteration.entity[0][0] == IP)
         if current.get(key) != value:
-            # Each record gets an entity of its own, for records can be changed.
+            # Each record gets an entity of its own, because records can be changed.
             parts = [EntityData(entity_type=type, entity_name=name) for type, name in alteration.entity]
             records.append(ClientQuotaRecord(entity=parts, key=key, value=value or 0.0, remove=value is None))
     return records

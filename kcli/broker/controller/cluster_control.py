@@ -1,9 +1,9 @@
 """Brokers that come and go: registration, fencing, controlled shutdown (KIP-631).
 
-A broker registers with every start and gets an epoch, the offset of its registration; whoever quotes an
-older one is stale. It is fenced until it has caught up. A new registration of a node that had not been
-fenced is that node's death and rebirth: its partitions lose their leader first and get it back, in a higher
-leader epoch, when it is unfenced.
+A broker registers at every start and gets its epoch, the offset of the registration; requests with an older
+epoch are stale. It is fenced until it has caught up. A node that registers again without having been fenced
+died and came back: its partitions lose their leader, and get it back in a higher leader epoch when the node
+is unfenced.
 
 The nodes of a process go down in one moment and come up in one. If they registered one after the other, the
 first would leave every ISR before the second returned. So none leaves: every partition loses its leader, and
@@ -47,9 +47,9 @@ def register_broker(
 ) -> ControllerResult[int]:
     """Register a node that starts; the response is its broker epoch.
 
-    `features` gives the lowest and highest level that the node supports, by name. Without a clean stop it may
-    have lost what it had in sync, which matters where eligible leaders are kept. Raises `KafkaError`
-    INVALID_REGISTRATION if it does not support what the cluster works at, or has another's directories.
+    `features` has the lowest and highest supported level by name. After an unclean stop the node may have
+    lost records, which matters for eligible leaders. Raises `KafkaError` INVALID_REGISTRATION if it does not
+    support the cluster's feature levels, or has a directory of another node.
     """
     image = decisions.image
     _check_features(image, node_id, features)
@@ -77,7 +77,7 @@ def register_broker(
 
 
 def unfence_broker(decisions: PartitionDecisions, *, node_id: int, epoch: int) -> ControllerResult[None]:
-    """Let a caught-up broker lead; partitions without a leader that it may lead elect it."""
+    """Let a caught-up broker lead; leaderless partitions elect it where it may lead."""
     if not current_broker(decisions.image, node_id, epoch).fenced:
         return ControllerResult((), None)
     records: list[MetadataRecord] = [
@@ -92,7 +92,7 @@ def unfence_broker(decisions: PartitionDecisions, *, node_id: int, epoch: int) -
 
 
 def fence_broker(decisions: PartitionDecisions, *, node_id: int, epoch: int) -> ControllerResult[None]:
-    """Remove a broker from every in-sync set that it is not alone in, and take its leaderships away."""
+    """Remove a broker from every ISR in which it is not alone, and from its leaderships."""
     if current_broker(decisions.image, node_id, epoch).fenced:
         return ControllerResult((), None)
     records: list[MetadataRecord] = list(leave_partitions(decisions, node_id))
@@ -103,7 +103,7 @@ def fence_broker(decisions: PartitionDecisions, *, node_id: int, epoch: int) -> 
 def begin_controlled_shutdown(
     decisions: PartitionDecisions, *, node_id: int, epoch: int
 ) -> ControllerResult[None]:
-    """Have a broker lead no more, so that it can stop without anyone noticing (KIP-841)."""
+    """Take a broker's leaderships away, so that it can stop unnoticed (KIP-841)."""
     records: list[MetadataRecord] = []
     if not current_broker(decisions.image, node_id, epoch).in_controlled_shutdown:
         records.append(
@@ -114,7 +114,7 @@ def begin_controlled_shutdown(
 
 
 def unregister_broker(decisions: PartitionDecisions, *, node_id: int) -> ControllerResult[None]:
-    """Forget a broker; partitions that it alone is in sync with wait for a broker of the same id."""
+    """Forget a broker; partitions with only this one in sync wait for a broker with the same id."""
     broker = _registered(decisions.image, node_id)
     records: list[MetadataRecord] = list(leave_partitions(decisions, node_id))
     records.append(UnregisterBrokerRecord(broker_id=node_id, broker_epoch=broker.epoch))
@@ -124,7 +124,7 @@ def unregister_broker(decisions: PartitionDecisions, *, node_id: int) -> Control
 def leave_partitions(
     decisions: PartitionDecisions, node_id: int, concerns: Callable[[Place], bool] = lambda _: True
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield the changes to a broker's partitions that follow from its absence."""
+    """Yield the changes to a broker's partitions that its absence causes."""
     without = decisions.with_going(node_id)
     for place in decisions.partitions():
         partition = place.partition
@@ -137,7 +137,7 @@ def leave_partitions(
 
 
 def _lose_records(decisions: PartitionDecisions, node_id: int) -> Iterator[PartitionChangeRecord]:
-    """Yield what a broker that may have lost records brings: it is neither in sync nor eligible."""
+    """Yield the changes for a broker that may have lost records: it is neither in sync nor eligible."""
     without = decisions.with_going(node_id)
     for place in decisions.partitions():
         partition = place.partition
@@ -149,7 +149,7 @@ def _lose_records(decisions: PartitionDecisions, node_id: int) -> Iterator[Parti
 
 
 def all_went_down(decisions: PartitionDecisions) -> ControllerResult[None]:
-    """Fence every broker; what they are in sync with they stay in sync with."""
+    """Fence every broker; all keep their places in the ISRs."""
     image = decisions.image
     records: list[MetadataRecord] = [
         PartitionChangeRecord(partition_id=place.index, topic_id=place.topic.topic_id, leader=NO_LEADER)
@@ -165,7 +165,7 @@ def all_went_down(decisions: PartitionDecisions) -> ControllerResult[None]:
 
 
 def all_came_up(decisions: PartitionDecisions, *, epochs: Mapping[int, int]) -> ControllerResult[None]:
-    """Unfence brokers, given with their epochs, and elect leaders among all of them."""
+    """Unfence brokers, given with their epochs, and elect leaders among them."""
     records: list[MetadataRecord] = [
         BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=epoch, fenced=-1)
         for node_id, epoch in epochs.items()
@@ -180,7 +180,7 @@ def all_came_up(decisions: PartitionDecisions, *, epochs: Mapping[int, int]) -> 
 
 
 def current_broker(image: MetadataImage, node_id: int, epoch: int) -> BrokerRegistration:
-    """Return a broker that quotes its epoch; raise `KafkaError` for an old one or an unknown broker."""
+    """Return a broker; raise `KafkaError` for an old epoch or an unknown broker."""
     broker = _registered(image, node_id)
     if broker.epoch != epoch:
         raise KafkaError(

@@ -1,8 +1,8 @@
-"""Configurations of topics, brokers and groups: what may be set, and the records that set it.
+"""Configurations of topics, brokers and groups: validation, and the records that set them (KIP-226, KIP-339).
 
-A resource changes as a whole or not at all. Only its own values are checked here against each other and
-against the defaults of the node that received the request; what is not configurable at all, or not while a
-broker runs, is refused (KIP-226, KIP-339).
+All values of a resource change together or not at all. They are checked against each other and against the
+defaults of the node that got the request. Names that cannot be configured, or not while a broker runs, are
+refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GROUPS = GroupConfig()
 def topic_config_records(
     name: str, configs: Mapping[str, str | None], *, defaults: Mapping[str, Any]
 ) -> list[MetadataRecord]:
-    """Return the records that give a new topic its configuration; raise `KafkaError` INVALID_CONFIG."""
+    """Return the records of a new topic's configuration; raise `KafkaError` INVALID_CONFIG."""
     nulls = [key for key, value in configs.items() if value is None]
     if nulls:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"null value for topic configs: {', '.join(nulls)}")
@@ -72,7 +72,7 @@ def alter_configs(
     defaults: Mapping[str, Any],
     groups: GroupConfig = _GROUPS,
 ) -> ControllerResult[list[KafkaError | None]]:
-    """Replace whole configurations, in the old way: a value not given is deleted."""
+    """Replace whole configurations (the old API): values that are not given are deleted."""
 
     def decide(resource: ConfigResource, values: Mapping[str, str]) -> list[MetadataRecord]:
         _check_values(resource, values, values.keys(), defaults, groups)
@@ -86,7 +86,7 @@ def _decide_each(
     changes: Sequence[tuple[ConfigResource, C]],
     decide: Callable[[ConfigResource, C], list[MetadataRecord]],
 ) -> ControllerResult[list[KafkaError | None]]:
-    """Decide about each resource as a whole; the response has an error or None for each, in order."""
+    """Decide each resource as a whole; the response has an error or None for each, in order."""
     records: list[MetadataRecord] = []
     outcomes: list[KafkaError | None] = []
     for resource, change in changes:
@@ -131,7 +131,7 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
 def values_after(
     resource: ConfigResource, current: Mapping[str, str], operations: Sequence[ConfigChange]
 ) -> dict[str, str]:
-    """Return a resource's values after some changes. Raises `KafkaError` if there is no such operation."""
+    """Return a resource's values after the changes. Raises `KafkaError` for an unknown operation."""
     values = dict(current)
     for change in operations:
         match change.operation:
@@ -204,10 +204,10 @@ def _check_group(values: Mapping[str, str], groups: GroupConfig) -> None:
 
 
 def _check_broker(values: Mapping[str, str], changed: Collection[str], *, is_default: bool) -> None:
-    """Check the changed values: others may have been set by another release and stay as they are.
+    """Check only changed values: others may come from another release.
 
-    As in Kafka, a value that is wrong, or fixed while the broker runs, is an invalid request rather than
-    an invalid configuration. A name that nobody knows is refused; Kafka would store it without effect.
+    As in Kafka, a wrong value, or one that is fixed while the broker runs, is an invalid request, not an
+    invalid configuration. An unknown name is refused; Kafka would store it without effect.
     """
     for name in changed:
         if name not in values:
@@ -227,7 +227,9 @@ def _check_broker(values: Mapping[str, str], changed: Collection[str], *, is_def
 
 
 def _with_eligible_leaders(image: MetadataImage, records: list[MetadataRecord]) -> list[MetadataRecord]:
-    """Return the records, and what they mean for who may lead; raise `KafkaError` if they cannot be."""
+    """Return the records and their effects on eligible leaders; raise `KafkaError` if the feature forbids
+    them.
+    """
     if not image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION):
         return records
     check_min_isr(records)

@@ -89,7 +89,7 @@ class ControllerLog(Protocol):
 
 
 class Controller:
-    """The controller of a cluster, in office from `begin_epoch` on."""
+    """The controller of a cluster, from `begin_epoch` on."""
 
     def __init__(
         self,
@@ -105,7 +105,6 @@ class Controller:
     ) -> None:
         self.image = image
         self.node_id = node_id
-        """The node whose office this is."""
         self.settings = settings
         self._log = log
         self._random = random
@@ -117,9 +116,9 @@ class Controller:
         self.publisher = publisher or MetadataPublisher()
 
     def commit(self, result: ControllerResult[R]) -> R:
-        """Make a decision true and return its response; raise `KafkaError` if it cannot be written."""
+        """Write a decision and return its response; raise `KafkaError` if it cannot be written."""
         for first in range(0, len(result.records), MAX_RECORDS_PER_OPERATION):
-            # What a user asks for is one batch; only brokers that come and go can make more.
+            # A user's request is one batch; only brokers that come and go can make several.
             self._append(result.records[first : first + MAX_RECORDS_PER_OPERATION])
         return result.response
 
@@ -138,10 +137,10 @@ class Controller:
     # --- the controller itself and its brokers
 
     def begin_epoch(self) -> None:
-        """Take office: begin a new epoch of the log and bring the cluster to this program's features."""
+        """Begin an epoch of the log, and finalize the features of this program."""
         self._log.compact(self.image)
         self._log.begin_epoch()
-        # The record that opens the term took an offset; broker epochs are offsets.
+        # The first record of the epoch took an offset; broker epochs are offsets.
         self.image, _ = apply(self.image, (), last_offset=self._log.end_offset - 1, epoch=self._log.epoch)
         self._sessions, self._elections = Sessions(), PeriodicElections()
         self.commit(feature_control.finalize_features(self.image, min_isr=self._static_min_isr))
@@ -158,8 +157,8 @@ class Controller:
     ) -> int:
         """Register a node that starts, fenced, and return its broker epoch.
 
-        It is the only one of its number: another process on its directories is refused before. Without a
-        clean stop, it may have lost records.
+        No other process can have this id: the lock of the directories prevents it. After an unclean stop the
+        node may have lost records.
         """
         former = self.image.brokers.get(node_id)
         if former is not None and former.incarnation != incarnation:
@@ -195,7 +194,7 @@ class Controller:
         self.commit(cluster_control.all_came_up(PartitionDecisions(self.image, defaults), epochs=epochs))
 
     def unfence_broker(self, *, node_id: int, epoch: int) -> None:
-        """Let a node that has caught up lead."""
+        """Let a caught-up node lead."""
         self.commit(cluster_control.unfence_broker(self._decisions(), node_id=node_id, epoch=epoch))
 
     def fence_broker(self, *, node_id: int, epoch: int) -> None:
@@ -204,7 +203,7 @@ class Controller:
         self._sessions.fenced(node_id)
 
     def unregister_broker(self, *, node_id: int) -> None:
-        """Forget a node; raise `KafkaError` BROKER_ID_NOT_REGISTERED if it is not known."""
+        """Forget a node; raise `KafkaError` BROKER_ID_NOT_REGISTERED if it is unknown."""
         self.commit(cluster_control.unregister_broker(self._decisions(), node_id=node_id))
         self._sessions.forget(node_id)
 
@@ -219,14 +218,14 @@ class Controller:
         offline_dirs: Collection[bytes] = (),
         now_ms: int,
     ) -> BrokerHeartbeatReply:
-        """Hear a node and tell it what it is now. `offline_dirs` are the ids of directories that failed.
+        """Note a heartbeat and return the node's state. `offline_dirs` are the ids of failed directories.
 
-        Raises `KafkaError` BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH: it has to register again.
+        Raises `KafkaError` BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH: the node must register again.
         """
         self._now_ms = max(self._now_ms, now_ms)
         is_level = applied_offset >= self.image.offset
         broker = self.image.brokers.get(node_id)
-        # Without any directory it can serve nothing.
+        # Without any directory the node can serve nothing.
         want_fence = want_fence or (broker is not None and broker.has_lost_all(offline_dirs))
         heartbeat = Heartbeat(node_id, epoch, applied_offset, want_fence, want_shutdown)
         state = self.commit(heartbeat_control.decide(self._sessions, self._decisions(), heartbeat))
@@ -242,7 +241,7 @@ class Controller:
     def assign_directories(
         self, *, node_id: int, epoch: int, assignments: Sequence[DirectoryAssignment]
     ) -> list[KafkaError | None]:
-        """Note which log directories a node's replicas lie in; return for each None or why not."""
+        """Note the log directories of a node's replicas; return an error or None for each."""
         return self.commit(
             directory_control.assign_directories(
                 self._decisions(), node_id=node_id, epoch=epoch, assignments=assignments
@@ -250,7 +249,7 @@ class Controller:
         )
 
     def quorum(self) -> QuorumView:
-        """Return who holds the metadata log, and how far each node has followed it."""
+        """Return the copies of the metadata log, and how far each node has followed it."""
         from kcli.broker.controller.quorum_view import quorum_view  # Only tools ask.
 
         return quorum_view(
@@ -262,10 +261,7 @@ class Controller:
         )
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due: fence nodes that are silent for too long, one decision each, and elect leaders.
-
-        Call it often.
-        """
+        """Fence silent nodes, one decision each, and elect leaders where that is due. Call it often."""
         self._now_ms = max(self._now_ms, now_ms)
         self._sessions.assume(self.image, now_ms=now_ms)
         timeout_ms = self.settings.broker_session_timeout_ms
@@ -282,7 +278,9 @@ class Controller:
 
     @property
     def first_session_end_ms(self) -> int | None:
-        """When `tick` has to fence a node if none is heard of until then; None if there is none."""
+        """The time at which `tick` fences the first node if no heartbeat comes, None if there is
+        no session.
+        """
         return self._sessions.first_end(self.image, timeout_ms=self.settings.broker_session_timeout_ms)
 
     @property
@@ -290,7 +288,7 @@ class Controller:
         return int(self._topic_defaults.get(MIN_ISR, 1))
 
     def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
-        """Change levels of features, all or none. Raises `KafkaError` INVALID_UPDATE_VERSION."""
+        """Change feature levels, all or none. Raises `KafkaError` INVALID_UPDATE_VERSION."""
         decided = feature_control.update_features(self.image, updates, min_isr=self._static_min_isr)
         self._commit_unless(validate_only, decided)
 
@@ -301,7 +299,7 @@ class Controller:
         )
 
     def skip_producer_ids(self, *, node_id: int, broker_epoch: int, first: int) -> None:
-        """Give away no producer id below `first` from now on."""
+        """Allocate no producer id below `first` from now on."""
         self.commit(
             producer_id_control.skip_producer_ids(
                 self.image, node_id=node_id, broker_epoch=broker_epoch, first=first
@@ -313,7 +311,7 @@ class Controller:
     def create_topics(
         self, topics: Sequence[NewTopic], *, defaults: TopicDefaults, validate_only: bool = False
     ) -> list[TopicImage | KafkaError]:
-        """Create topics; return for each the topic or why not. `validate_only` changes nothing."""
+        """Create topics; return the topic or an error for each. `validate_only` changes nothing."""
         return self._commit_unless(
             validate_only,
             replication_control.create_topics(
@@ -326,13 +324,13 @@ class Controller:
         )
 
     def delete_topics(self, topic_ids: Iterable[bytes]) -> list[TopicImage | KafkaError]:
-        """Delete topics by id; return for each the topic as it was, or why not."""
+        """Delete topics by id; return the former topic or an error for each."""
         return self.commit(replication_control.delete_topics(self.image, topic_ids))
 
     def create_partitions(
         self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[int | KafkaError]:
-        """Grow topics; return for each how many partitions were added, or why none."""
+        """Add partitions; return the number added or an error for each."""
         return self._commit_unless(validate_only, replication_control.create_partitions(self.image, wanted))
 
     def adopt_topic(
@@ -344,7 +342,7 @@ class Controller:
         node_id: int,
         configs: Mapping[str, str],
     ) -> TopicImage:
-        """Register a topic whose data already lies in a node's directories."""
+        """Register a topic whose data lies in a node's directories."""
         return self.commit(
             replication_control.adopt_topic(
                 self.image,
@@ -359,20 +357,20 @@ class Controller:
     # --- replicas and leaders
 
     def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Have a leader change its in-sync replicas."""
+        """Decide the ISR changes of a leader."""
         return self.commit(isr_control.alter_partition(self._decisions(), request))
 
     def elect_leaders(
         self, partitions: Sequence[TopicPartition], *, type: ElectionType
     ) -> list[KafkaError | None]:
-        """Elect leaders of partitions; return for each None or why not."""
+        """Elect leaders of partitions; return an error or None for each."""
         return self.commit(election_control.elect_leaders(self._decisions(), partitions, type=type))
 
     def alter_reassignments(
         self, wanted: Sequence[Reassignment], *, allow_replication_factor_change: bool = True
     ) -> list[KafkaError | None]:
-        """Begin, replace and stop moves of partitions; return for each None or why not."""
-        from kcli.broker.controller import reassignment_control  # Hardly anybody moves any.
+        """Begin, replace and cancel reassignments; return an error or None for each."""
+        from kcli.broker.controller import reassignment_control  # Reassignments are rare.
 
         return self.commit(
             reassignment_control.alter_reassignments(
@@ -394,7 +392,7 @@ class Controller:
         defaults: TopicDefaults,
         validate_only: bool = False,
     ) -> list[KafkaError | None]:
-        """Change single values of resources; return for each None or why not."""
+        """Change single values of resources; return an error or None for each."""
         return self._commit_unless(
             validate_only,
             configuration_control.incremental_alter_configs(
@@ -409,7 +407,7 @@ class Controller:
         defaults: TopicDefaults,
         validate_only: bool = False,
     ) -> list[KafkaError | None]:
-        """Replace the configurations of resources; return for each None or why not."""
+        """Replace the configurations of resources; return an error or None for each."""
         return self._commit_unless(
             validate_only,
             configuration_control.alter_configs(
@@ -420,8 +418,8 @@ class Controller:
     def alter_client_quotas(
         self, alterations: Sequence[QuotaAlteration], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
-        """Set and remove quotas of clients; return for each None or why not."""
-        from kcli.broker.controller import client_quota_control  # Hardly anybody sets any.
+        """Set and remove client quotas; return an error or None for each."""
+        from kcli.broker.controller import client_quota_control  # Most clusters have no quotas.
 
         return self._commit_unless(
             validate_only, client_quota_control.alter_client_quotas(self.image, alterations)

@@ -1,4 +1,4 @@
-"""Log directories: which one each replica lies in, and what becomes of replicas when one fails (KIP-858)."""
+"""Log directories of replicas: their assignment, and the failure of a directory (KIP-858)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DirectoryAssignment(NamedTuple):
-    """A broker's replica of a partition, and the directory that it lies in."""
+    """A replica of a broker, and its log directory."""
 
     topic_id: bytes
     partition: int
@@ -29,14 +29,14 @@ class DirectoryAssignment(NamedTuple):
 def lose_directories(
     decisions: PartitionDecisions, *, node_id: int, epoch: int, offline: Collection[bytes]
 ) -> ControllerResult[None]:
-    """Take the replicas in log directories that failed out of service, as far as that is news."""
+    """Take the replicas in newly failed log directories offline."""
     broker = current_broker(decisions.image, node_id, epoch)
     lost = {directory for directory in broker.directories if directory in offline}
     if not lost:
         return ControllerResult((), None)
     remaining = [directory for directory in broker.directories if directory not in lost]
     if not remaining:
-        # No record can say that a broker has no directory: it is about to stop.
+        # No record can say that a broker has no directory; such a broker is about to stop.
         return fence_broker(decisions, node_id=node_id, epoch=epoch)
     records: list[MetadataRecord] = list(
         leave_partitions(decisions, node_id, lambda each: each.partition.directory_of(node_id) in lost)
@@ -48,10 +48,10 @@ def lose_directories(
 def assign_directories(
     decisions: PartitionDecisions, *, node_id: int, epoch: int, assignments: Sequence[DirectoryAssignment]
 ) -> ControllerResult[list[KafkaError | None]]:
-    """Note where a broker's replicas lie; the response has an error or None for each, in order.
+    """Note the directories of a broker's replicas; the response has an error or None for each, in order.
 
-    A replica in a directory that is offline is out of service. Errors: 100 and 3 for what does not exist, 6
-    for what the broker has no replica of.
+    A replica in an offline directory goes offline. Errors: 100 and 3 for unknown topics and partitions, 6 for
+    a partition that has no replica on the broker.
     """
     broker = current_broker(decisions.image, node_id, epoch)
     records: list[MetadataRecord] = []

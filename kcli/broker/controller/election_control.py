@@ -1,10 +1,8 @@
-"""Elections: those that somebody asks for (KIP-183, KIP-460), and those that come by themselves.
+"""Elections: requested ones (KIP-183, KIP-460) and periodic ones.
 
-Leadership goes back to preferred replicas from time to time, and where a topic would rather lose records than
-wait, a partition without a leader gets one that was not in sync. Either pass stops after
-`MAX_ELECTIONS_PER_PASS`; what is left is for the next one, so that other events come in between.
-
-PeriodicElections: when the controller balances leaders, and elects unclean ones, of its own accord.
+From time to time leadership goes back to preferred replicas. With `unclean.leader.election.enable` a
+leaderless partition gets a leader that was not in sync. Either pass stops after `MAX_ELECTIONS_PER_PASS`, so
+that other events come in between; the next pass continues.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ MAX_ELECTIONS_PER_PASS = 1000
 
 
 class ElectionType(IntEnum):
-    """What an election is for, numbered as on the wire."""
+    """The purpose of an election, numbered as on the wire."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -43,8 +41,8 @@ def elect_leaders(
 ) -> ControllerResult[list[KafkaError | None]]:
     """Elect leaders of partitions; the response has an error or None for each, in order.
 
-    Errors: 3 for what does not exist, 84 where the leader is the wanted one already, 80 and 83 where nobody
-    may become leader, 44 for more than one batch can hold.
+    Errors: 3 for an unknown partition, 84 if the leader is the wanted one, 80 and 83 if no replica may lead,
+    44 for more than one batch can hold.
     """
     records: list[PartitionChangeRecord] = []
     outcomes: list[KafkaError | None] = []
@@ -68,9 +66,9 @@ def elect_leaders(
 def rebalance(
     decisions: PartitionDecisions, *, percentage: int = 0, limit: int = MAX_ELECTIONS_PER_PASS
 ) -> ControllerResult[bool]:
-    """Give leadership back to preferred replicas; the response says whether there may be more to do.
+    """Elect preferred replicas; the response says whether there may be more to do.
 
-    Only those brokers get it back that do not lead more than `percentage` of the partitions that prefer them.
+    A broker gets its partitions back if it does not lead more than `percentage` of those that prefer it.
     """
     preferring: Counter[int] = Counter()
     astray: dict[int, list[Place]] = {}
@@ -95,7 +93,7 @@ def rebalance(
 def elect_unclean(
     decisions: PartitionDecisions, *, limit: int = MAX_ELECTIONS_PER_PASS
 ) -> ControllerResult[bool]:
-    """Give partitions without a leader one at any price, if their topic allows that.
+    """Elect leaders of leaderless partitions whose topics allow unclean leaders.
 
     The response says whether there may be more to do.
     """
@@ -127,18 +125,18 @@ def _elect(decisions: PartitionDecisions, name: str, index: int, type: ElectionT
 
 
 FIRST_REBALANCE_MS = 5000
-"""How long after taking office leaders are balanced first."""
+"""The time from the begin of an epoch to the first rebalance."""
 
 
 @dataclass(slots=True)
 class PeriodicElections:
-    """The next time of each undertaking, in one term; both are None until the first look at the clock."""
+    """The due times of the periodic elections, in one epoch; None until the first `tick`."""
 
     _rebalance_ms: int | None = None
     _unclean_ms: int | None = None
 
     def rebalance_is_due(self, now_ms: int, settings: ControllerSettings) -> bool:
-        """True if leaders are to be balanced now; the next time is an interval later."""
+        """Return whether to rebalance leaders now; then the next time is an interval later."""
         if self._rebalance_ms is None:
             self._rebalance_ms = now_ms + FIRST_REBALANCE_MS
         if not settings.auto_leader_rebalance or now_ms < self._rebalance_ms:
@@ -147,11 +145,11 @@ class PeriodicElections:
         return True
 
     def rebalance_soon(self) -> None:
-        """Have leaders balanced at the next look: one pass was not enough."""
+        """Rebalance at the next tick: one pass was not enough."""
         self._rebalance_ms = 0
 
     def unclean_is_due(self, now_ms: int, settings: ControllerSettings) -> bool:
-        """True if leaderless partitions are to be looked through; the next time is an interval later."""
+        """Return whether to elect unclean leaders now; then the next time is an interval later."""
         if self._unclean_ms is None:
             self._unclean_ms = now_ms + settings.unclean_election_interval_ms
         if now_ms < self._unclean_ms:
@@ -160,5 +158,5 @@ class PeriodicElections:
         return True
 
     def unclean_soon(self) -> None:
-        """Have leaderless partitions looked through at the next look: something about topics has changed."""
+        """Look for leaderless partitions at the next tick: configurations have changed."""
         self._unclean_ms = 0

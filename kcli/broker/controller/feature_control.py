@@ -1,15 +1,12 @@
-"""Features: what level of each the cluster works at (KIP-584, KIP-1022).
+"""Features: the level at which the cluster uses each (KIP-584, KIP-1022).
 
-A new cluster begins at the highest levels of this program; one that exists begins to work with a feature that
-it never had, unless that changes how leaders are elected, and keeps what someone has set. A feature is listed
-when what it stands for works, not before.
+A new cluster begins at the highest levels of this program. An existing one also enables features that it
+never had, unless they change how leaders are elected, and keeps levels that were set. Only working features
+are listed.
 
-Eligible leader replicas and `min.insync.replicas`: what keeps the one true to the other (KIP-966).
-
-Eligible leaders are safe to elect only as long as `min.insync.replicas` means the same to everyone and stays
-what it was. So while the feature is on, single brokers have no value of their own, the cluster always has
-one, and a new value, of the cluster or of a topic, clears the eligible leaders that were recorded under the
-old one.
+Eligible leader replicas (KIP-966) are safe only while `min.insync.replicas` stays the same for all nodes. So
+while that feature is on, single brokers cannot set it, the cluster always has a value, and each new value, of
+the cluster or of a topic, clears the eligible leaders recorded under the old one.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ MIN_ISR = "min.insync.replicas"
 
 
 def check_min_isr(records: Sequence[MetadataRecord]) -> None:
-    """Raise `KafkaError` INVALID_CONFIG for a change that the feature forbids while it is on."""
+    """Raise `KafkaError` INVALID_CONFIG for a change that eligible leaders forbid."""
     for record in _changes(records):
         if record.resource_type != ConfigResourceType.BROKER:
             continue
@@ -51,7 +48,7 @@ def check_min_isr(records: Sequence[MetadataRecord]) -> None:
 
 
 def forgetting(records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
-    """Return the records that clear the eligible leaders recorded under values that these records change."""
+    """Return the records that clear eligible leaders, for records that change `min.insync.replicas`."""
     forgotten: list[MetadataRecord] = []
     for record in _changes(records):
         if record.resource_type == ConfigResourceType.TOPIC:
@@ -62,7 +59,7 @@ def forgetting(records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
 
 
 def switching_on(image: MetadataImage, min_isr: int) -> list[MetadataRecord]:
-    """Return what makes the configuration fit for the feature; `min_isr` is what nodes start with."""
+    """Return the records that prepare the configuration for the feature; `min_isr` is the nodes' default."""
     records: list[MetadataRecord] = []
     if MIN_ISR not in image.config(ConfigResourceType.BROKER, ""):
         records.append(_config("", str(min_isr)))
@@ -87,25 +84,25 @@ GROUP_VERSION = "group.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
-    # From 3.3-IV3, the first that a cluster without ZooKeeper could begin at, to 4.3-IV0.
+    # From 3.3-IV3, the first level without ZooKeeper, to 4.3-IV0.
     METADATA_VERSION: (7, 30),
-    # 1 is groups whose coordinator assigns (KIP-848).
+    # 1 enables groups whose coordinator assigns (KIP-848).
     GROUP_VERSION: (0, 1),
-    # 1 is who was in sync when enough were may lead again (KIP-966).
+    # 1 enables eligible leader replicas (KIP-966).
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
 }
 """Lowest and highest level by name."""
 
 _WITH_NEW_RECORDS = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
-"""Levels of `metadata.version` whose records the level below does not know (class `MetadataVersion`)."""
+"""Levels of `metadata.version` with records that the level below does not know (class `MetadataVersion`)."""
 
 
 _FIRST_WITH_ELIGIBLE_LEADERS = 23
-"""The level of `metadata.version` whose records can tell of eligible leaders, 4.0-IV1."""
+"""The first level of `metadata.version` with records of eligible leaders, 4.0-IV1."""
 
 
 class UpgradeType(IntEnum):
-    """Which way a level may go, numbered as on the wire."""
+    """The allowed direction of a change, numbered as on the wire."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -114,7 +111,7 @@ class UpgradeType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """A feature and the level that the cluster is to work at."""
+    """A feature and its new level."""
 
     name: str
     level: int
@@ -122,9 +119,9 @@ class FeatureUpdate:
 
 
 def finalize_features(image: MetadataImage, *, min_isr: int = 1) -> ControllerResult[None]:
-    """Decide what a controller that takes office begins with. `metadata.version` comes first in a log.
+    """Decide the feature levels at the begin of a controller epoch. `metadata.version` comes first in a log.
 
-    `min_isr` is the `min.insync.replicas` that nodes start with.
+    `min_isr` is the nodes' default of `min.insync.replicas`.
     """
     is_new = METADATA_VERSION not in image.features
     records: list[MetadataRecord] = []
@@ -141,10 +138,10 @@ def finalize_features(image: MetadataImage, *, min_isr: int = 1) -> ControllerRe
 def update_features(
     image: MetadataImage, updates: Sequence[FeatureUpdate], *, min_isr: int = 1
 ) -> ControllerResult[None]:
-    """Change levels, all of them or none; `min_isr` is the `min.insync.replicas` that nodes start with.
+    """Change levels, all or none; `min_isr` is the nodes' default of `min.insync.replicas`.
 
-    Raises `KafkaError` INVALID_UPDATE_VERSION for a level that a node does not support, that is lower or
-    higher than the update allows, or that would leave records behind which it does not know.
+    Raises `KafkaError` INVALID_UPDATE_VERSION for a level that a node does not support, that the kind of
+    update does not allow, or that does not know existing records.
     """
     if len({update.name for update in updates}) != len(updates):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a feature is named twice")

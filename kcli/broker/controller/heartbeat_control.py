@@ -1,11 +1,9 @@
-"""Heartbeats: which brokers are alive, by what they say and by their silence (KIP-631, KIP-841).
+"""Broker sessions: which brokers are alive, by their heartbeats (KIP-631, KIP-841, class
+`BrokerHeartbeatManager`).
 
-What stands here is not in the log: when each broker was heard of, how far it has applied the metadata, and
-at which offset its controlled shutdown is done. A controller that takes office knows none of it, so every
-session begins anew with it.
-
-With each heartbeat a broker goes from one state to the next (`next_broker_state`, class
-`BrokerHeartbeatManager`); the log says whether it is fenced, and the session whether it is leaving.
+Sessions are not in the log: the time of the last heartbeat, the applied metadata offset, the offset at which
+a controlled shutdown is done. With a new controller every session begins anew. Each heartbeat moves a broker
+to its next state (`next_broker_state`): the log says whether it is fenced, the session whether it shuts down.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ _EVERYTHING = 2**63 - 1
 
 
 class BrokerState(Enum):
-    """What a broker is to the controller."""
+    """The state of a broker for the controller."""
 
     FENCED = "leads nothing and is in sync with nothing new"
     UNFENCED = "may lead"
@@ -43,7 +41,7 @@ _FENCED_STATES = {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a broker tells: the last metadata offset that it has applied, and what it would like."""
+    """A broker's heartbeat, with the last metadata offset that it has applied."""
 
     node_id: int
     epoch: int
@@ -54,7 +52,9 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeatReply:
-    """What a broker is told: a fenced one serves nobody, one that should shut down may stop at once."""
+    """The answer to a heartbeat: a fenced broker serves nothing, one that should shut down may
+    stop at once.
+    """
 
     is_caught_up: bool
     is_fenced: bool
@@ -63,7 +63,7 @@ class BrokerHeartbeatReply:
 
     @classmethod
     def to(cls, state: BrokerState, *, is_caught_up: bool) -> BrokerHeartbeatReply:
-        """Return what a broker in a state is told."""
+        """Return the answer to a broker in this state."""
         return cls(
             is_caught_up=is_caught_up,
             is_fenced=state in _FENCED_STATES,
@@ -77,8 +77,8 @@ def next_broker_state(
 ) -> BrokerState:
     """Return the state after a heartbeat.
 
-    `is_caught_up`: it has applied its own registration. `is_relieved`: every active broker has applied what
-    took its leaderships away.
+    `is_caught_up`: the broker has applied its own registration. `is_relieved`: every active broker has
+    applied the loss of its leaderships.
     """
     match state:
         case BrokerState.FENCED if heartbeat.want_shutdown:
@@ -97,43 +97,43 @@ def next_broker_state(
 
 @dataclass(slots=True)
 class Session:
-    """What the controller knows of a broker by hearing it; `level_ms` is when it last lacked nothing."""
+    """The session of one broker. `level_ms` is when it last had all metadata."""
 
     heard_ms: int
     level_ms: int | None = None
     applied_offset: int = -1
     shutdown_offset: int = -1
-    """The offset whose application by all ends the controlled shutdown, -1 outside of one."""
+    """The controlled shutdown ends when all brokers have applied this offset; -1 outside of one."""
     is_confirmed: bool = False
-    """Whether the broker itself was heard, and not only assumed to be there."""
+    """Whether a heartbeat came, and the session is not only assumed."""
 
 
 @dataclass(slots=True)
 class Sessions:
-    """The sessions of brokers, begun when they are first heard of."""
+    """The sessions of brokers, begun with their first heartbeat."""
 
     _by_node: dict[int, Session] = field(default_factory=dict)
 
     def heard(self, node_id: int, *, applied_offset: int, is_level: bool, now_ms: int) -> None:
-        """Note that a broker lives, how far it is, and whether that is all there is."""
+        """Note a heartbeat, the applied offset, and whether that is the newest."""
         session = self._by_node.setdefault(node_id, Session(now_ms))
         session.heard_ms, session.applied_offset, session.is_confirmed = now_ms, applied_offset, True
         if is_level:
             session.level_ms = now_ms
 
     def last_seen(self, node_id: int) -> Session | None:
-        """Return what is known of a broker that was itself heard of."""
+        """Return the session of a broker that sent a heartbeat."""
         session = self._by_node.get(node_id)
         return session if session is not None and session.is_confirmed else None
 
     def assume(self, image: MetadataImage, *, now_ms: int) -> None:
-        """Begin a session for every broker that may lead and was never heard of, so that it can end."""
+        """Begin a session for every unfenced broker without one, so that it can end."""
         for broker in image.brokers.values():
             if not broker.fenced and broker.node_id not in self._by_node:
                 self._by_node[broker.node_id] = Session(now_ms)
 
     def forget(self, node_id: int) -> None:
-        """Let go of a broker: it begins anew, or is not registered any more."""
+        """Drop the session of a broker that begins anew or is unregistered."""
         self._by_node.pop(node_id, None)
 
     def fenced(self, node_id: int) -> None:
@@ -142,7 +142,7 @@ class Sessions:
             self._by_node[node_id].shutdown_offset = -1
 
     def stale(self, image: MetadataImage, *, now_ms: int, timeout_ms: int) -> int | None:
-        """Return the broker that may lead and has been silent for longest, if that is too long."""
+        """Return the unfenced broker that has been silent for longest, if that is too long."""
         silent = [
             (session.heard_ms, node_id)
             for node_id, session in self._by_node.items()
@@ -153,7 +153,7 @@ class Sessions:
         return min(silent)[1] if silent else None
 
     def first_end(self, image: MetadataImage, *, timeout_ms: int) -> int | None:
-        """Return when the first broker becomes stale of those that may lead, if none is heard of before."""
+        """Return when the first unfenced broker becomes stale if no heartbeat comes."""
         heard = [
             session.heard_ms
             for node_id, session in self._by_node.items()
@@ -162,16 +162,16 @@ class Sessions:
         return min(heard) + timeout_ms + 1 if heard else None
 
     def state(self, broker: BrokerRegistration) -> BrokerState:
-        """Return what a broker is now."""
+        """Return the state of a broker."""
         session = self._by_node.get(broker.node_id)
         if session is not None and session.shutdown_offset >= 0:
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.FENCED if broker.fenced else BrokerState.UNFENCED
 
     def became(self, node_id: int, state: BrokerState, *, end_offset: int) -> None:
-        """Note what a broker that was heard is now.
+        """Note the new state of a broker.
 
-        Where the log ended when it had handed over ends its shutdown; the first such offset stands.
+        A controlled shutdown ends at the log end of its first note, when the broker has handed over.
         """
         if state in _FENCED_STATES:
             self.fenced(node_id)
@@ -179,7 +179,7 @@ class Sessions:
             self._by_node[node_id].shutdown_offset = end_offset
 
     def is_relieved(self, node_id: int, image: MetadataImage) -> bool:
-        """True if every active broker has applied what took a leaving broker's leaderships away."""
+        """Return whether every active broker has applied the loss of a leaving broker's leaderships."""
         session = self._by_node.get(node_id)
         applied = min(
             (
@@ -195,12 +195,12 @@ class Sessions:
 def decide(
     sessions: Sessions, decisions: PartitionDecisions, heartbeat: Heartbeat
 ) -> ControllerResult[BrokerState]:
-    """Decide what a broker is after a heartbeat; raise `KafkaError` if it is not registered as it says."""
+    """Decide a broker's state after a heartbeat; raise `KafkaError` if its registration does not match."""
     node_id, epoch = heartbeat.node_id, heartbeat.epoch
     broker = current_broker(decisions.image, node_id, epoch)
     state = sessions.state(broker)
     if broker.fenced and broker.in_controlled_shutdown:
-        # It began to stop and was cut short: only a new registration brings it back.
+        # It was killed during its shutdown: only a new registration brings it back.
         heartbeat = replace(heartbeat, want_shutdown=True)
     following = next_broker_state(
         state,

@@ -1,7 +1,7 @@
-"""AlterPartition: what a leader may make of its in-sync replicas (KIP-497, KIP-704, KIP-841, KIP-903).
+"""AlterPartition: which ISR changes a leader may make (KIP-497, KIP-704, KIP-841, KIP-903).
 
-The checks come in Kafka's order (class `ReplicationControlManager`): each answer tells the leader something
-else about who is out of date.
+The checks come in Kafka's order (class `ReplicationControlManager`), because each error tells the leader
+something else about who is out of date.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def alter_partition(
     decisions: PartitionDecisions, request: AlterPartitionRequest
 ) -> ControllerResult[AlterPartitionResponse]:
-    """Decide on each partition by itself; the members may be given with their epochs or without."""
+    """Decide each partition by itself; members may come with or without their epochs."""
     image = decisions.image
     sender = image.brokers.get(request.broker_id)
     if sender is None or sender.epoch != request.broker_epoch:
@@ -71,7 +71,7 @@ def _decide(
     if record is not None:
         partition = partition.merge(record)
         if record.leader not in {sender, LEADER_UNCHANGED}:
-            # The change ended a reassignment that takes the leader away: made, and an error all the same.
+            # The change ended a reassignment that removes the leader: it is made, and still an error.
             return _refused(wanted, ErrorCode.NEW_LEADER_ELECTED), record
     answer = AlteredPartition(
         partition_index=index,
@@ -86,7 +86,7 @@ def _decide(
 
 def _check_epochs(partition: PartitionRegistration, sender: int, wanted: PartitionData) -> ErrorCode | None:
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
-        # The leader knows what this controller does not: there must be a newer one.
+        # The leader knows more than this controller: there must be a newer one.
         return ErrorCode.NOT_CONTROLLER
     if wanted.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH

@@ -50,7 +50,7 @@ class Election(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which replicas a partition has, the preferred leader first, and which of them come and go."""
+    """The replicas of a partition, the preferred leader first, and which of them are added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -58,20 +58,20 @@ class Assignment:
 
     @classmethod
     def of(cls, partition: PartitionRegistration) -> Assignment:
-        """Return the assignment that a partition has."""
+        """Return the current assignment of a partition."""
         return cls(partition.replicas, partition.adding, partition.removing)
 
     @property
     def is_moving(self) -> bool:
-        """True while replicas come or go."""
+        """Whether replicas are added or removed."""
         return bool(self.adding or self.removing)
 
 
 @dataclass(frozen=True, slots=True)
 class EligibleLeaders:
-    """What to keep of the replicas that were in sync when there were enough of them (KIP-966).
+    """The rule for eligible leader replicas (KIP-966).
 
-    `min_isr` says how many are enough; what `unclean` replicas had in sync is not known any more.
+    An ISR of `min_isr` members is large enough. `unclean` replicas may have lost records.
     """
 
     min_isr: int
@@ -220,7 +220,7 @@ _MIN_ISR = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A partition, with its topic and its number there."""
+    """A partition, with its topic and index."""
 
     topic: TopicImage
     index: int
@@ -230,8 +230,8 @@ class Place:
 class PartitionDecisions:
     """Decides about the partitions of `image`; `defaults` are the typed configurations of topics.
 
-    A decision about brokers that come or go is made before the image says so: those `coming` may lead
-    although they are fenced, the one `going` may not although it is not.
+    Decisions about a broker are made before the image changes: brokers that are `coming` may lead although
+    they are fenced, the one that is `going` may not although it is unfenced.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class PartitionDecisions:
         return PartitionDecisions(self.image, self._defaults, coming=node_ids)
 
     def with_going(self, node_id: int) -> PartitionDecisions:
-        """Return the same for a broker that is being taken away."""
+        """Return the same for a broker that is being removed."""
         return PartitionDecisions(self.image, self._defaults, going=node_id)
 
     def change(
@@ -267,9 +267,9 @@ class PartitionDecisions:
         recovery_state: LeaderRecoveryState | None = None,
         unclean: frozenset[int] = frozenset(),
     ) -> PartitionChangeRecord | None:
-        """Return what changes a partition, None if nothing does.
+        """Return the change to a partition, None if nothing changes.
 
-        `election` is by default as far as the topic lets it go; `unclean` replicas may have lost records.
+        `election` goes by default as far as the topic allows; `unclean` replicas may have lost records.
         """
         if election is None:
             election = Election.UNCLEAN if self.may_elect_unclean(topic.name) else Election.ONLINE
@@ -289,20 +289,20 @@ class PartitionDecisions:
 
     @property
     def keeps_eligible_leaders(self) -> bool:
-        """True if the cluster works with eligible leader replicas (KIP-966)."""
+        """Whether the cluster uses eligible leader replicas (KIP-966)."""
         return self.image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
 
     def min_isr(self, topic: TopicImage) -> int:
-        """Return how many replicas of a topic's partitions must be in sync to write with acks=all."""
+        """Return the effective `min.insync.replicas` of a topic, at most its replication factor."""
         configured = int(self._topic_value(topic.name, _MIN_ISR))
         return min(configured, len(topic.partitions[0].replicas))
 
     def leads_any(self, node_id: int) -> bool:
-        """True if a broker leads a partition."""
+        """Return whether a broker leads a partition."""
         return any(place.partition.leader == node_id for place in self.partitions())
 
     def may_lead(self, partition: PartitionRegistration, replica: int) -> bool:
-        """True if a replica's broker and log directory let it lead; whether it is in sync is not asked."""
+        """Return whether a replica's broker and log directory let it lead, in sync or not."""
         broker = self.image.brokers.get(replica)
         if broker is None or replica == self._going:
             return False
@@ -310,11 +310,11 @@ class PartitionDecisions:
         return is_there and broker.has_online(partition.directory_of(replica))
 
     def may_elect_unclean(self, topic: str) -> bool:
-        """True if a topic would rather lose records than wait for who has them."""
+        """Return whether a topic allows unclean leaders."""
         return bool(self._topic_value(topic, _UNCLEAN))
 
     def partition(self, topic: str, index: int) -> tuple[TopicImage, PartitionRegistration]:
-        """Return a topic and a partition of it; raise `KafkaError` UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return a topic and its partition; raise `KafkaError` UNKNOWN_TOPIC_OR_PARTITION."""
         found = self.image.topics.get(topic)
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic `{topic}` does not exist")
@@ -325,7 +325,6 @@ class PartitionDecisions:
         return found, found.partitions[index]
 
     def partitions(self) -> Iterator[Place]:
-        """Yield every partition."""
         for topic in self.image.topics.values():
             for index, partition in enumerate(topic.partitions):
                 yield Place(topic, index, partition)
@@ -334,7 +333,7 @@ class PartitionDecisions:
         return EligibleLeaders(self.min_isr(topic), unclean) if self.keeps_eligible_leaders else None
 
     def _topic_value(self, topic: str, name: str) -> Any:  # noqa: ANN401  # the row says which type
-        """Return a topic's value of a configuration, which brokers have a default of under the same name."""
+        """Return the effective value of a topic configuration whose broker default has the same name."""
         key = (topic, name)
         if key not in self._values:
             definition = TOPIC_CONFIGS[name].definition

@@ -1,9 +1,7 @@
-"""Producer ids: a broker takes them from the controller a block at a time (KIP-730).
+"""Producer ids: the controller allocates blocks, brokers give out single ids (KIP-730).
 
-A block is in the log before its first id is used, so that no id is ever given twice; what is left of a block
-when a broker stops is lost.
-
-ProducerIds: one node's supply of producer ids (class `RPCProducerIdManager`, KIP-730).
+A block is in the log before its first id is used, so no id is given twice. The rest of a block is lost when
+its broker stops.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ class ProducerIdBlock(NamedTuple):
 def allocate_producer_ids(
     image: MetadataImage, *, node_id: int, broker_epoch: int
 ) -> ControllerResult[ProducerIdBlock]:
-    """Give a broker the next block."""
+    """Allocate the next block to a broker."""
     first = image.next_producer_id
     if first > _LAST_PRODUCER_ID - BLOCK_SIZE:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids have been given away")
@@ -47,7 +45,7 @@ def allocate_producer_ids(
 def skip_producer_ids(
     image: MetadataImage, *, node_id: int, broker_epoch: int, first: int
 ) -> ControllerResult[None]:
-    """Let the next block begin at `first` or later: data from elsewhere knows the ids below."""
+    """Let the next block begin at `first` or later, because adopted data uses the ids below."""
     if image.next_producer_id >= first:
         return ControllerResult((), None)
     record = ProducerIdsRecord(broker_id=node_id, broker_epoch=broker_epoch, next_producer_id=first)
@@ -55,7 +53,7 @@ def skip_producer_ids(
 
 
 class ProducerIds:
-    """Gives out ids one by one; `allocate` reserves (first id, how many) in the metadata log."""
+    """One node's supply of ids (class `RPCProducerIdManager`); `allocate` returns (first id, how many)."""
 
     __slots__ = ("_allocate", "_end", "_next")
 
@@ -64,7 +62,7 @@ class ProducerIds:
         self._next = self._end = 0
 
     def take(self) -> int:
-        """Return an id that was never given out before. Raises `KafkaError` when no block can be reserved."""
+        """Return a new id. Raises `KafkaError` if no block can be allocated."""
         if self._next == self._end:
             first, size = self._allocate()
             self._next, self._end = first, first + size

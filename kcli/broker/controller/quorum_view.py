@@ -1,4 +1,4 @@
-"""QuorumView: who holds the metadata log, and how far each node has followed it (KIP-595, KIP-836)."""
+"""QuorumView: the copies of the metadata log, for DescribeQuorum (KIP-595, KIP-836)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN_DIRECTORY = bytes(16)
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A node's copy: where it ends (-1 if that is not known), and how long ago it was heard of and level."""
+    """A node's copy: its end (-1 if unknown), and how long ago the node was heard and level."""
 
     node_id: int
     directory: bytes
@@ -27,7 +27,7 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True)
 class QuorumView:
-    """The metadata log of a term; every node may take office, so every copy is a voter's."""
+    """The metadata log of one epoch; every node may become the controller, so every copy is a voter's."""
 
     leader_id: int
     leader_epoch: int
@@ -43,9 +43,9 @@ def quorum_view(
     leader_id: int,
     now_ms: int,
 ) -> QuorumView:
-    """Return what the node in office knows of the copies at `now_ms`.
+    """Return what the controller's node knows of the copies at `now_ms`.
 
-    `copy_ends` has the ends of those that it reaches; of the others it knows what their nodes last said.
+    `copy_ends` has the ends of the reachable copies; for others the last heartbeats count.
     """
     end_offset = image.offset + 1
     replicas = []

@@ -1,7 +1,7 @@
-"""Reassignments: moving partitions to other replicas, stopping that, and telling what moves (KIP-455).
+"""Reassignments of partitions: begin, replace, cancel (KIP-455).
 
-A move begins with the new replicas before the old ones that go, all in one list, and ends by itself when
-those that stay are in sync (`partition_change`). A new move of a partition replaces one that has not ended.
+A reassignment begins with all replicas in one list, new ones first, and ends when those that stay are in sync
+(`partition_change`). A new reassignment of a partition replaces an unfinished one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition and the replicas it is to have; None stops its move."""
+    """A partition and its new replicas; None cancels its reassignment."""
 
     topic: str
     partition: int
@@ -38,11 +38,11 @@ def alter_reassignments(
     *,
     allow_replication_factor_change: bool = True,
 ) -> ControllerResult[list[KafkaError | None]]:
-    """Begin, replace and stop moves; the response has an error or None for each, in order.
+    """Begin, replace and cancel reassignments; the response has an error or None for each, in order.
 
-    Errors: 3 for what does not exist, 39 for replicas that cannot be, 38 for another number of them where
-    that is not allowed, 85 for stopping what does not move, 44 for more than one batch can hold, 42 for a
-    partition that was decided already in the same request.
+    Errors: 3 for an unknown partition, 39 for invalid replicas, 38 for another replication factor where that
+    is not allowed, 85 for cancelling without a reassignment, 44 for more than one batch can hold, 42 for a
+    partition that the request names twice.
     """
     records: list[PartitionChangeRecord] = []
     outcomes: list[KafkaError | None] = []
@@ -82,10 +82,9 @@ def _decide(
 
 
 def _begin(partition: PartitionRegistration, target: tuple[int, ...]) -> Assignment:
-    """Return the assignment of a move; what an unfinished one has added still counts as added.
+    """Return the assignment of a reassignment; replicas that an unfinished one added still count as added.
 
-    So stopping it restores what was there before both. A replica may be among those that come and those that
-    go, until the move ends.
+    So a cancel restores the replicas from before both. A replica may be both added and removed until the end.
     """
     original = set(partition.replicas) - set(partition.adding)
     removing = tuple(sorted(set(partition.replicas) - set(target)))

@@ -1,9 +1,7 @@
-"""Topics and their partitions: creation, growth, deletion, adoption.
+"""Topics and partitions: creation with placement, growth, deletion, adoption.
 
-Each function decides about a list of items and fails them one by one: the response has, in the order of the
-request, what was decided or the `KafkaError` that item gets. All records of a call are one batch.
-
-Where a topic's replicas go: on whom, in which directory, and who leads first.
+Each function decides about a list of items one by one: the response has the outcome or a `KafkaError` for
+each, in order. All records of a call are one batch.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
 
 BROKER_DEFAULT = -1
-"""As a number of partitions or replicas: what the broker's configuration says."""
+"""As a number of partitions or replicas: the default of the broker's configuration."""
 
 
 def place_new_topic(
@@ -50,7 +48,7 @@ def place_new_topic(
             f"invalid number of partitions: {partitions}; it must be above 0, or -1 for the default",
         )
     partitions = defaults.partitions if partitions == BROKER_DEFAULT else partitions
-    # Before placing: a number beyond all bounds must not cost memory.
+    # Checked before placing: a huge number must not cost memory.
     check_batch_size(partitions)
     active, fenced = _candidates(image)
     count = max(len(active), 1)
@@ -65,7 +63,7 @@ def place_new_topic(
 
 
 def place_growth(image: MetadataImage, topic: TopicImage, additional: int) -> list[tuple[int, ...]]:
-    """Return the replicas of a topic's additional partitions: they continue the first placement."""
+    """Return the replicas of a topic's additional partitions, continuing its first placement."""
     active, fenced = _candidates(image)
     start = growth_start(active, topic.partitions[0].replicas[0])
     return _place(
@@ -89,7 +87,7 @@ def _place(
     shift: int,
     first_partition: int = 0,
 ) -> list[tuple[int, ...]]:
-    """Place replicas on active brokers, on fenced ones only where those do not suffice, never as leaders."""
+    """Place replicas on active brokers; on fenced ones only if needed, and never as leaders."""
     known = len(active) + len(fenced)
     if replication_factor > known:
         raise KafkaError(
@@ -116,13 +114,13 @@ def _place(
 
 
 def _candidates(image: MetadataImage) -> tuple[list[Candidate], list[int]]:
-    """Return the brokers that may lead, and those that are fenced and may come back."""
+    """Return the brokers that may lead, and the fenced ones that may come back."""
     active = [Candidate(each.node_id, each.rack) for each in image.brokers.values() if each.is_active]
     return active, sorted(each.node_id for each in image.brokers.values() if each.fenced)
 
 
 def assigned_replicas(image: MetadataImage, wanted: NewTopic) -> list[tuple[int, ...]]:
-    """Return the replicas of each partition in order, if the given ones are a whole topic."""
+    """Return the replicas of each partition in order, if the given ones form a whole topic."""
     if wanted.replication_factor != BROKER_DEFAULT or wanted.partitions != BROKER_DEFAULT:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -160,7 +158,7 @@ def check_replicas(
 
 
 def check_brokers(image: MetadataImage, index: int, replicas: Sequence[int]) -> None:
-    """Raise `KafkaError` INVALID_REPLICA_ASSIGNMENT unless these are brokers, up or down, each named once."""
+    """Raise `KafkaError` INVALID_REPLICA_ASSIGNMENT unless these are distinct known brokers."""
     wrong = None
     unknown = [replica for replica in replicas if replica not in image.brokers]
     if not replicas:
@@ -174,7 +172,7 @@ def check_brokers(image: MetadataImage, index: int, replicas: Sequence[int]) -> 
 
 
 def new_partition(image: MetadataImage, replicas: Sequence[int]) -> PartitionRegistration:
-    """Return a partition as it begins: led by the first replica that is there."""
+    """Return a new partition, led by the first active replica."""
     isr = tuple(replica for replica in replicas if image.broker_is_active(replica))
     return PartitionRegistration(
         replicas=tuple(replicas),
@@ -185,7 +183,7 @@ def new_partition(image: MetadataImage, replicas: Sequence[int]) -> PartitionReg
 
 
 def _directory(image: MetadataImage, node_id: int) -> bytes:
-    """Return the log directory of a new replica: only a broker with a single one leaves no choice."""
+    """Return the log directory of a new replica; it is known only for a broker with a single one."""
     broker = image.brokers.get(node_id)
     if broker is not None and len(broker.directories) == 1:
         return broker.directories[0]
@@ -194,9 +192,9 @@ def _directory(image: MetadataImage, node_id: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create: counts, or for each partition its index and replicas; and its configuration.
+    """A topic to create: its configuration, and counts or the replicas of each partition by index.
 
-    `topic_id` is given only for a topic whose data is there already.
+    `topic_id` is given only for a topic whose data exists already.
     """
 
     name: str
@@ -209,7 +207,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """A topic to grow to `count` partitions; `assignments` has the replicas of the new ones, if given."""
+    """A topic that gets `count` partitions; `assignments` has the replicas of the new ones, if given."""
 
     topic: str
     count: int
@@ -218,9 +216,9 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What the node that received a request gives topics: its configuration decides, not the controller's.
+    """Defaults from the configuration of the node that got the request, not of the controller's.
 
-    `configs` has the typed configuration of a topic without overrides, `groups` that of a group.
+    `configs` is the typed configuration of a topic without overrides, `groups` that of a group.
     """
 
     partitions: int = 1
@@ -237,9 +235,9 @@ def create_topics(
     random: Random,
     new_topic_id: Callable[[], bytes],
 ) -> ControllerResult[list[TopicImage | KafkaError]]:
-    """Create topics; each response is the topic as it begins.
+    """Create topics; each response is the new topic.
 
-    Error codes are those of `ReplicationControlManager`: 17 name, 36 exists, 37 and 38 counts, 39 and 42
+    Errors are those of `ReplicationControlManager`: 17 name, 36 exists, 37 and 38 counts, 39 and 42
     assignments, 40 configuration, 44 more than one batch can hold.
     """
     taken = _TakenNames(image)
@@ -262,7 +260,7 @@ def create_topics(
 def delete_topics(
     image: MetadataImage, topic_ids: Iterable[bytes]
 ) -> ControllerResult[list[TopicImage | KafkaError]]:
-    """Delete topics by id; each response is the topic as it was."""
+    """Delete topics by id; each response is the former topic."""
     records: list[MetadataRecord] = []
     outcomes: list[TopicImage | KafkaError] = []
     for topic_id in topic_ids:
@@ -278,7 +276,7 @@ def delete_topics(
 def create_partitions(
     image: MetadataImage, wanted: Sequence[NewPartitions]
 ) -> ControllerResult[list[int | KafkaError]]:
-    """Grow topics; each response is the number of partitions added."""
+    """Add partitions; each response is the number added."""
     records: list[MetadataRecord] = []
     outcomes: list[int | KafkaError] = []
     for growth in wanted:
@@ -304,9 +302,9 @@ def adopt_topic(
     node_id: int,
     configs: Mapping[str, str] | None = None,
 ) -> ControllerResult[TopicImage]:
-    """Register a topic whose data lies in a node's directories, under the id that is written there.
+    """Register a topic whose data lies in a node's directories, under the id in its files.
 
-    Raises `KafkaError` if the name or the id is taken, or the name is not valid.
+    Raises `KafkaError` if the name or the id is taken, or the name is invalid.
     """
     if topic_id in image.topics_by_id:
         other = image.topics_by_id[topic_id].name
@@ -351,10 +349,10 @@ class _TakenNames:
         self._by_key: dict[str, str] | None = None
 
     def check(self, name: str) -> None:
-        """Raise `KafkaError` unless a topic may begin under this name."""
+        """Raise `KafkaError` unless a topic with this name may be created."""
         check_topic_name(name)
         if name == METADATA_TOPIC:
-            # Its directory would be that of the metadata log itself.
+            # Its directory would be that of the metadata log.
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{name}` is the controller's own")
         if name in self._names:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic `{name}` already exists")

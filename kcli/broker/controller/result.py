@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 
 MAX_RECORDS_PER_OPERATION = 10_000
-"""Most records that one user's operation may write, as it is one batch."""
+"""The most records of one user's operation, because it is one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerResult(Generic[R_co]):
-    """The records that make a decision true, and what its author is told once they are in the log."""
+    """The records of a decision, and the response for when they are in the log."""
 
     records: tuple[MetadataRecord, ...]
     response: R_co

@@ -183,7 +183,7 @@ class Broker(NodeContext):
         self.image = publisher.latest
         self._update_config()
         await trio.to_thread.run_sync(self._load_logs, abandon_on_cancel=True)
-        # # Other nodes ran meanwhile and may have changed the metadata.
+        # Other nodes ran meanwhile and may have changed the metadata.
         self.apply(MetadataDelta.from_nothing(publisher.latest), publisher.latest)
         publisher.add(self)
 
@@ -285,7 +285,7 @@ class Broker(NodeContext):
 
     def _limit_clients(self) -> None:
         if self._quota_layer is None:
-            from kcli.broker.network.quota_engine import QuotaLayer  # # Most clusters have no quotas.
+            from kcli.broker.network.quota_engine import QuotaLayer  # Most clusters have no quotas.
 
             self._quota_layer = QuotaLayer(self.engine_layers, self.config)
         self._quota_layer.update(self.image.client_quotas)
@@ -297,7 +297,7 @@ class Broker(NodeContext):
         )
         self.log_manager.default_config = self.config.log_config({})
         self.log_manager.set_producer_id_expiration(self.config.producer_id_expiration_ms)
-        # # Takes effect at the next start, when the logs are loaded.
+        # Takes effect at the next start, when the logs are loaded.
         self.log_manager.recovery_threads = self.config.num_recovery_threads_per_data_dir
         self._set_connection_limits()
 
@@ -317,7 +317,7 @@ class Broker(NodeContext):
         elif directory.path == self.metadata_directory:
             self.fail(KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed"))
         else:
-            # # Later, because the controller may be in the middle of the work that noticed the failure.
+            # Later, because the controller may be in the middle of the work that noticed the failure.
             self.timer.call_soon(self._tell_of_directories)
 
     async def _tell_of_directories(self) -> None:

@@ -145,7 +145,7 @@ class Housekeeping:
             try:
                 await self._replica_manager.group_commit.run(log, plan)
             except KafkaError as error:
-                # # Its directory is offline now; the plans of other directories still run.
+                # Its directory is offline now; the plans of other directories still run.
                 _log.error("%s", error.message)
 
     async def _look_for_directories(self) -> None:

@@ -58,12 +58,12 @@ async def serve(
         try:
             async with stopping_on_signal(cluster), trio.open_nursery() as nursery:
                 await nursery.start(cluster.run)
-                pid_file.lock()  # # First, because the control socket might still belong to another process.
+                pid_file.lock()  # First, because the control socket might still belong to another process.
                 server = ControlServer(cluster, data_dir, operations=_operations)
                 await nursery.start(server.run)
                 announce(cluster, pid_file, as_json=as_json)
                 if scenario is not None:
-                    # # Imported here: few processes run a scenario.
+                    # Imported here: few processes run a scenario.
                     from kcli.broker.process.scenario_run import run_scenario
 
                     nursery.start_soon(run_scenario, cluster, scenario)
@@ -125,7 +125,7 @@ def data_directory(options: ClusterOptions) -> Iterator[Path]:
             ) from error
         yield options.data_dir
     finally:
-        remove_empty(made)  # # It is empty if the broker did not start.
+        remove_empty(made)  # It is empty if the broker did not start.
 
 
 @asynccontextmanager

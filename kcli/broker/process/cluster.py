@@ -227,7 +227,7 @@ class Cluster:
                     await self._end(node)
                     node.give_up_ports()
             if self._faults is not None:
-                self._faults.clear_all()  # # Or the disk that a fault has filled would stay full.
+                self._faults.clear_all()  # Or the disk that a fault has filled would stay full.
             self.stopped.set()
         if self._fatal is not None:
             raise self._fatal
@@ -332,7 +332,7 @@ class Cluster:
         lost = [each for each in node_ids if is_id_lost(self.nodes[each].log_dirs)]
         if not lost:
             return {}
-        from kcli.broker.process.lost_directory_ids import find_lost_ids  # # Few starts need it.
+        from kcli.broker.process.lost_directory_ids import find_lost_ids  # Few starts need it.
 
         return find_lost_ids({node.node_id: node.log_dirs for node in self.nodes.values()}, lost)
 

@@ -116,7 +116,7 @@ class ConfigWarnings:
         """Log the values that are new or different in `image`."""
         for resource in sorted(delta.changed_configs):
             if resource[0] == ConfigResourceType.TOPIC and resource[1] in INTERNAL_TOPICS:
-                continue  # # The broker itself sets those.
+                continue  # The broker itself sets those.
             before = self._image.configs.get(resource, {})
             for name, value in image.configs.get(resource, {}).items():
                 line = warning(name, value) if before.get(name) != value else None

@@ -89,7 +89,7 @@ class ControlServer:
                 await nursery.start(trio.serve_listeners, self._serve, [trio.SocketListener(listening)])
                 task_status.started()
         finally:
-            # # The next process may use the directory as soon as the nodes have released it.
+            # The next process may use the directory as soon as the nodes have released it.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.stat(path), ours):
                     path.unlink()
@@ -155,7 +155,7 @@ async def _last(
         try:
             result = await operation.until(left)
         except KcliError as error:
-            refusal = error  # # Not raised here: the nursery would wrap it in a group.
+            refusal = error  # Not raised here: the nursery would wrap it in a group.
         nursery.cancel_scope.cancel()
     if refusal is not None:
         raise refusal

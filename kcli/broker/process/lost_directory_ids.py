@@ -41,7 +41,7 @@ def find_lost_ids(log_dirs: Mapping[int, tuple[str, ...]], lost: Iterable[int]) 
         return {}
     back: dict[int, bytes] = {}
     for node_id in lost:
-        with suppress(OSError):  # # An unreadable id might be the lost one: no directory gets it.
+        with suppress(OSError):  # An unreadable id might be the lost one: no directory gets it.
             found = _id_of(image, node_id, log_dirs[node_id])
             if found is not None:
                 back[node_id] = found
@@ -66,7 +66,7 @@ def _id_of(image: MetadataImage, node_id: int, log_dirs: Sequence[str]) -> bytes
         return None
     names = os.listdir(lacking[0])
     replicas = [each for name in names if (each := parse_replica_directory(name)) and not each.suffix]
-    # # The metadata log is not in the metadata: it lies in the first directory.
+    # The metadata log is not in the metadata: it lies in the first directory.
     is_first = lacking[0] == log_dirs[0] and f"{METADATA_TOPIC}-0" in names
     is_its = any(_place_of(image, each.topic_partition, node_id) == free[0] for each in replicas)
     return free[0] if is_first or is_its else None
@@ -90,7 +90,7 @@ def _newest_image(metadata_directories: Iterable[str]) -> MetadataImage | None:
         except InvalidMetadata as error:
             refused = refused or error
         except OSError:
-            continue  # # The error comes again when the copy is opened.
+            continue  # The error comes again when the copy is opened.
     if refused is not None and not images:
         raise refused
     return max(images, key=lambda image: (image.epoch, image.offset), default=None)

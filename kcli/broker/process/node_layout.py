@@ -64,7 +64,7 @@ def with_ports_moved(listeners: str, by: int) -> str:
 def check_ports(configs: Sequence[BrokerConfig]) -> None:
     """Raise `UsageError` if two nodes would listen on one port, or advertise one address."""
     if all(len(config.listener_configs) < 2 for config in configs):
-        return  # # Only with two listeners can one get the port of another.
+        return  # Only with two listeners can one get the port of another.
     for one, other in combinations(configs, 2):
         for first, second in _same_ports(one.listener_configs, other.listener_configs):
             if first.host == second.host or {first.host, second.host} & _EVERY_ADDRESS:
@@ -174,7 +174,7 @@ class NodeLayout:
         if not is_given or not present or first in present or self._of_first:
             return
         if any(os.path.isdir(path) for path in self.directories(first)):
-            return  # # Topics to adopt, or the remains of a node.
+            return  # Topics to adopt, or the remains of a node.
         word = "node" if len(present) == 1 else "nodes"
         where = "`, `".join(self.roots or [str(self.data_dir)])
         raise UsageError(
@@ -260,7 +260,7 @@ def known_cluster_id(log_dirs: Iterable[str]) -> str | None:
         try:
             found = read_identity(log_dir)
         except OSError:
-            continue  # # It goes offline when it is opened.
+            continue  # It goes offline when it is opened.
         if found is not None and known is None:
             known = found.cluster_id
     return known

@@ -89,7 +89,7 @@ async def start_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str
     node = _node(cluster, arguments)
     alive = (NodeState.STARTING, NodeState.RUNNING, NodeState.PAUSED, NodeState.STOPPING)
     node.refuse(*alive)
-    # # A node is dead before its directories are free. Another start may have waited for them, too.
+    # A node is dead before its directories are free. Another start may have waited for them, too.
     await node.ended.wait()
     node.refuse(*alive)
     await cluster.start_node(node)

@@ -66,7 +66,7 @@ class PidFile:
                 )
             if disk.leads_to(self.path, descriptor):
                 return descriptor
-            # # Its former owner has removed the file.
+            # Its former owner has removed the file.
             os.close(descriptor)
 
     def remove(self) -> None:
@@ -88,7 +88,7 @@ class PidFile:
             if _is_unlocked(descriptor):
                 return None
             content = os.read(descriptor, 65536)
-            # # The file is locked but empty until the broker is ready.
+            # The file is locked but empty until the broker is ready.
             return RunningBroker(**json.loads(content)) if content else None
         except (ValueError, TypeError) as error:
             raise KcliError(f"`{self.path}` does not describe a broker") from error

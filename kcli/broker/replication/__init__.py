@@ -1,3 +1,1 @@
-"""The replicas of one node: partitions, in-sync replicas, fetchers, moves between log directories. It reads
-no request.
-"""
+"""The replicas of one node: partitions, in-sync replicas, fetchers, moves of logs. It reads no request."""

@@ -101,7 +101,7 @@ class AlterPartitionManager:
         elif answer.error_code in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
             change.refuse()
         else:
-            # # The controller knows more than this node; the metadata will follow.
+            # The controller knows more than this node; the metadata will follow.
             key = change.partition.key
             _log.info("in-sync replicas of %s-%d are left to the metadata: %d", *key, answer.error_code)
 

@@ -45,7 +45,7 @@ class AssignmentsManager:
         """Send the log directory of a replica to the controller, unless it knows that."""
         manager = self._log_manager
         if len(manager.directories) < 2:
-            return  # # A single directory is known anyway.
+            return  # A single directory is known anyway.
         directory = manager.directories.of(partition.log).directory_id
         if registration.directory_of(self._node_id) != directory:
             assignment = DirectoryAssignment(partition.topic_id, partition.index, directory)

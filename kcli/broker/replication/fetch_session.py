@@ -146,7 +146,7 @@ class IncrementalFetchContext(FetchContext):
         self, rows: list[FetchedPartition], now_ms: int
     ) -> tuple[ErrorCode, int, list[FetchedPartition]]:
         session = self._session
-        if session.epoch != self._epoch:  # # The same request came twice, on two connections.
+        if session.epoch != self._epoch:  # The same request came twice, on two connections.
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
         news = []
         for row in rows:
@@ -155,7 +155,7 @@ class IncrementalFetchContext(FetchContext):
             if is_news:
                 news.append(row)
                 if row.size:
-                    # # The next response starts with the other partitions, so none starves.
+                    # The next response starts with the other partitions, so none starves.
                     key = row.request.key
                     if session.partitions.pop(key, None) is not None:
                         session.partitions[key] = row.request
@@ -186,7 +186,7 @@ def _is_news(row: FetchedPartition) -> bool:
 def _note_sent(row: FetchedPartition) -> None:
     """Note what the fetcher knows after `row`."""
     partition = row.request
-    # # After an error, -1 makes sure that the fetcher gets the next state.
+    # After an error, -1 makes sure that the fetcher gets the next state.
     partition.sent_high_watermark = row.high_watermark if row.error_code == 0 else -1
     partition.sent_log_start_offset = row.log_start_offset
 

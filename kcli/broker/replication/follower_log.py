@@ -28,7 +28,7 @@ def append(log: UnifiedLog, records: memoryview, *, now_ms: int) -> None:
         begins_within_batch = first_offset < log.log_end_offset == log.log_start_offset
         if error.code != ErrorCode.OFFSET_OUT_OF_RANGE or not begins_within_batch:
             raise
-        # # The leader's log starts in the middle of a batch, and this log was empty.
+        # The leader's log starts in the middle of a batch, and this log was empty.
         log.truncate_fully_and_start_at(first_offset, now_ms=now_ms, log_start_offset=log.log_start_offset)
         log.append_as_follower(records, now_ms=now_ms)
 
@@ -47,7 +47,7 @@ def truncate_to_epoch(log: UnifiedLog, epoch: int, end_offset: int, *, now_ms: i
     own_epoch, own_end = log.end_offset_for_epoch(epoch)
     target = min(end_offset, log.log_end_offset)
     if own_epoch >= 0:
-        # # An epoch below all known ones would be answered as if it were known.
+        # An epoch below all known ones would be answered as if it were known.
         knows = own_epoch == epoch
         target = min(own_end, target) if knows else min(own_end, log.log_end_offset)
     log.truncate_to(target, now_ms=now_ms)

@@ -33,7 +33,7 @@ class GroupCommit:
         while log.recovery_point < offset:
             running = self._running.get(log)
             if running is not None:
-                # # It may have begun before our records; then the next fsync covers them.
+                # It may have begun before our records; then the next fsync covers them.
                 await running.wait()
                 continue
             plan = log.plan_flush()

@@ -199,7 +199,7 @@ class Partition:
             in_sync.commit(registration.replicas, frozenset(registration.isr))
         self.in_sync = in_sync
         if new_epoch:
-            # # Even if no record follows: followers must find the start of this epoch.
+            # Even if no record follows: followers must find the start of this epoch.
             self.log.assign_epoch_at_end(self.leader_epoch)
             if in_sync is not None:
                 end, now_ms = self.log.log_end_offset, self._context.clock_ms()
@@ -396,7 +396,7 @@ class Partition:
     def check_follower(self, node_id: int, broker_epoch: int, current_leader_epoch: int) -> None:
         """Raise `KafkaError` unless a node may fetch as a follower."""
         if node_id not in self.replicas:
-            # # The follower asks again: one of the two nodes does not know the assignment yet.
+            # The follower asks again: one of the two nodes does not know the assignment yet.
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if current_leader_epoch >= 0:
                 code = ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -173,13 +173,13 @@ class ReplicaFetcher:
         limit = min(self._hosted.config.replica_fetch_response_max_bytes, TURN_BYTES)
         rows = await self._link.fetch(session, self._take_moved, max_bytes=limit)
         if self._hosted.gate.is_closed or session is not self._session:
-            self._lose_session()  # # The answer got lost on its way.
+            self._lose_session()  # The answer got lost on its way.
             return
         for row in rows:
             found = self.states.get((row.request.topic or "", row.request.index))
             if found is not None and found.row is row.request:
                 self._take(found, row)
-        # # Last, because the leader may truncate what the other rows have yet to read.
+        # Last, because the leader may truncate what the other rows have yet to read.
         while self._out_of_range:
             await self._find_range(self._out_of_range.pop())
         if session.ready.has_waited:
@@ -189,7 +189,7 @@ class ReplicaFetcher:
 
     def _take_moved(self) -> list[FetchPartition]:
         """Return the rows of moved positions, when a call arrives at the leader."""
-        self._end_delays()  # # Delays may have ended while the call was on its way.
+        self._end_delays()  # Delays may have ended while the call was on its way.
         for state in list(self._moved):
             if not state.has_begun:
                 self._begin(state)
@@ -212,7 +212,7 @@ class ReplicaFetcher:
     def _take(self, state: FetchState, row: FetchedPartition) -> None:
         """Act on the leader's answer for one partition."""
         if state.partition.writing is not None:
-            # # A thread still writes what this node accepted as the former leader.
+            # A thread still writes what this node accepted as the former leader.
             self._delay(state)
         elif row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range.append(state)

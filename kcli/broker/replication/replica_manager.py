@@ -234,7 +234,7 @@ class ReplicaManager(HostedPartitions):
             if config != partition.log.config:
                 partition.log.update_config(config)
                 if partition.is_leader:
-                    partition.isr_moved()  # # A smaller `min.insync.replicas` may suffice now.
+                    partition.isr_moved()  # A smaller `min.insync.replicas` may suffice now.
 
     def directory_failed(self, path: str) -> None:
         """Take the partitions of a failed log directory offline."""
