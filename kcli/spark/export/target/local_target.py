@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from kcli.errors import KcliError
-from kcli.spark.export.target.target import Entry
+from kcli.spark.export.target.target import TargetFile
 from kcli.storage import disk
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class LocalTarget:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def list(self, directory: str, *, recursive: bool = False) -> list[Entry]:
+    def list(self, directory: str, *, recursive: bool = False) -> list[TargetFile]:
         """Return the files in a directory, hidden ones too, in the order of their paths."""
         found = []
         pending = [directory]
@@ -153,7 +153,7 @@ class LocalTarget:
                     pending += [path] if recursive else []
                 else:
                     with suppress(FileNotFoundError):
-                        found.append(Entry(path, entry.stat().st_size))
+                        found.append(TargetFile(path, entry.stat().st_size))
         return sorted(found)
 
     def open_input(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile

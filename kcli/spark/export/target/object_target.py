@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from kcli.errors import KcliError, UsageError
 from kcli.spark.export.target.local_target import LocalTarget
-from kcli.spark.export.target.target import Entry
+from kcli.spark.export.target.target import TargetFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,14 +98,14 @@ class ObjectTarget:
         info = self.filesystem.get_file_info(self.full_path(path))
         return info.size if info.is_file else None
 
-    def list(self, directory: str, *, recursive: bool = False) -> list[Entry]:
+    def list(self, directory: str, *, recursive: bool = False) -> list[TargetFile]:
         """Return the files under a prefix, in the order of their paths."""
         from pyarrow.fs import FileSelector
 
         selector = FileSelector(self.full_path(directory), allow_not_found=True, recursive=recursive)
         infos = self.filesystem.get_file_info(selector)
         skipped = len(self.root) + 1
-        return sorted(Entry(info.path[skipped:], info.size) for info in infos if info.is_file)
+        return sorted(TargetFile(info.path[skipped:], info.size) for info in infos if info.is_file)
 
     def open_input(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
         """Open a file for reading."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-class Entry(NamedTuple):
+class TargetFile(NamedTuple):
     """A file in a target."""
 
     path: str
@@ -76,7 +76,7 @@ class Target(Protocol):
         """Return a file's size in bytes, None if there is none."""
         ...
 
-    def list(self, directory: str, *, recursive: bool = False) -> list[Entry]:
+    def list(self, directory: str, *, recursive: bool = False) -> list[TargetFile]:
         """Return the files in a directory, hidden ones too, in the order of their paths."""
         ...
 

@@ -20,7 +20,6 @@ markers of transactions count as records.
 from __future__ import annotations
 
 from functools import cached_property
-from struct import Struct
 from typing import TYPE_CHECKING, TypeVar
 
 from kcli.errors import KcliError
@@ -28,7 +27,7 @@ from kcli.forensics.entries.scanned_entry import ScannedEntry, view_of
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.forensics.entries.segment_scan import scan
 from kcli.protocol.corruption import CorruptRecord
-from kcli.protocol.records.batch_header import EPOCH_POSITION
+from kcli.protocol.records.batch_header import MAGIC
 from kcli.spark.source.log_dirs.segment import (
     CannotRead,
     HeadWalk,
@@ -51,12 +50,10 @@ from kcli.storage.log_paths import TIME_INDEX_SUFFIX
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kcli.protocol.records.batch_header import BatchHead
     from kcli.spark.source.log_dirs.replicas import Replica
-    from kcli.spark.source.log_dirs.segment import Head, Segment
+    from kcli.spark.source.log_dirs.segment import Segment
     from kcli.spark.split import BatchMark
-
-
-_EPOCH = Struct(">i")
 
 
 def divergence(
@@ -85,27 +82,21 @@ def _divergence(
 
 def _epoch_of(segments: Sequence[Segment], offset: int) -> int | None:
     """Return the leader epoch of the batch that has an offset, None if there is no such batch."""
-    for head, file in heads_from(segments, offset):
+    for head, _ in heads_from(segments, offset):
         if head.last_offset >= offset:
-            return _leader_epoch(head, file) if head.first_offset <= offset else None
+            has_epoch = head.base_offset <= offset and head.magic == MAGIC
+            return head.partition_leader_epoch if has_epoch else None
     return None
 
 
 def _first_above(segments: Sequence[Segment], mark: BatchMark, start: int) -> int:
     """Return where the batches of later epochs begin, 0 if there are none before the mark."""
-    for head, file in heads_from(segments, start):
-        if head.first_offset > mark.offset:
+    for head, _ in heads_from(segments, start):
+        if head.base_offset > mark.offset:
             break
-        if (_leader_epoch(head, file) or 0) > mark.leader_epoch:
-            return head.first_offset
+        if max(head.partition_leader_epoch, 0) > mark.leader_epoch:
+            return head.base_offset
     return 0
-
-
-def _leader_epoch(head: Head, file: SegmentFile) -> int | None:
-    """Return the leader epoch of an entry, None for one of the older formats, which have none."""
-    if head.magic < 2:
-        return None
-    return int(_EPOCH.unpack(file.read(head.position + EPOCH_POSITION, _EPOCH.size))[0])
 
 
 def log_end_offset(segments: Sequence[Segment]) -> int:
@@ -175,15 +166,15 @@ def _begin(segment: Segment, file: SegmentFile, timestamp_ms: int, start: int) -
     return position
 
 
-def _in_entry(head: Head, file: SegmentFile, timestamp_ms: int, start: int) -> int | None:
+def _in_entry(head: BatchHead, file: SegmentFile, timestamp_ms: int, start: int) -> int | None:
     """Return the first offset of interest in an entry; that of the entry if its records cannot be read."""
-    entry = view_of(file.read(head.position, head.size))
+    entry = view_of(file.read(head.position, head.size_in_bytes))
     try:
         for record in entry.records():
             if record.timestamp >= timestamp_ms and record.offset >= start:
                 return record.offset
     except CorruptRecord:
-        return max(head.first_offset, start)
+        return max(head.base_offset, start)
     return None
 
 

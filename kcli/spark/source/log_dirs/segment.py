@@ -25,7 +25,7 @@ from bisect import bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, reason_of
 from kcli.forensics.entries.entry_head import plausible_head
@@ -33,11 +33,11 @@ from kcli.forensics.entries.scanned_entry import ScannedEntry
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.forensics.entries.segment_scan import scan
 from kcli.protocol.records.batch_header import (
-    CONTROL_BIT,
+    HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MIN_LENGTHS,
-    TRANSACTIONAL_BIT,
+    BatchHead,
 )
 from kcli.storage.index.index_file import CorruptIndex
 from kcli.storage.index.offset_index import OffsetIndex
@@ -46,45 +46,13 @@ from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, base_o
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kcli.protocol.records.batch_header import BatchHead
 
-
-_BATCH = Struct(">qi4xb4xhi8xqq")
-"""Offset, size, magic, attributes, last offset delta, largest timestamp, producer id."""
 _LEGACY_TAIL = Struct(">bq")
 _LEAST = 17
 _LARGE_BYTES = 4096
 _STEP_BYTES = 128
 _RUN_BYTES = 64 * 1024
-_PADDING = bytes(_BATCH.size)
-
-
-class Head(NamedTuple):
-    """What the head of an entry says. Of an older entry `first_offset` is that of its last record."""
-
-    position: int
-    size: int
-    magic: int
-    attributes: int
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    producer_id: int
-
-    @property
-    def end(self) -> int:
-        """Where the next entry begins."""
-        return self.position + self.size
-
-    @property
-    def is_control(self) -> bool:
-        """Whether it speaks to the log."""
-        return bool(self.attributes & CONTROL_BIT) and self.magic == 2
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction."""
-        return bool(self.attributes & TRANSACTIONAL_BIT) and self.magic == 2
+_PADDING = bytes(HEADER_SIZE)
 
 
 class HeadWalk:
@@ -97,19 +65,20 @@ class HeadWalk:
         self._limit = file.end if limit is None else min(limit, file.end)
         self.position = position
 
-    def __iter__(self) -> Iterator[Head]:
+    def __iter__(self) -> Iterator[BatchHead]:
         file, limit, position = self._file, self._limit, self.position
-        unpack, size = _BATCH.unpack_from, 0
+        unpack, make, size = HEADER.unpack_from, tuple.__new__, 0
         while position + _LEAST < limit:
             run = file.read(position, _STEP_BYTES if size >= _LARGE_BYTES else _RUN_BYTES, limit)
             # The last entry of a file may be shorter than the head of a batch.
-            needed = _LEAST + 1 if position + len(run) >= limit else _BATCH.size
+            needed = _LEAST + 1 if position + len(run) >= limit else HEADER_SIZE
             at, last = 0, len(run) - needed
             if last < 0:
                 return
             run += _PADDING
             while at <= last:
-                offset, length, magic, attributes, delta, timestamp, producer_id = unpack(run, at)
+                fields = unpack(run, at)
+                length, magic = fields[1], fields[3]
                 if not 0 <= magic <= 2 or length < MIN_LENGTHS[magic]:
                     return
                 size = LOG_OVERHEAD + length
@@ -117,9 +86,11 @@ class HeadWalk:
                     return
                 if magic < 2:
                     attributes, timestamp = _LEGACY_TAIL.unpack_from(run, at + LOG_OVERHEAD + 5)
-                    delta, producer_id = 0, -1
-                    timestamp = timestamp if magic else -1
-                yield Head(position, size, magic, attributes, offset, offset + delta, timestamp, producer_id)
+                    # The checksum stands where a batch has the leader epoch.
+                    crc, timestamp = fields[2] & 0xFFFFFFFF, timestamp if magic else -1
+                    yield BatchHead.of_legacy(position, fields[0], length, magic, crc, attributes, timestamp)
+                else:
+                    yield make(BatchHead, (position, *fields))
                 position += size
                 self.position = position
                 at += size
@@ -143,7 +114,7 @@ def path_of(file: SegmentFile) -> str:
     return file.path if is_there else f"/dev/fd/{file.descriptor}"
 
 
-def resynced(segment: Segment, file: SegmentFile, position: int = 0) -> Iterator[Head]:
+def resynced(segment: Segment, file: SegmentFile, position: int = 0) -> Iterator[BatchHead]:
     """Yield the heads from an entry at `position` on, also those behind damage. Raises `OSError`."""
     while position < file.end:
         walk = HeadWalk(file, position)

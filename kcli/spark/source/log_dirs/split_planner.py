@@ -75,7 +75,7 @@ def _position_behind(segment: Segment, file: SegmentFile, end: int, index: Offse
     """Return where the entry ends that the offset before `end` is in."""
     position = locate(segment, file, end, index)
     head = next(iter(HeadWalk(file, position)), None)
-    return position if head is None or head.first_offset >= end else head.end
+    return position if head is None or head.base_offset >= end else head.end
 
 
 @dataclass(slots=True)

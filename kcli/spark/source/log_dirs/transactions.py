@@ -23,7 +23,8 @@ from kcli.storage.producers.producer_snapshot import CorruptSnapshot, ProducerSn
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kcli.spark.source.log_dirs.segment import Head, Segment
+    from kcli.protocol.records.batch_header import BatchHead
+    from kcli.spark.source.log_dirs.segment import Segment
 
 
 class OpenTransactions:
@@ -35,12 +36,12 @@ class OpenTransactions:
         self.first_offsets: dict[int, int] = {}
         """Where each began, by producer id."""
 
-    def see(self, head: Head, file: SegmentFile) -> AbortedTransaction | None:
+    def add(self, head: BatchHead, file: SegmentFile) -> AbortedTransaction | None:
         """Take note of an entry; return the transaction that it rolls back. Raises `OSError`."""
         if head.producer_id < 0 or not head.is_transactional:
             return None
         if not head.is_control:
-            self.first_offsets.setdefault(head.producer_id, head.first_offset)
+            self.first_offsets.setdefault(head.producer_id, head.base_offset)
             return None
         marker = _marker(head, file)
         if marker is None:
@@ -61,10 +62,10 @@ def last_stable_offset(segments: Sequence[Segment], log_start: int, end: int) ->
     state = OpenTransactions()
     start = max(_load_snapshot(segments, state, log_start, end), log_start)
     for head, file in heads_from(segments, start):
-        if head.first_offset >= end:
+        if head.base_offset >= end:
             break
         if head.last_offset >= start:
-            state.see(head, file)
+            state.add(head, file)
     return min(state.first_offsets.values(), default=end)
 
 
@@ -92,19 +93,19 @@ def derived_aborted(segments: Sequence[Segment], start: int, end: int) -> list[A
     """
     state, found = OpenTransactions(), []
     for head, file in heads_from(segments, start):
-        if head.first_offset >= end:
+        if head.base_offset >= end:
             if not state.first_offsets:
                 break
             if not head.is_control:
                 continue
         if head.last_offset >= start:
-            aborted = state.see(head, file)
+            aborted = state.add(head, file)
             if aborted is not None:
                 found.append(aborted)
     return found
 
 
-def heads_from(segments: Sequence[Segment], start: int) -> Iterator[tuple[Head, SegmentFile]]:
+def heads_from(segments: Sequence[Segment], start: int) -> Iterator[tuple[BatchHead, SegmentFile]]:
     """Yield the heads from about an offset to the end of the log. Raises `OSError`."""
     first = floor_index(segments, start)
     for number, segment in enumerate(segments[first:]):
@@ -133,10 +134,10 @@ def _load_snapshot(segments: Sequence[Segment], state: OpenTransactions, log_sta
     return segments[0].base_offset
 
 
-def _marker(head: Head, file: SegmentFile) -> ControlRecordType | None:
+def _marker(head: BatchHead, file: SegmentFile) -> ControlRecordType | None:
     """Return how a control batch ends a transaction, None if it does not, or is damaged."""
     try:
-        batch = RecordBatch(file.read(head.position, head.size))
+        batch = RecordBatch(file.read(head.position, head.size_in_bytes))
         if not batch.is_valid_crc():
             return None
         kind = parse_control_key(next(batch.records()).key)
