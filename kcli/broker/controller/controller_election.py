@@ -263,7 +263,7 @@ class ControllerElection:
             refusal = KcliError(f"node {node_id} cannot be the controller: {error.strerror}")
             self._failed(node_id, refusal)
             raise refusal from error
-        _log.info("node %d is the controller now, in term %d", node_id, self.epoch)
+        _log.info("node %d is the controller now, in epoch %d", node_id, self.epoch)
 
     def move_from(self, node_id: int) -> None:
         """Make any other node the controller, because this one stops."""
@@ -312,7 +312,7 @@ class ControllerElection:
             former = self.controller_id
             self.elect(successor)
             why = "" if former is None else f": node {former} does not reach the others"
-            _log.info("node %d is the controller now, in term %d%s", successor, self.epoch, why)
+            _log.info("node %d is the controller now, in epoch %d%s", successor, self.epoch, why)
         except (OSError, KcliError) as error:
             _log.error("node %d cannot be the controller: %s", successor, error)
             self._failed(successor, error)

@@ -1,7 +1,7 @@
-"""EncodedMetadata: pieces of responses that change only with the metadata, encoded once.
+"""EncodedMetadata: a cache of encoded pieces of responses that change only with the metadata.
 
-An entry belongs to the object it was made from, a `TopicImage` or a whole `MetadataImage`; images never
-change, so the entry is good for as long as that very object is the current one.
+A piece belongs to the `TopicImage` or `MetadataImage` that it was encoded from. Images never change, so the
+piece is valid while that very object is the current one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_ENTRIES = 50_000
 
 
 class EncodedMetadata:
-    """A cache of encoded pieces, each with the object it came from."""
+    """A cache of encoded pieces, each with its source."""
 
     __slots__ = ("_entries",)
 
@@ -25,19 +25,19 @@ class EncodedMetadata:
         self._entries: dict[Hashable, tuple[object, bytes]] = {}
 
     def get(self, key: Hashable, source: object) -> bytes | None:
-        """Return the piece under `key` if it was made from `source` itself."""
+        """Return the piece under `key` if `source` is its source."""
         entry = self._entries.get(key)
         return entry[1] if entry is not None and entry[0] is source else None
 
     def put(self, key: Hashable, source: object, encoded: bytes) -> bytes:
-        """Keep a piece made from `source`; return it."""
+        """Keep a piece encoded from `source`; return it."""
         if len(self._entries) >= MAX_ENTRIES:
             self._entries.clear()
         self._entries[key] = (source, encoded)
         return encoded
 
     def forget_topics(self, topic_ids: Collection[bytes]) -> None:
-        """Drop the pieces of topics that are no more."""
+        """Drop the pieces of deleted topics."""
         entries = self._entries
         gone = [
             key
@@ -51,5 +51,5 @@ class EncodedMetadata:
         return len(self._entries)
 
     def clear(self) -> None:
-        """Forget everything: what the pieces depend on besides their source has changed."""
+        """Drop all pieces: something else that they depend on has changed."""
         self._entries.clear()

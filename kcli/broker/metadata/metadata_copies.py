@@ -76,12 +76,12 @@ class MetadataCopies:
             log.close()
 
     def newest(self, among: Iterable[int]) -> int | None:
-        """Return which of these nodes has the newest copy, among equals the lowest; None if none has one."""
+        """Return the node with the newest copy, the lowest of equal ones, None if no copy is open."""
         known = [node_id for node_id in among if node_id in self._logs]
         return max(known, key=lambda node_id: (*self.version(node_id), -node_id), default=None)
 
     def version(self, node_id: int) -> tuple[int, int]:
-        """Return the epoch and the end of a copy: the greater one knows more."""
+        """Return the epoch and the end of a copy; the newer copy has the greater pair."""
         log = self._logs[node_id]
         return log.epoch, log.end_offset
 

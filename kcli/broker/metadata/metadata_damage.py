@@ -1,7 +1,6 @@
-"""Damage in the metadata log: what a crash leaves at the end is cut off, what is before that is refused.
+"""Damage in the metadata log: an unfinished end is cut off, earlier damage is refused.
 
-A log that holds nothing at all is that of a node that never ran, unless the node has replicas: their topics
-were in it, and it is lost.
+An empty log belongs to a node that never ran. If the node has replicas, the log with their topics is lost.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _ADOPT = "`--adopt` takes in the topics whose data is there, without their setti
 
 
 class MetadataFault(NamedTuple):
-    """How a copy of the metadata log is lost: what of it is left, if anything, is no log."""
+    """A copy of the metadata log without any usable batch or snapshot."""
 
     path: str
     how: str
@@ -44,7 +43,7 @@ class MetadataFault(NamedTuple):
 
 
 def find_fault(log_directory: str) -> MetadataFault | None:
-    """Return how the copy in a log directory is lost, None if it begins as it should. Raises `OSError`."""
+    """Return the fault of the copy in a log directory, None if it begins soundly. Raises `OSError`."""
     directory = f"{log_directory}/{METADATA_TOPIC}-0"
     try:
         names = sorted(os.listdir(directory))
@@ -67,7 +66,7 @@ def find_fault(log_directory: str) -> MetadataFault | None:
 
 
 def has_served(log_dirs: Iterable[str]) -> bool:
-    """True if these are the directories of a node that has run, and hold a replica."""
+    """Return whether these are the directories of a node that has run and holds a replica."""
     names: set[str] = set()
     for log_dir in log_dirs:
         with suppress(OSError):  # It goes offline when it is opened.
@@ -77,11 +76,11 @@ def has_served(log_dirs: Iterable[str]) -> bool:
 
 
 def _first_batch(path: str) -> bytes:
-    """Return as much of a segment as its first batch is long, by what its header says."""
+    """Return the first batch of a segment, or what there is of it."""
     with open(path, "rb") as file:
         head = file.read(HEADER_SIZE)
         size = int.from_bytes(head[_SIZE_OFFSET:LOG_OVERHEAD], "big", signed=True)
-        end = min(LOG_OVERHEAD + size, os.fstat(file.fileno()).st_size)  # Garbage may claim gigabytes.
+        end = min(LOG_OVERHEAD + size, os.fstat(file.fileno()).st_size)  # A damaged size may claim gigabytes.
         return head + file.read(max(0, end - len(head)))
 
 
@@ -96,7 +95,7 @@ def _is_whole_snapshot(directory: str, name: str) -> bool:
 
 
 def refuse_inner_damage(path: str, *, is_last: bool) -> None:
-    """Raise `InvalidMetadata` if a whole batch, or another segment, stands behind a damaged batch."""
+    """Raise `InvalidMetadata` if a damaged batch is followed by a whole one, or by another segment."""
     with open(path, "rb") as file:
         data = file.read()
     position = sum(map(len, batches_of(data)))
@@ -113,7 +112,7 @@ def refuse_inner_damage(path: str, *, is_last: bool) -> None:
 
 
 def batches_of(data: bytes) -> Iterator[bytes]:
-    """Yield the batches that `data` begins with, up to the first one that is damaged."""
+    """Yield the batches of `data` up to the first damaged one."""
     position = 0
     while (size := _size_of_batch_at(data, position)) is not None:
         yield data[position : position + size]
@@ -121,7 +120,7 @@ def batches_of(data: bytes) -> Iterator[bytes]:
 
 
 def _size_of_batch_at(data: bytes, position: int) -> int | None:
-    """Return the size of the batch at `position`, None if there is none that is whole and sound."""
+    """Return the size of the batch at `position`, None if there is no whole and sound batch."""
     try:
         batch = RecordBatch(data, position)
     except CorruptRecord:

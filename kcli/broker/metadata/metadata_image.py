@@ -1,6 +1,7 @@
-"""MetadataImage: what the cluster is at one offset of the metadata log; MetadataDelta: what changed since.
+"""MetadataImage: the state of the cluster at one offset of the metadata log. MetadataDelta: the changes
+between two.
 
-An image never changes: `metadata_replay` makes the next one from records that the log already holds.
+An image never changes: `metadata_replay` makes the next one from records that are in the log.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ __all__ = [
 ]
 
 ConfigResource = tuple[int, str]
-"""Type and name of what a configuration belongs to; the name of all brokers' default is empty."""
+"""Type and name of a configured resource; the name is empty for the default of all brokers."""
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Whom a quota is for: types and names, by type; the name of a type's default is None."""
+"""Types and names of the entity of a quota, sorted by type; the name of a type's default is None."""
 
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
@@ -50,7 +51,7 @@ BYTE_RATES = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
 """The quotas that brokers enforce, in bytes a second."""
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
-"""An empty mapping that stays so."""
+"""An empty mapping that stays empty."""
 
 
 def _nothing() -> Mapping[Any, Any]:
@@ -59,11 +60,11 @@ def _nothing() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """The cluster at `offset`, the last one applied (-1 for none), of the term `epoch`.
+    """The cluster at `offset`, the last applied one (-1 for none), in the controller epoch `epoch`.
 
-    `topics` is by name, `topics_by_id` by the 16 bytes of the id, `configs` by resource, `client_quotas` by
-    whom they are for; `features` holds the finalized levels above 0, `disabled_features` names what somebody
-    has set to 0; the next block of producer ids begins at `next_producer_id`.
+    `topics` is by name, `topics_by_id` by 16-byte id, `configs` by resource, `client_quotas` by entity.
+    `features` has the finalized levels above 0, `disabled_features` the names set to 0. The next block of
+    producer ids begins at `next_producer_id`.
     """
 
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=_nothing)
@@ -78,24 +79,24 @@ class MetadataImage:
     epoch: int = 0
 
     def config(self, type: int, name: str) -> Mapping[str, str]:
-        """Return a resource's own configuration, empty if it has none."""
+        """Return the configuration of a resource, empty if it has none."""
         return self.configs.get((type, name), NOTHING)
 
     def topic_config(self, name: str) -> Mapping[str, str]:
-        """Return a topic's overrides, empty if it has none."""
+        """Return the overrides of a topic, empty if it has none."""
         return self.config(ConfigResourceType.TOPIC, name)
 
     def broker_is_active(self, node_id: int) -> bool:
-        """True if the broker is registered, not fenced and not shutting down."""
+        """Return whether a broker is registered, not fenced and not shutting down."""
         broker = self.brokers.get(node_id)
         return broker is not None and broker.is_active
 
     def brokers_with_listener(
         self, listener_name: str, node_ids: Iterable[int] | None = None
     ) -> list[tuple[BrokerRegistration, Endpoint]]:
-        """Return the brokers that have a listener, fenced ones too, and where it is, by ascending id.
+        """Return the brokers with this listener, fenced ones too, and its endpoint, by ascending id.
 
-        `node_ids` asks for these only; an id that nobody has is left out.
+        `node_ids` selects brokers; unknown ids are left out.
         """
         wanted = self.brokers.keys() if node_ids is None else self.brokers.keys() & set(node_ids)
         brokers = [self.brokers[node_id] for node_id in sorted(wanted)]
@@ -106,7 +107,7 @@ class MetadataImage:
         ]
 
     def reachable_brokers(self, listener_name: str) -> dict[int, tuple[BrokerRegistration, Endpoint]]:
-        """Return the brokers that clients of a listener can use, by ascending id."""
+        """Return the unfenced brokers with this listener, by id."""
         return {
             broker.node_id: (broker, endpoint)
             for broker, endpoint in self.brokers_with_listener(listener_name)
@@ -114,9 +115,9 @@ class MetadataImage:
         }
 
     def offline_replicas(self, partition: PartitionRegistration, reachable: Collection[int]) -> list[int]:
-        """Return the replicas of a partition whose broker, or log directory there, is not in service.
+        """Return the replicas of a partition whose broker or log directory is offline.
 
-        `reachable` are the brokers that are (`KRaftMetadataCache.isReplicaOffline`).
+        `reachable` are the brokers that are not (`KRaftMetadataCache.isReplicaOffline`).
         """
         return [
             replica
@@ -131,10 +132,11 @@ EMPTY_IMAGE = MetadataImage()
 
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
-    """What lies between two images. A name deleted and created again is in both lists, with two ids.
+    """The changes between two images. A name that was deleted and created again is in both lists, with two
+    ids.
 
-    `deleted_topics` are as they were, the others as they are; `changed_partitions` has the partitions of
-    created and changed topics that differ, by topic id.
+    `deleted_topics` are the former images, the other lists have the new ones. `changed_partitions` has the
+    changed partitions of created and changed topics, by topic id.
     """
 
     created_topics: tuple[TopicImage, ...] = ()
@@ -148,22 +150,22 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing changed that anyone could see."""
+        """Whether nothing changed."""
         return self == MetadataDelta()
 
     @classmethod
     def from_nothing(cls, image: MetadataImage) -> MetadataDelta:
-        """Return the delta from an empty image: what a node that starts has to catch up with."""
+        """Return the delta from an empty image, for a node that starts."""
         return delta_between(EMPTY_IMAGE, image)
 
 
 def quota_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
-    """Return the entity of types and names."""
+    """Return the quota entity of these types and names."""
     return tuple(sorted(parts.items()))
 
 
 def delta_between(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
-    """Return what changed between two images, however far apart."""
+    """Return the changes between any two images."""
     ids = before.topics_by_id
     changed = [t for i, t in after.topics_by_id.items() if i in ids and ids[i] is not t and ids[i] != t]
     created = [topic for topic_id, topic in after.topics_by_id.items() if topic_id not in ids]

@@ -1,23 +1,19 @@
-"""MetadataLog: the directory `__cluster_metadata-0`, in which every decision of the controller stands first.
+"""MetadataLog: the log in `__cluster_metadata-0`, with every decision of the controller.
 
-It is an ordinary log of record batches in the layout of Apache Kafka in KRaft mode, so that Kafka's own
-tools read it:
+Its layout is that of Apache Kafka in KRaft mode, so Kafka's tools read it:
 
     00000000000000000000.log, .index, .timeindex    a segment; values as in `metadata_records`
     00000000000000007822-0000000005.checkpoint      a snapshot, see `metadata_snapshot`
-    quorum-state                                    JSON: who leads in which epoch
+    quorum-state                                    JSON: the leader of an epoch
     leader-epoch-checkpoint, partition.metadata     as for any replica
 
-Each start of the controller is a term: one epoch higher than any before, opened by a LeaderChange control
-record. When the log has grown long, a snapshot takes its place, so a start reads little however old the
-cluster is. A batch is one decision, whole or not at all: it is on the disk before `append` returns, and one
-that a crash cut short is cut off when the log is opened. Damage before the end is not survived by cutting,
-which would forget topics whose data is still there: the log is refused.
+Each controller begins an epoch higher than any before, with a LeaderChange control record. A snapshot
+replaces a long log, so a start reads little. A batch is one decision, whole or not at all: it is on the disk
+before `append` returns, and opening the log cuts off a batch that a crash left unfinished. A log that is
+damaged before its end is refused: cutting it would forget topics whose data still exists.
 
-Every node keeps a copy (`metadata_copies`). Whoever is in office decides and appends; to the other copies the
-batches are written as they are. Logs that agree on the epoch of an offset agree on all below it.
-
-The file `quorum-state` beside the metadata log: JSON that tells who leads in which epoch, as Kafka's.
+Every node has a copy (`metadata_copies`); the controller writes its batches into all of them. Logs that agree
+on the epoch of an offset agree on all offsets below.
 """
 
 from __future__ import annotations
@@ -67,19 +63,19 @@ QUORUM_STATE = "quorum-state"
 
 
 def read_quorum_epoch(directory: str) -> int:
-    """Return the epoch that the quorum state tells, 0 if it tells none."""
+    """Return the epoch in the quorum state, 0 if there is none."""
     try:
         with open(f"{directory}/{QUORUM_STATE}", encoding="utf-8") as file:
             return int(json.load(file)["leaderEpoch"])
     except (OSError, ValueError, KeyError, TypeError):
-        # The log's own batches tell their epochs as well; this file only bridges a term without any.
+        # The batches have their epochs, too; this file only matters for an epoch without batches.
         return 0
 
 
 def write_quorum_state(
     directory: str, *, leader: int, epoch: int, voters: Sequence[int], sync: bool = True
 ) -> None:
-    """Write who leads in an epoch, among which nodes. Raises `OSError`."""
+    """Write the leader of an epoch and its voters. Raises `OSError`."""
     state: dict[str, Any] = {
         "clusterId": "",
         "leaderId": leader,
@@ -95,7 +91,7 @@ def write_quorum_state(
 
 METADATA_TOPIC_ID = (1).to_bytes(16, "big")
 COMPACTION_BYTES = 1 << 20
-"""A log no longer than this, or than two snapshots, is not compacted."""
+"""A log that is shorter than this, or than two snapshots, is not compacted."""
 
 _CONFIG = LogConfig()
 # Version and leader; voters and granting voters follow, each without tags.
@@ -104,14 +100,14 @@ _VOTER = Struct(">ib")
 
 
 class MetadataLogFailed(KafkaError):
-    """The metadata log cannot be written any more; no decision can be taken until the next start."""
+    """The metadata log cannot be written until the next start."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 class MetadataLog:
-    """The metadata log of one cluster, open for appending. Make one with `open`."""
+    """One copy of the metadata log, open for appending. Make it with `open`."""
 
     def __init__(
         self, directory: str, *, node_id: int, wall_ms: Callable[[], int], report: Callable[[str], None]
@@ -126,7 +122,7 @@ class MetadataLog:
         self._segments: list[LogSegment] = []
         self._snapshot: SnapshotId | None = None
         self._snapshot_bytes = 0
-        # What was read when the log was opened, until it is replayed or written to.
+        # What `open` has read, until it is replayed or the log is written to.
         self._loaded: list[MetadataBatch | bytes] | None = []
         self._is_failed = False
 
@@ -134,10 +130,10 @@ class MetadataLog:
     def open(
         cls, log_directory: str, *, node_id: int, wall_ms: Callable[[], int], report: Callable[[str], None]
     ) -> MetadataLog:
-        """Open the metadata log below a log directory, or make it.
+        """Open the metadata log in a log directory, or make it.
 
-        `report` gets a line about a last batch that had to be cut off. Raises `InvalidMetadata` for a log
-        that is damaged before its end, `DecodeError` for records it does not know, and `OSError`.
+        `report` gets a line about an unfinished batch that was cut off. Raises `InvalidMetadata` for a log
+        that is damaged before its end, `DecodeError` for unknown records, and `OSError`.
         """
         directory = f"{log_directory}/{METADATA_TOPIC}-0"
         os.makedirs(directory, exist_ok=True)
@@ -152,9 +148,9 @@ class MetadataLog:
         return log
 
     def replay(self) -> Iterator[MetadataBatch]:
-        """Yield what the log holds, a snapshot as one batch.
+        """Yield the batches of the log, a snapshot as one batch.
 
-        Raises `OSError`, `InvalidSnapshot`, and `DecodeError` for records that it does not know.
+        Raises `OSError`, `InvalidSnapshot`, and `DecodeError` for unknown records.
         """
         loaded, self._loaded = self._loaded, None
         for batch in self._load_again() if loaded is None else loaded:
@@ -168,30 +164,30 @@ class MetadataLog:
 
     @property
     def size(self) -> int:
-        """Bytes of batches, without the snapshot."""
+        """The bytes of all batches, without the snapshot."""
         return sum(segment.size for segment in self._segments)
 
     @property
     def start_offset(self) -> int:
-        """The first offset that a batch is there for; what is below stands in the snapshot."""
+        """The first offset with a batch; earlier ones are in the snapshot."""
         return self._segments[0].base_offset
 
     @property
     def is_long(self) -> bool:
-        """True if a snapshot should take the place of the log."""
+        """Whether a snapshot should replace the log."""
         return self.size > max(COMPACTION_BYTES, 2 * self._snapshot_bytes)
 
     def compact(self, image: MetadataImage) -> None:
-        """Put a snapshot of `image`, which is all of the log, in its place if the log is long.
+        """Replace the log by a snapshot of `image`, its whole content, if it is long.
 
-        Raises `OSError`; the log is whole then, with the snapshot or without.
+        After an `OSError` the log is still complete, with the snapshot or without.
         """
         if self.is_long:
             snapshot = SnapshotId(self.end_offset, image.epoch)
             self.install(snapshot, encode_snapshot(image, now_ms=self._wall_ms()))
 
     def install(self, snapshot: SnapshotId, data: bytes, *, sync: bool = True) -> None:
-        """Have a snapshot take the place of everything that the log holds. Raises `OSError` as `compact`."""
+        """Replace everything in the log by a snapshot. Raises `OSError` as `compact` does."""
         self._loaded = None
         write_atomically(f"{self.directory}/{snapshot.file_name}", data, sync=sync)
         self._snapshot, self._snapshot_bytes = snapshot, len(data)
@@ -201,7 +197,7 @@ class MetadataLog:
         self.epoch = snapshot.epoch
 
     def snapshot(self) -> tuple[SnapshotId, bytes] | None:
-        """Return the snapshot that the log goes on from, None if it goes back to the beginning."""
+        """Return the snapshot that the log continues, None if it has all batches."""
         if self._snapshot is None:
             return None
         with open(f"{self.directory}/{self._snapshot.file_name}", "rb") as file:
@@ -211,22 +207,22 @@ class MetadataLog:
 
     @property
     def next_epoch(self) -> int:
-        """The epoch of a term that begins now: higher than any this copy knows of."""
+        """The next epoch: higher than any that this copy knows."""
         return max(self.epoch, read_quorum_epoch(self.directory)) + 1
 
     def copy_ends(self) -> dict[int, int]:
-        """Return the next offset by node, as if there were no other copy."""
+        """Return the next offset by node, as the only copy."""
         return {self._node_id: self.end_offset}
 
     def begin_epoch(self, epoch: int | None = None, voters: Sequence[int] = ()) -> int:
-        """Begin the next epoch, or a later one, and return it. The log is written only in a term.
+        """Begin the next epoch, or a later one, and return it. Batches can be written only after this.
 
         `voters` are the nodes with a copy, by default this one. Raises `OSError`.
         """
         epoch = epoch or self.next_epoch
         voters = voters or (self._node_id,)
         self.note_epoch(epoch, leader=self._node_id, voters=voters)
-        # Nothing rests on this record, so it may become durable together with the first decision.
+        # Nothing depends on this record, so it may become durable with the first decision.
         self.write(
             control_batch(
                 ControlRecordType.LEADER_CHANGE,
@@ -239,22 +235,22 @@ class MetadataLog:
         return epoch
 
     def note_epoch(self, epoch: int, *, leader: int, voters: Sequence[int]) -> None:
-        """Note who leads in an epoch, durably if this node does. Raises `OSError`."""
+        """Note the leader of an epoch, durably if it is this node. Raises `OSError`."""
         sync = leader == self._node_id
         write_quorum_state(self.directory, leader=leader, epoch=epoch, voters=voters, sync=sync)
 
     def append(self, records: Sequence[MetadataRecord]) -> int:
-        """Write one decision and return the offset of its last record. It is durable then.
+        """Write one decision durably and return the offset of its last record.
 
-        After an `OSError` while writing, nothing of it is left. Raises `MetadataLogFailed` once the log
-        could not be synced: what the disk holds is not known any more.
+        After an `OSError` while writing, nothing of it is left. Raises `MetadataLogFailed` if the log could
+        not be synced: the content of the disk is unknown then.
         """
         self.write(self.encode(records))
         self.sync()
         return self.end_offset - 1
 
     def encode(self, records: Sequence[MetadataRecord]) -> bytearray:
-        """Return the batch of one decision, to be written at the end of the log."""
+        """Return the batch of one decision for the end of the log."""
         builder = RecordBatchBuilder(base_offset=self.end_offset, leader_epoch=self.epoch)
         now_ms = self._wall_ms()
         for record in records:
@@ -262,7 +258,7 @@ class MetadataLog:
         return builder.build()
 
     def write(self, batch: bytes | bytearray) -> None:
-        """Write a batch that begins where the log ends; raises as `append` does."""
+        """Write a batch that begins at the end of the log; raises as `append` does."""
         if self._is_failed:
             raise MetadataLogFailed(f"the metadata log has failed: {self.directory}")
         header = RecordBatch(batch)
@@ -276,7 +272,7 @@ class MetadataLog:
             self._leader_epochs.assign(self.epoch, header.base_offset)
 
     def sync(self) -> None:
-        """Have the disk hold what was written. Raises `MetadataLogFailed`."""
+        """Sync the log to disk. Raises `MetadataLogFailed`."""
         try:
             os.fsync(self._segments[-1].records.handle.descriptor)
         except OSError as error:
@@ -284,7 +280,7 @@ class MetadataLog:
             raise MetadataLogFailed(f"cannot sync the metadata log: {error}") from error
 
     def close(self) -> None:
-        """Finish the indexes and let go of the files. Raises `OSError`."""
+        """Finish the indexes and close the files. Raises `OSError`."""
         for segment in self._segments:
             segment.finish()
             segment.close_handlers()
@@ -292,17 +288,17 @@ class MetadataLog:
     # --- as one of several copies
 
     def batches_from(self, offset: int) -> Iterator[bytes]:
-        """Yield the batches from one that begins at `offset` on. Raises `OSError`."""
+        """Yield the batches from the one at `offset` on. Raises `OSError`."""
         for segment in self._segments:
             for _, batch in segment.batches():
                 if batch.magic == 2 and batch.base_offset >= offset:
                     yield bytes(memoryview(batch.buffer)[batch.position :][: batch.size_in_bytes])
 
     def agrees_until(self, other: MetadataLog) -> int:
-        """Return the offset below which this log holds what the other one does (KIP-101, KIP-595).
+        """Return the offset below which this log equals the other one (KIP-101, KIP-595).
 
-        An epoch below all that one of them knows proves nothing: what stands in a snapshot of a later epoch
-        may be something else (Kafka class `ReplicatedLog`).
+        An epoch below all known ones of either log proves nothing: its offsets may be in a snapshot of a
+        later epoch, with other records (class `ReplicatedLog`).
         """
         epoch, end = self._leader_epochs.latest_epoch, self.end_offset
         first_epoch = max(0, self._leader_epochs.first_epoch, other._leader_epochs.first_epoch)
@@ -329,7 +325,7 @@ class MetadataLog:
             self.write(batch)
 
     def truncate(self, offset: int) -> None:
-        """Cut off what begins at `offset` or above: a decision that others do not know. Raises `OSError`."""
+        """Cut off everything from `offset` on, which other copies do not have. Raises `OSError`."""
         self._loaded = None
         self._segments[-1].truncate_to(offset, self._wall_ms())
         self._leader_epochs.truncate_from_end(offset)
@@ -337,7 +333,7 @@ class MetadataLog:
         self.epoch = max(self._leader_epochs.latest_epoch, 0)
 
     def restart(self) -> None:
-        """Forget everything: another copy that goes back to the beginning holds something else."""
+        """Delete everything, because a copy that has all batches differs."""
         self._loaded = None
         self._snapshot, self._snapshot_bytes = None, 0
         self._begin_at(0)
@@ -348,7 +344,7 @@ class MetadataLog:
     # --- reading
 
     def _load_snapshot(self) -> None:
-        """Read the newest snapshot that is whole."""
+        """Read the newest whole snapshot."""
         found = filter(None, map(SnapshotId.parse, os.listdir(self.directory)))
         for snapshot_id in sorted(found, reverse=True):
             with open(f"{self.directory}/{snapshot_id.file_name}", "rb") as file:
@@ -363,7 +359,7 @@ class MetadataLog:
             return
 
     def _load_segments(self) -> None:
-        """Read the segments, and cut off what a crash left of a last batch."""
+        """Read the segments, and cut off an unfinished last batch."""
         names = [name for name in os.listdir(self.directory) if name.endswith(LOG_SUFFIX)]
         offsets = sorted(offset for name in names if (offset := offset_from_name(name)) is not None)
         start = self._snapshot.end_offset if self._snapshot is not None else 0
@@ -412,13 +408,13 @@ class MetadataLog:
         )
 
     def _begin_at_snapshot(self, snapshot: SnapshotId) -> None:
-        """Go on in a new segment behind the snapshot, and drop everything that it stands for."""
+        """Continue in a new segment after the snapshot, and drop everything that is in it."""
         self._begin_at(snapshot.end_offset)
         self._leader_epochs.truncate_from_start(snapshot.end_offset)
         self._remove_snapshots(other_than=snapshot)
 
     def _begin_at(self, offset: int) -> None:
-        """Have one empty segment, and no other."""
+        """Keep one empty segment, and no other."""
         former, self._segments = self._segments, []
         for segment in former:
             if segment.base_offset == offset:
@@ -439,7 +435,6 @@ class MetadataLog:
 
 
 def decoded(data: bytes) -> MetadataBatch:
-    """Return one batch with its records. Raises `DecodeError`."""
     batch = RecordBatch(data)
     records: list[MetadataRecord] = []
     if not batch.is_control:

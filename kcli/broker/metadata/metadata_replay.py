@@ -1,7 +1,7 @@
-"""Applying the records of the metadata log: an image and a batch make the next image, and what changed.
+"""Applies the records of the metadata log: an image and a batch make the next image and a delta.
 
-An image never changes; whatever the records left alone is shared with the one before. Applying is pure, so
-replaying the log gives the image that the controller has.
+An image never changes; the next one shares all parts that the records did not touch. `apply` is pure, so a
+replay of the log makes the same image that the controller has.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class MetadataBatch(NamedTuple):
 
 
 class InvalidMetadata(KcliError):
-    """A record that cannot follow those before it: the metadata log is damaged."""
+    """A record does not fit the records before it: the metadata log is damaged."""
 
 
 def apply(
@@ -68,10 +68,10 @@ def apply(
     last_offset: int | None = None,
     epoch: int | None = None,
 ) -> tuple[MetadataImage, MetadataDelta]:
-    """Return the image after one batch of records, and what they changed.
+    """Return the image after one batch of records, and the changes.
 
-    `last_offset` is the offset of the batch's last record (default: they follow the image's own offset
-    without a gap), `epoch` the batch's term. Raises `InvalidMetadata` for a record that does not fit.
+    `last_offset` is the offset of the batch's last record, by default without a gap after the image's offset;
+    `epoch` is the batch's epoch. Raises `InvalidMetadata` for a record that does not fit.
     """
     draft = _Draft(image)
     count = 0
@@ -85,9 +85,9 @@ def apply(
 
 
 def replay(batches: Iterable[MetadataBatch]) -> MetadataImage:
-    """Return the image that a whole log makes, transactions (KIP-868) included.
+    """Return the image of a whole log, with its transactions (KIP-868).
 
-    What an unfinished transaction holds has no effect. Raises `InvalidMetadata` for a log that cannot be.
+    An unfinished transaction has no effect. Raises `InvalidMetadata` for an impossible log.
     """
     draft = _Draft(EMPTY_IMAGE)
     offset, epoch = -1, 0
@@ -112,7 +112,7 @@ def replay(batches: Iterable[MetadataBatch]) -> MetadataImage:
 
 
 class _Draft:
-    """An image being changed: each part is copied when the first record touches it."""
+    """An image being changed: each part is copied when a record first touches it."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -275,7 +275,7 @@ class _Draft:
 
 
 def _share(before: Mapping[Any, Any], after: dict[Any, Any]) -> Mapping[Any, Any]:
-    """Return the former mapping if nothing in it changed, so that later comparisons are by identity."""
+    """Return the former mapping if nothing in it changed, so later comparisons are by identity."""
     return before if before == after else MappingProxyType(after)
 
 

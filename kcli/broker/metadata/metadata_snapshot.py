@@ -1,9 +1,9 @@
 """Snapshots of the metadata log: an image as the records that make it (KIP-630).
 
-A snapshot stands for the log below its end offset. It lies beside the segments, named by that offset and the
-epoch of the last record below it, `00000000000000007822-0000000005.checkpoint`, and is made of record batches
-with offsets of its own: a header control record, the records, a footer control record. Without its footer it
-is unfinished and worth nothing.
+A snapshot replaces the log below its end offset. Its file, beside the segments, has that offset and the epoch
+before it in its name: `00000000000000007822-0000000005.checkpoint`. It consists of record batches with
+offsets of their own: a header control record, the records, a footer control record. Without the footer it is
+unfinished and not used.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _FOOTER = Struct(">hb")
 
 
 class InvalidSnapshot(KcliError):
-    """A snapshot that is damaged or unfinished."""
+    """A snapshot is damaged or unfinished."""
 
 
 class SnapshotId(NamedTuple):
-    """The first offset that a snapshot does not stand for, and the epoch before it."""
+    """The first offset that is not in the snapshot, and the epoch before it."""
 
     end_offset: int
     epoch: int
@@ -64,13 +64,13 @@ class SnapshotId(NamedTuple):
 
     @classmethod
     def parse(cls, file_name: str) -> SnapshotId | None:
-        """Return the id of a snapshot's file, None for any other file."""
+        """Return the id in a snapshot's file name, None for other files."""
         match = _NAME.fullmatch(file_name)
         return cls(int(match[1]), int(match[2])) if match else None
 
 
 def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """Yield records that make this image from an empty one, in the order Kafka writes them."""
+    """Yield the records that make this image from an empty one, in Kafka's order."""
     for name, level in image.features.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
     for name in sorted(image.disabled_features):
@@ -89,12 +89,12 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
             parts = [EntityData(entity_type=type, entity_name=name) for type, name in entity]
             yield ClientQuotaRecord(entity=parts, key=key, value=limit, remove=False)
     if image.next_producer_id:
-        # Which broker took the last block is not part of the image, and nobody asks.
+        # The broker of the last block is not part of the image, and is never needed.
         yield ProducerIdsRecord(broker_id=-1, next_producer_id=image.next_producer_id)
 
 
 def encode_snapshot(image: MetadataImage, *, now_ms: int) -> bytes:
-    """Return the bytes of the snapshot of an image."""
+    """Return the bytes of an image's snapshot."""
     epoch = image.epoch
     header = _HEADER.pack(0, now_ms, 0)
     data = control_batch(ControlRecordType.SNAPSHOT_HEADER, header, timestamp=now_ms, leader_epoch=epoch)
@@ -119,7 +119,7 @@ def encode_snapshot(image: MetadataImage, *, now_ms: int) -> bytes:
 def decode_snapshot(data: bytes, snapshot_id: SnapshotId) -> MetadataBatch:
     """Return all records of a snapshot as one batch of the log.
 
-    Raises `InvalidSnapshot` for one that is damaged, and `DecodeError` for records that are not known.
+    Raises `InvalidSnapshot` for a damaged one, and `DecodeError` for unknown records.
     """
     records: list[MetadataRecord] = []
     controls: list[ControlRecordType] = []

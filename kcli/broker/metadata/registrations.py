@@ -1,9 +1,4 @@
-"""What the cluster knows of one broker, one partition and one topic: values that never change.
-
-PartitionState: what an image says of a partition, in Kafka's words (class `PartitionState`).
-
-Nobody keeps the state: it follows from the leader. A partition that never had one has the leader epoch 0.
-"""
+"""The immutable records of an image: brokers, partitions and topics."""
 
 from __future__ import annotations
 
@@ -23,17 +18,17 @@ if TYPE_CHECKING:
 
 
 MIGRATING_DIRECTORY = bytes(16)
-"""Stands for the log directory of a replica that had one before directories were told apart (KIP-858)."""
+"""The log directory of a replica from before directories had ids (KIP-858)."""
 
 UNASSIGNED_DIRECTORY = (1).to_bytes(16, "big")
-"""Stands for the log directory of a replica whose broker has not said which one it is."""
+"""The log directory of a replica whose broker has not named it yet."""
 
 LOST_DIRECTORY = (2).to_bytes(16, "big")
-"""Stands for a log directory that is gone, whichever it was."""
+"""A log directory that has failed."""
 
 
 class LeaderRecoveryState(IntEnum):
-    """Whether a leader was elected without being in sync and has not recovered from that yet."""
+    """Whether an unclean leader has not recovered yet."""
 
     RECOVERED = 0
     RECOVERING = 1
@@ -41,7 +36,7 @@ class LeaderRecoveryState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker can be reached. `security_protocol` is Kafka's number, 0 for PLAINTEXT."""
+    """The address of a listener. `security_protocol` is Kafka's number, 0 for PLAINTEXT."""
 
     name: str
     host: str
@@ -51,9 +46,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A broker that the cluster knows. `epoch` is the offset of its registration.
+    """A registered broker. `epoch` is the offset of its registration.
 
-    `features` has (name, lowest level, highest level) of what it supports.
+    `features` has (name, lowest level, highest level) of the supported features.
     """
 
     node_id: int
@@ -68,22 +63,22 @@ class BrokerRegistration:
 
     @property
     def is_active(self) -> bool:
-        """True if it may be given leadership and replicas."""
+        """Whether it may get leadership and replicas."""
         return not (self.fenced or self.in_controlled_shutdown)
 
     def has_online(self, directory: bytes) -> bool:
-        """True unless replicas in this log directory are known to be out of reach."""
+        """Return whether replicas in this log directory are not known to be offline."""
         if directory in {MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY}:
             return True
-        # Who never named a directory has some all the same, or it would have stopped.
+        # A broker that never named a directory has one, or it would have stopped.
         return directory != LOST_DIRECTORY and (not self.directories or directory in self.directories)
 
     def has_lost_all(self, offline: Collection[bytes]) -> bool:
-        """True if it named log directories and all of them are offline."""
+        """Return whether it named log directories and all of them are offline."""
         return bool(self.directories) and {*self.directories} <= {*offline}
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
-        """Return where this listener is reached, None if the broker does not have it."""
+        """Return the endpoint of a listener, None if the broker does not have it."""
         return next((endpoint for endpoint in self.endpoints if endpoint.name == listener_name), None)
 
 
@@ -105,11 +100,11 @@ class PartitionRegistration:
 
     @property
     def is_moving(self) -> bool:
-        """True while a reassignment has not ended."""
+        """Whether a reassignment is in progress."""
         return bool(self.adding or self.removing)
 
     def directory_of(self, replica: int) -> bytes:
-        """Return the log directory that a replica lies in, as far as the cluster knows."""
+        """Return the known log directory of a replica."""
         if replica not in self.replicas or len(self.directories) != len(self.replicas):
             return UNASSIGNED_DIRECTORY
         return self.directories[self.replicas.index(replica)]
@@ -118,7 +113,7 @@ class PartitionRegistration:
         """Return this partition after a change."""
         merged: dict[str, Any] = {"partition_epoch": self.partition_epoch + 1}
         if change.leader != LEADER_UNCHANGED:
-            # Stating the leader again counts: it is how an epoch is raised without a new leader.
+            # A record with the same leader counts: that raises the epoch without a new leader.
             merged.update(leader=change.leader, leader_epoch=self.leader_epoch + 1)
         if change.leader_recovery_state >= 0:
             merged["recovery_state"] = LeaderRecoveryState(change.leader_recovery_state)
@@ -135,7 +130,7 @@ class PartitionRegistration:
         return replace(self, **merged)
 
     def to_record(self, topic_id: bytes, partition_id: int) -> PartitionRecord:
-        """Return the record that states this partition as a whole."""
+        """Return the record of the whole partition."""
         return PartitionRecord(
             partition_id=partition_id,
             topic_id=topic_id,
@@ -154,7 +149,7 @@ class PartitionRegistration:
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
-        """Return the partition that a record states."""
+        """Return the partition of a record."""
         return cls(
             replicas=tuple(record.replicas),
             isr=tuple(record.isr),
@@ -172,7 +167,7 @@ class PartitionRegistration:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """One topic; its partitions are numbered by their place."""
+    """One topic; its partitions are in the order of their numbers."""
 
     name: str
     topic_id: bytes
@@ -180,12 +175,12 @@ class TopicImage:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of the first partition, not counting those a reassignment adds."""
+        """The number of replicas of the first partition, without those that a reassignment adds."""
         return len(self.partitions[0].replicas) - len(self.partitions[0].adding)
 
 
 class PartitionState(Enum):
-    """What a partition is."""
+    """The state of a partition (class `PartitionState`), which follows from its leader."""
 
     NEW = "it has replicas and never had a leader"
     ONLINE = "it has a leader"
@@ -193,7 +188,7 @@ class PartitionState(Enum):
 
 
 def partition_state(partition: PartitionRegistration) -> PartitionState:
-    """Return the state of a partition."""
+    """Return the state of a partition; one that never had a leader has the leader epoch 0."""
     if partition.leader >= 0:
         return PartitionState.ONLINE
     return PartitionState.OFFLINE if partition.leader_epoch > 0 else PartitionState.NEW
