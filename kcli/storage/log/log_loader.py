@@ -290,7 +290,9 @@ class LogLoader:
 
     def _recover_segment(self, segment: LogSegment) -> int:
         def on_batch(batch: RecordBatch | LegacyEntry) -> None:
-            segment.add_aborted(self.producer_state.replay(batch))
+            aborted = self.producer_state.replay(batch)
+            if aborted:
+                segment.add_aborted(aborted)
             if batch.partition_leader_epoch > self.leader_epochs.latest_epoch:
                 self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
 
