@@ -1,4 +1,1 @@
-"""Records of the topics and logs that a cluster keeps for itself.
-
-Says what they hold, not what they do.
-"""
+"""Records of the internal topics and of the metadata log; knows their fields, not their meaning."""

@@ -1,16 +1,12 @@
-"""The records in which coordinators keep their state: `__consumer_offsets` and `__transaction_state`.
+"""Records of `__consumer_offsets` and `__transaction_state`, in which coordinators keep their state.
 
     key    i16 type     body in the classic form
-    value  i16 version  body; no value (a tombstone) deletes what the key names
+    value  i16 version  body; no value (a tombstone) deletes the state of the key
 
-One class per published schema, named as published: `<Name>Key` and `<Name>Value` carry the same type. Fields,
-defaults and versions are the schemas'. Each is written in the version that Apache Kafka 4.3 writes and
-read in all. Bytes behind a body are ignored, as Kafka does. Types that a newer Kafka adds raise
-`UnknownRecordType` and are to be passed over, here also those of share and streams groups (9 to 15, 17 on).
-
-The oldest form of a committed offset, type 0 of `__consumer_offsets`: only read, and only in version 0.
-
-Its key has the fields of `OffsetCommitKey`. Kafka has classes of its own for it, and reads no other version.
+One class per published schema, with its name: `<Name>Key` and `<Name>Value` have the same type. Fields,
+defaults and versions are the schemas'. Values are written in the version that Apache Kafka 4.3 writes, and
+read in all. Bytes behind a body are ignored, as Kafka does. Unknown types raise `UnknownRecordType`, also
+those of share and streams groups (9 to 15, 17 on); readers skip them.
 """
 
 from __future__ import annotations
@@ -45,7 +41,7 @@ _NUMBER = Struct(">h")
 
 
 class UnknownRecordType(DecodeError):
-    """A record of a type that is not known here: from a newer Kafka, or of another kind of group."""
+    """A record of an unknown type: of a newer Kafka, or of a share or streams group."""
 
     def __init__(self, type: int) -> None:
         super().__init__(f"a coordinator's record of unknown type: {type}")
@@ -54,7 +50,7 @@ class UnknownRecordType(DecodeError):
 
 @record(type=1, versions="0")
 class OffsetCommitKey:
-    """The offset of a group in one partition. Type 0 has the same fields and was written long ago."""
+    """The committed offset of a group in one partition. Type 0, the oldest form, has the same fields."""
 
     group: string
     topic: string
@@ -63,7 +59,7 @@ class OffsetCommitKey:
 
 @record(type=1, versions="0-4", flexible="4+")
 class OffsetCommitValue:
-    """Where a group goes on. An `expire_timestamp` of -1 leaves expiry to the broker's retention."""
+    """A committed offset. An `expire_timestamp` of -1 leaves expiry to the broker's retention."""
 
     offset: i64
     leader_epoch: Annotated[i32, v("3+"), ignorable] = -1
@@ -96,7 +92,7 @@ class MemberMetadata:
 
 @record(type=2, versions="0-4", flexible="4+")
 class GroupMetadataValue:
-    """A generation of a classic group. Without members the group is empty."""
+    """A generation of a classic group."""
 
     protocol_type: string
     generation: i32
@@ -115,7 +111,7 @@ class ConsumerGroupMetadataKey:
 
 @record(type=3, versions="0", flexible="0+")
 class ConsumerGroupMetadataValue:
-    """The group's epoch, and a hash of what is known of the topics it reads (KIP-1101)."""
+    """The group's epoch, and a hash of the metadata of its topics (KIP-1101)."""
 
     epoch: i32
     metadata_hash: Annotated[i64, tag(0)] = 0
@@ -123,7 +119,7 @@ class ConsumerGroupMetadataValue:
 
 @record(type=4, versions="0")
 class ConsumerGroupPartitionMetadataKey:
-    """The topics of a group, before Kafka 4.1; the hash in its metadata has come in its place."""
+    """The topics of a group before Kafka 4.1, which replaced them with the metadata hash."""
 
     group_id: string
 
@@ -138,7 +134,7 @@ class PartitionMetadata:
 
 @struct
 class TopicMetadata:
-    """A topic as the group last saw it."""
+    """A topic when the group last computed its assignment."""
 
     topic_id: uuid
     topic_name: string
@@ -148,7 +144,7 @@ class TopicMetadata:
 
 @record(type=4, versions="0", flexible="0+")
 class ConsumerGroupPartitionMetadataValue:
-    """The topics that a group reads."""
+    """The topics that a group subscribes to."""
 
     topics: list[TopicMetadata]
 
@@ -171,7 +167,7 @@ class ClassicProtocol:
 
 @struct
 class ClassicMemberMetadata:
-    """What a member has that still uses the classic protocol."""
+    """The classic protocol's data of a member that still speaks it."""
 
     session_timeout_ms: i32 = 0
     supported_protocols: list[ClassicProtocol] = fresh(list)
@@ -179,9 +175,9 @@ class ClassicMemberMetadata:
 
 @record(type=5, versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """What a member said of itself. Without classic metadata it speaks the consumer protocol.
+    """The subscription of a member, which speaks the consumer protocol unless it has classic metadata.
 
-    That is always stated: where old bytes lack the field, it is there and empty.
+    The classic metadata is always written; if old bytes lack the field, it is present and empty.
     """
 
     instance_id: string | None
@@ -220,7 +216,7 @@ class ConsumerGroupTargetAssignmentMemberKey:
 
 @struct
 class TargetPartitions:
-    """Partitions of a topic that a member is to get (published as `TopicPartition`)."""
+    """Partitions of a topic in a target assignment (published as `TopicPartition`)."""
 
     topic_id: uuid
     partitions: list[i32]
@@ -228,7 +224,7 @@ class TargetPartitions:
 
 @record(type=7, versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue:
-    """What a member is to get."""
+    """The target assignment of a member."""
 
     topic_partitions: list[TargetPartitions]
 
@@ -243,9 +239,9 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 
 @struct
 class CurrentPartitions:
-    """Partitions of a topic that a member has (published as `TopicPartitions`).
+    """Partitions of a topic that a member owns (published as `TopicPartitions`).
 
-    `assignment_epochs`, unless empty or None, says for each in which epoch the member got it.
+    `assignment_epochs`, unless empty or None, has the epoch in which the member got each partition.
     """
 
     topic_id: uuid
@@ -255,7 +251,7 @@ class CurrentPartitions:
 
 @record(type=8, versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """What a member has, how far it came, and what it must still give up."""
+    """The partitions and epoch of a member, its state, and the partitions it must still revoke."""
 
     member_epoch: i32
     previous_member_epoch: i32
@@ -266,7 +262,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @record(type=16, versions="0")
 class ConsumerGroupRegularExpressionKey:
-    """A regular expression that members of a group subscribe with."""
+    """A regular expression in the subscriptions of a group."""
 
     group_id: string
     regular_expression: string
@@ -274,7 +270,7 @@ class ConsumerGroupRegularExpressionKey:
 
 @record(type=16, versions="0", flexible="0+")
 class ConsumerGroupRegularExpressionValue:
-    """The topics that an expression matched in a version of the metadata."""
+    """The topics that an expression matched, and the version of the metadata image."""
 
     topics: list[string]
     version: i64
@@ -283,14 +279,14 @@ class ConsumerGroupRegularExpressionValue:
 
 @record(type=0, versions="0")
 class TransactionLogKey:
-    """A transactional id; the one kind of record in its topic."""
+    """A transactional id."""
 
     transactional_id: string
 
 
 @struct
 class PartitionsSchema:
-    """Partitions of a topic that take part in a transaction."""
+    """Partitions of a topic in a transaction."""
 
     topic: string
     partition_ids: list[i32]
@@ -298,7 +294,7 @@ class PartitionsSchema:
 
 @record(type=0, versions="0-1", flexible="1+")
 class TransactionLogValue:
-    """The producer of a transactional id, and its transaction."""
+    """The producer and the transaction of a transactional id."""
 
     producer_id: i64
     previous_producer_id: Annotated[i64, v("1+"), tag(0, "1+")] = -1
@@ -331,7 +327,7 @@ TRANSACTION_RECORDS: dict[int, tuple[type[Any], type[Any]]] = {0: (TransactionLo
 
 
 class DecodedRecord(NamedTuple):
-    """A key and its value, None for a tombstone, and the version the value was in, then -1."""
+    """A key, its value and the value's version; None and -1 for a tombstone."""
 
     key: Any
     value: Any
@@ -341,7 +337,7 @@ class DecodedRecord(NamedTuple):
 def written_version(value: object) -> int:
     """Return the version in which Apache Kafka 4.3 writes a value.
 
-    An offset with an expiry of its own needs version 1, the only one with a field for it.
+    Only version 1 has a field for the expiry of an offset.
     """
     match value:
         case OffsetCommitValue() if value.expire_timestamp != -1:
@@ -358,22 +354,22 @@ def encode_key(key: object) -> bytes:
 
 
 def encode_value(value: object, version: int | None = None) -> bytes:
-    """Return the bytes of a `…Value`, in a version of its own choice or the given one."""
+    """Return the bytes of a `…Value` in the given version, by default in `written_version`."""
     if version is None:
         version = written_version(value)
     return _NUMBER.pack(version) + codec(type(value), version).encode(value)
 
 
 def decode_record(key: Buffer, value: Buffer | None) -> DecodedRecord:
-    """Return what a record of `__consumer_offsets` says.
+    """Return a decoded record of `__consumer_offsets`.
 
-    Raises `UnknownRecordType`, or `DecodeError` for damage and for versions that are not known.
+    Raises `UnknownRecordType`, or `DecodeError` for malformed bytes and unknown versions.
     """
     return _decode(GROUP_RECORDS, key, value)
 
 
 def decode_transaction_record(key: Buffer, value: Buffer | None) -> DecodedRecord:
-    """Return what a record of `__transaction_state` says; raise as `decode_record` does."""
+    """Return a decoded record of `__transaction_state`; raise as `decode_record` does."""
     return _decode(TRANSACTION_RECORDS, key, value)
 
 
@@ -405,7 +401,10 @@ def _read_number(data: Buffer, what: str) -> int:
 
 @record(type=0, versions="0")
 class LegacyOffsetCommitValue:
-    """Where a group goes on."""
+    """A committed offset of type 0, which is only read.
+
+    Its key has the fields of `OffsetCommitKey`. Kafka has separate classes for it, and reads version 0 only.
+    """
 
     offset: i64
     metadata: string

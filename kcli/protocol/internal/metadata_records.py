@@ -8,7 +8,7 @@ The value of a log record is a frame around the record's own fields:
     body           the fields, always in the flexible form
 
 Field order, names, defaults and versions are the published schemas'. Records are written in their newest
-version and read in all. In a change record a field at its default says that nothing changed.
+version and read in all. In a change record a field with its default value means no change.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 FRAME_VERSION = 1
 
 NO_LEADER = -1
-"""The leader of a partition that has none."""
+"""The leader of a partition without a leader."""
 LEADER_UNCHANGED = -2
-"""In a change record: the leader stays, and with it the leader epoch."""
+"""In a change record: leader and leader epoch do not change."""
 
 
 @struct
 class BrokerEndpoint:
-    """Where a broker, or a controller, listens."""
+    """A listener of a broker or controller."""
 
     name: string
     host: string
@@ -62,7 +62,7 @@ class BrokerEndpoint:
 
 @struct
 class BrokerFeature:
-    """The levels of a feature that a broker, or a controller, supports."""
+    """The levels of a feature that a broker or controller supports."""
 
     name: string
     min_supported_version: i16
@@ -71,7 +71,7 @@ class BrokerFeature:
 
 @record(type=0, versions="0-4", flexible="0+")
 class RegisterBrokerRecord:
-    """A broker came; its epoch is the offset of this record. It is fenced until told otherwise."""
+    """A broker registers. Its epoch is the offset of this record; it is fenced until a later record."""
 
     broker_id: i32
     is_migrating_zk_broker: Annotated[boolean, v("2+")] = False
@@ -88,7 +88,7 @@ class RegisterBrokerRecord:
 
 @record(type=1, versions="0", flexible="0+")
 class UnregisterBrokerRecord:
-    """A broker is gone for good."""
+    """A broker's registration is removed."""
 
     broker_id: i32
     broker_epoch: i64
@@ -96,7 +96,7 @@ class UnregisterBrokerRecord:
 
 @record(type=2, versions="0", flexible="0+")
 class TopicRecord:
-    """A topic begins; its partitions follow as records of their own."""
+    """A topic is created. Its partitions follow in records of their own."""
 
     name: string
     topic_id: uuid
@@ -104,7 +104,7 @@ class TopicRecord:
 
 @record(type=3, versions="0-2", flexible="0+")
 class PartitionRecord:
-    """A partition begins, or is stated anew as a whole."""
+    """A partition is created, or replaced as a whole."""
 
     partition_id: i32 = -1
     topic_id: uuid
@@ -123,7 +123,7 @@ class PartitionRecord:
 
 @record(type=4, versions="0", flexible="0+")
 class ConfigRecord:
-    """One configuration of a resource is set, or with a null value no longer set."""
+    """One configuration of a resource is set, or with a null value removed."""
 
     resource_type: i8
     resource_name: string
@@ -133,9 +133,9 @@ class ConfigRecord:
 
 @record(type=5, versions="0-2", flexible="0+")
 class PartitionChangeRecord:
-    """A partition changed: each field that does not say "unchanged" replaces the former value.
+    """A partition changes: each field that differs from its default replaces the former value.
 
-    The partition epoch goes up by one with every change, the leader epoch when a leader is stated.
+    Every change increases the partition epoch by one; a change with a leader increases the leader epoch.
     """
 
     partition_id: i32 = -1
@@ -153,7 +153,7 @@ class PartitionChangeRecord:
 
 @record(type=7, versions="0", flexible="0+")
 class FenceBrokerRecord:
-    """A broker may no longer lead or be in sync."""
+    """A broker is fenced: it may not lead or be in sync."""
 
     id: i32
     epoch: i64
@@ -161,7 +161,7 @@ class FenceBrokerRecord:
 
 @record(type=8, versions="0", flexible="0+")
 class UnfenceBrokerRecord:
-    """A broker may lead and be in sync again."""
+    """A broker is no longer fenced."""
 
     id: i32
     epoch: i64
@@ -169,14 +169,14 @@ class UnfenceBrokerRecord:
 
 @record(type=9, versions="0", flexible="0+")
 class RemoveTopicRecord:
-    """A topic is gone, with its partitions and its configuration."""
+    """A topic is deleted, with its partitions and its configuration."""
 
     topic_id: uuid
 
 
 @record(type=12, versions="0", flexible="0+")
 class FeatureLevelRecord:
-    """The cluster works at this level of a feature; 0 is without it."""
+    """The level of a feature in the cluster; 0 is without it."""
 
     name: string
     feature_level: i16
@@ -184,7 +184,7 @@ class FeatureLevelRecord:
 
 @struct
 class EntityData:
-    """A part of whom a quota is for; None is the default of its type."""
+    """One part of a quota's entity. The name None is the default of the type."""
 
     entity_type: string
     entity_name: string | None
@@ -192,7 +192,7 @@ class EntityData:
 
 @record(type=14, versions="0", flexible="0+")
 class ClientQuotaRecord:
-    """A quota is set, or removed."""
+    """A quota is set or removed."""
 
     entity: list[EntityData]
     key: string
@@ -202,7 +202,7 @@ class ClientQuotaRecord:
 
 @record(type=15, versions="0", flexible="0+")
 class ProducerIdsRecord:
-    """A broker took a block of producer ids; the next block begins at `next_producer_id`."""
+    """A broker gets a block of producer ids; the next block begins at `next_producer_id`."""
 
     broker_id: i32
     broker_epoch: i64 = -1
@@ -211,7 +211,7 @@ class ProducerIdsRecord:
 
 @record(type=17, versions="0-3", flexible="0+")
 class BrokerRegistrationChangeRecord:
-    """A broker's registration changed: `fenced` is 1 when it is fenced now, -1 when it no longer is."""
+    """A broker's registration changes: `fenced` is 1 to fence it, -1 to unfence it, 0 for no change."""
 
     broker_id: i32
     broker_epoch: i64
@@ -223,31 +223,31 @@ class BrokerRegistrationChangeRecord:
 
 @record(type=20, versions="0", flexible="0+")
 class NoOpRecord:
-    """Nothing happened; the log only shows that its leader lives."""
+    """Changes nothing; shows that the leader of the log is alive."""
 
 
 @record(type=23, versions="0", flexible="0+")
 class BeginTransactionRecord:
-    """What follows takes effect at the matching end, or not at all."""
+    """The following records take effect at the end of the transaction, or not at all."""
 
     name: Annotated[string | None, tag(0)] = None
 
 
 @record(type=24, versions="0", flexible="0+")
 class EndTransactionRecord:
-    """All since the beginning takes effect."""
+    """All records since the beginning take effect."""
 
 
 @record(type=25, versions="0", flexible="0+")
 class AbortTransactionRecord:
-    """Nothing since the beginning takes effect."""
+    """No record since the beginning takes effect."""
 
     reason: Annotated[string | None, tag(0)] = None
 
 
 @record(type=27, versions="0", flexible="0+")
 class RegisterControllerRecord:
-    """A controller came."""
+    """A controller registers."""
 
     controller_id: i32
     incarnation_id: uuid
@@ -258,7 +258,7 @@ class RegisterControllerRecord:
 
 @record(type=28, versions="0", flexible="0+")
 class ClearElrRecord:
-    """The eligible leader replicas of a topic, or with an empty name of all topics, are forgotten."""
+    """Clears the eligible leader replicas of a topic, or with an empty name of all topics."""
 
     topic_name: string
 
@@ -303,13 +303,13 @@ def encode_metadata_record(value: MetadataRecord) -> bytes:
 
 
 def decode_metadata_record(data: Buffer) -> MetadataRecord:
-    """Return the record of a log record's value; raise `DecodeError` if it is malformed or not known."""
+    """Return the record in a log record's value; raise `DecodeError` if it is malformed or unknown."""
     value, _ = decode_framed(data, METADATA_RECORDS)
     return value  # type: ignore[no-any-return]  # one of the classes
 
 
 def decode_framed(data: Buffer, classes: Mapping[int, type[Any]]) -> tuple[Any, int]:
-    """Return the record in a frame, one of `classes` by type, and its version; raise as above."""
+    """Return the framed record, one of `classes` by type, and its version; raise `DecodeError`."""
     try:
         frame_version, position = decode_unsigned_varint(data, 0)
         key, position = decode_unsigned_varint(data, position)

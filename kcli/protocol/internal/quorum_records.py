@@ -1,7 +1,7 @@
-"""What the control records of the metadata quorum say: who leads, who votes, where a snapshot ends.
+"""Control records of the metadata quorum: leader changes, voters, begin and end of snapshots.
 
-The value of such a control record is one of these. Kafka 4.3 writes and reads all of them as version 0,
-whatever their first field says: that is the version they are shown in (class `ControlRecordUtils`).
+Kafka 4.3 writes and reads the fields of all of them as version 0, whatever their first field says, which is
+the version they are printed with (class `ControlRecordUtils`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SnapshotFooterRecord:
 
 @struct
 class KRaftVersionRecord:
-    """The version of the quorum's own protocol."""
+    """The kraft version of the quorum."""
 
     version: i16
     k_raft_version: i16
@@ -73,7 +73,7 @@ class KRaftVersionRecord:
 
 @struct
 class VoterEndpoint:
-    """Where a voter listens (published as `Endpoint`)."""
+    """A listener of a voter (published as `Endpoint`)."""
 
     name: string
     host: string
@@ -82,7 +82,7 @@ class VoterEndpoint:
 
 @struct
 class KRaftVersionFeature:
-    """The versions of the quorum's protocol that a voter speaks."""
+    """The kraft versions that a voter supports."""
 
     min_supported_version: i16
     max_supported_version: i16
@@ -90,7 +90,7 @@ class KRaftVersionFeature:
 
 @struct
 class Voter:
-    """A voter, where it listens and what it speaks."""
+    """A voter, its listeners and its kraft versions."""
 
     voter_id: i32
     voter_directory_id: uuid
@@ -116,7 +116,7 @@ _CLASSES: dict[ControlRecordType, tuple[type[Any], int]] = {
 
 
 def decode_quorum_record(control_type: ControlRecordType, value: Buffer | None) -> tuple[Any, int]:
-    """Return what a control record says, and in which version to show it. Raises `DecodeError`."""
+    """Return a decoded control record and the version to print it with; raise `DecodeError`."""
     cls, highest = _CLASSES[control_type]
     if value is None or len(value) < _VERSION.size:
         raise DecodeError(f"the value of a {control_type.name} control record is cut short")

@@ -1,7 +1,7 @@
 """Records of `__remote_log_metadata`: segments in tiered storage (KIP-405); they are only read here.
 
-Framed like the records of the metadata log (`metadata_records`), one class per published schema. Kafka prints
-them in the words of its own classes, and so does `text_of`.
+Framed like the records of the metadata log (`metadata_records`), one class per published schema. `text_of`
+prints them as Kafka's own classes do.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RemoteLogSegmentIdEntry:
 
 @struct
 class SegmentLeaderEpochEntry:
-    """Where a leader epoch begins in a segment."""
+    """The start offset of a leader epoch in a segment."""
 
     leader_epoch: i32
     offset: i64

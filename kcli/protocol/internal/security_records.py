@@ -1,4 +1,4 @@
-"""Records of the metadata log that this program's broker does not write: credentials, migration.
+"""Records of the metadata log that kcli's broker does not write: credentials, access control, migration.
 
 One class per published schema, as in `metadata_records`.
 """
@@ -25,7 +25,7 @@ class DelegationTokenRecord:
 
 @record(type=11, versions="0", flexible="0+")
 class UserScramCredentialRecord:
-    """What a user's password is checked with (KIP-900)."""
+    """The SCRAM credential of a user (KIP-900)."""
 
     name: string
     mechanism: i8
@@ -37,7 +37,7 @@ class UserScramCredentialRecord:
 
 @record(type=18, versions="0", flexible="0+")
 class AccessControlEntryRecord:
-    """Who may do what to what, or may not."""
+    """One access control entry."""
 
     id: uuid
     resource_type: i8
@@ -51,21 +51,21 @@ class AccessControlEntryRecord:
 
 @record(type=19, versions="0", flexible="0+")
 class RemoveAccessControlEntryRecord:
-    """An access control entry is gone."""
+    """An access control entry is removed."""
 
     id: uuid
 
 
 @record(type=21, versions="0", flexible="0+")
 class ZkMigrationStateRecord:
-    """How far the cluster has moved away from ZooKeeper."""
+    """The state of the migration from ZooKeeper."""
 
     zk_migration_state: i8
 
 
 @record(type=22, versions="0", flexible="0+")
 class RemoveUserScramCredentialRecord:
-    """A user's credential is gone."""
+    """A user's credential is removed."""
 
     name: string
     mechanism: i8
@@ -73,7 +73,7 @@ class RemoveUserScramCredentialRecord:
 
 @record(type=26, versions="0", flexible="0+")
 class RemoveDelegationTokenRecord:
-    """A delegation token is gone."""
+    """A delegation token is removed."""
 
     token_id: string
 

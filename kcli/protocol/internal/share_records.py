@@ -1,9 +1,6 @@
-"""Records of share groups (KIP-932) in `__consumer_offsets`, types 10 to 15; they are only read here.
+"""Records of share groups (KIP-932), which kcli only reads.
 
-One class per published schema, as in `coordinator_records`.
-
-Records of `__share_group_state`: how far share groups came (KIP-932); to be read, never written here.
-
+Types 10 to 15 stand in `__consumer_offsets`, types 0 and 1 (snapshots and updates) in `__share_group_state`.
 One class per published schema, as in `coordinator_records`.
 """
 
@@ -24,7 +21,7 @@ class ShareGroupMemberMetadataKey:
 
 @record(type=10, versions="0", flexible="0+")
 class ShareGroupMemberMetadataValue:
-    """What a member said of itself."""
+    """The subscription of a member."""
 
     rack_id: string | None
     client_id: string
@@ -41,7 +38,7 @@ class ShareGroupMetadataKey:
 
 @record(type=11, versions="0", flexible="0+")
 class ShareGroupMetadataValue:
-    """The group's epoch, and a hash of what is known of the topics it reads."""
+    """The group's epoch, and a hash of the metadata of its topics."""
 
     epoch: i32
     metadata_hash: i64
@@ -80,7 +77,7 @@ class SharePartitions:
 
 @record(type=13, versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMemberValue:
-    """What a member is to get."""
+    """The target assignment of a member."""
 
     topic_partitions: list[SharePartitions]
 
@@ -95,7 +92,7 @@ class ShareGroupCurrentMemberAssignmentKey:
 
 @record(type=14, versions="0", flexible="0+")
 class ShareGroupCurrentMemberAssignmentValue:
-    """What a member has, and how far it came."""
+    """The partitions, epoch and state of a member."""
 
     member_epoch: i32
     previous_member_epoch: i32
@@ -129,7 +126,7 @@ class TopicInfo:
 
 @record(type=15, versions="0", flexible="0+")
 class ShareGroupStatePartitionMetadataValue:
-    """Where the state of partitions is being made, is there, and is being deleted."""
+    """The partitions whose state is being initialized, exists, or is being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo]
     initialized_topics: list[TopicPartitionsInfo]
@@ -159,7 +156,7 @@ class StateBatch:
 
 @record(type=0, versions="0")
 class ShareSnapshotKey:
-    """All that a group knows of a partition."""
+    """The key of a snapshot of a partition's state in a group."""
 
     group_id: string
     topic_id: uuid
@@ -168,7 +165,7 @@ class ShareSnapshotKey:
 
 @record(type=0, versions="0", flexible="0+")
 class ShareSnapshotValue:
-    """The state, whole."""
+    """The whole state."""
 
     snapshot_epoch: i32
     state_epoch: i32
@@ -182,7 +179,7 @@ class ShareSnapshotValue:
 
 @record(type=1, versions="0")
 class ShareUpdateKey:
-    """What changed since the snapshot."""
+    """The key of an update since the snapshot."""
 
     group_id: string
     topic_id: uuid
@@ -191,7 +188,7 @@ class ShareUpdateKey:
 
 @record(type=1, versions="0", flexible="0+")
 class ShareUpdateValue:
-    """The state, as far as it changed."""
+    """The changed part of the state."""
 
     snapshot_epoch: i32
     leader_epoch: i32

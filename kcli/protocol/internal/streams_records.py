@@ -1,4 +1,4 @@
-"""Records of streams groups (KIP-1071) in `__consumer_offsets`, types 17 to 23; they are only read here.
+"""Records of streams groups (KIP-1071) in `__consumer_offsets`, types 17 to 23, which kcli only reads.
 
 One class per published schema, as in `coordinator_records`.
 """
@@ -39,7 +39,7 @@ class StreamsGroupMetadataKey:
 
 @record(type=17, versions="0", flexible="0+")
 class StreamsGroupMetadataValue:
-    """The group's epoch, and what it was made from."""
+    """The group's epoch, the hash of its metadata and its configuration."""
 
     epoch: i32
     metadata_hash: i64
@@ -57,7 +57,7 @@ class StreamsGroupMemberMetadataKey:
 
 @struct
 class Endpoint:
-    """Where an instance answers queries."""
+    """The endpoint at which an instance answers queries."""
 
     host: string
     port: u16
@@ -65,7 +65,7 @@ class Endpoint:
 
 @record(type=19, versions="0", flexible="0+")
 class StreamsGroupMemberMetadataValue:
-    """What a member said of itself."""
+    """The subscription of a member."""
 
     instance_id: string | None
     rack_id: string | None
@@ -103,7 +103,7 @@ class StreamsGroupTargetAssignmentMemberKey:
 
 @struct
 class TargetTaskIds:
-    """Tasks of a subtopology that a member is to get (published as `TaskIds`)."""
+    """Tasks of a subtopology in a target assignment (published as `TaskIds`)."""
 
     subtopology_id: string
     partitions: list[i32]
@@ -111,7 +111,7 @@ class TargetTaskIds:
 
 @record(type=21, versions="0", flexible="0+")
 class StreamsGroupTargetAssignmentMemberValue:
-    """What a member is to get."""
+    """The target assignment of a member."""
 
     active_tasks: list[TargetTaskIds]
     standby_tasks: list[TargetTaskIds]
@@ -128,7 +128,7 @@ class StreamsGroupCurrentMemberAssignmentKey:
 
 @struct
 class TaskIds:
-    """Tasks of a subtopology, and for each in which epoch the member got it."""
+    """Tasks of a subtopology, and the epoch in which the member got each."""
 
     subtopology_id: string
     partitions: list[i32]
@@ -137,7 +137,7 @@ class TaskIds:
 
 @record(type=22, versions="0", flexible="0+")
 class StreamsGroupCurrentMemberAssignmentValue:
-    """What a member has, how far it came, and what it must still give up."""
+    """The tasks and epoch of a member, its state, and the tasks it must still revoke."""
 
     member_epoch: i32
     previous_member_epoch: i32
@@ -169,7 +169,7 @@ class StreamsTopicInfo:
 
 @struct
 class CopartitionGroup:
-    """Topics that must have the same number of partitions, by their places in the lists."""
+    """Topics that must have the same number of partitions, by their index in the lists."""
 
     source_topics: list[i16]
     source_topic_regex: list[i16]
@@ -178,7 +178,7 @@ class CopartitionGroup:
 
 @struct
 class Subtopology:
-    """A part of the topology without links to the others."""
+    """A part of the topology that is not connected to the others."""
 
     subtopology_id: string
     source_topics: list[string]

@@ -1,1 +1,1 @@
-"""One module per API: the request, the response and the structs they are made of."""
+"""The requests and responses, one module per API: declarations only."""

@@ -1,6 +1,6 @@
 """AlterConfigs (key 33): replace the whole configuration of resources (KIP-133).
 
-IncrementalAlterConfigs does the same without touching what is not named.
+IncrementalAlterConfigs changes single configurations instead.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""AlterPartition (key 56): a leader asks the controller for other in-sync replicas (KIP-497).
+"""AlterPartition (key 56): a leader asks the controller to change the in-sync replicas (KIP-497).
 
-Version 3 names the members' broker epochs, so that one that has been restarted since is noticed (KIP-903).
+Version 3 adds the broker epochs of the members, so that the controller notices a restarted one (KIP-903).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kcli.protocol.schema.declaration import fresh, i8, i16, i32, i64, ignorable
 
 @struct
 class BrokerState:
-    """A member; an epoch of -1 is not checked."""
+    """A member of the ISR. A broker epoch of -1 is not checked."""
 
     broker_id: i32
     broker_epoch: i64 = -1

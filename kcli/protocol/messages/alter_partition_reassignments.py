@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments (key 45): move partitions to other replicas, or stop a move (KIP-455).
+"""AlterPartitionReassignments (key 45): reassign partitions to other replicas, or cancel that (KIP-455).
 
-Version 1 may refuse plans that change how many replicas a partition has (KIP-860).
+Version 1 can refuse reassignments that change the number of replicas of a partition (KIP-860).
 """
 
 from __future__ import annotations

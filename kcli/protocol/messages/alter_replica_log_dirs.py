@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (key 34): move replicas of a broker between its log directories (KIP-113).
 
-Version 1 answers before it throttles, version 2 is flexible.
+From version 1 a broker answers before it throttles; version 2 is flexible.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ApiVersions (key 18): which versions of which APIs the broker speaks (KIP-35).
 
-Version 1 adds the throttle time, 3 the client's software and the cluster's features (KIP-511, KIP-584). The
-features travel in tags. Version 4 may carry features whose lowest level is 0, which version 3 cannot. Its
-response header never has tags, in any version (`headers`).
+Version 1 adds the throttle time, 3 the client's software and, in tags, the cluster's features (KIP-511,
+KIP-584). Version 4 can carry features with a lowest level of 0, which version 3 cannot. The response header
+never has tags, in any version (`kcli.protocol.frames`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (key 69): state and members of groups of the consumer protocol (KIP-848).
+"""ConsumerGroupDescribe (key 69): describe groups of the consumer protocol and their members (KIP-848).
 
-Version 1 tells members of the classic protocol (0) from those of the consumer protocol (1) (KIP-1099).
+Version 1 says which protocol a member speaks: the classic (0) or the consumer protocol (1) (KIP-1099).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat (key 68): all that a member of the consumer protocol says and hears (KIP-848).
+"""ConsumerGroupHeartbeat (key 68): join, stay in or leave a group of the consumer protocol (KIP-848).
 
-The member epoch is 0 to join, -1 to leave, -2 where a static member will be back. Null (for the rebalance
-timeout -1) says that nothing changed since the last heartbeat. Version 1 adds the subscription by regular
-expression and leaves it to members to make their ids (KIP-1082).
+The member epoch is 0 to join, -1 to leave, and -2 if a static member leaves and will return. A null field, or
+a rebalance timeout of -1, has not changed since the last heartbeat. Version 1 adds the subscription by
+regular expression and lets members make their own ids (KIP-1082).
 """
 
 from __future__ import annotations

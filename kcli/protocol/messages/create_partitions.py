@@ -1,6 +1,6 @@
 """CreatePartitions (key 37): add partitions to topics (KIP-195).
 
-Version 3 may answer that the quota of mutations is used up (KIP-599).
+From version 3 the controller mutation quota can refuse the request (KIP-599).
 """
 
 from __future__ import annotations

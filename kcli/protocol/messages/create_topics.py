@@ -1,7 +1,7 @@
 """CreateTopics (key 19): create topics, or only check that they could be created.
 
-Version 1 adds validation without creation and error messages, 4 lets the broker choose partition count and
-replication factor by -1 (KIP-464), 5 returns the configuration (KIP-525), 7 the topic id (KIP-516).
+Version 1 adds validation without creation and error messages; from 4 the broker chooses partition count and
+replication factor for -1 (KIP-464); 5 returns the configuration (KIP-525), 7 the topic id (KIP-516).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): groups without members go, with their offsets (KIP-229)."""
+"""DeleteGroups (key 42): delete groups without members, and their offsets (KIP-229)."""
 
 from __future__ import annotations
 

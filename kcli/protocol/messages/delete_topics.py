@@ -1,6 +1,6 @@
 """DeleteTopics (key 20): delete topics by name, or from version 6 by id (KIP-516).
 
-Version 5 adds error messages, and the answer that the quota of mutations is used up (KIP-599).
+Version 5 adds error messages; from then on the controller mutation quota can refuse the request (KIP-599).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""DescribeClientQuotas (key 48): the quotas of users, clients and addresses (KIP-546).
-
-QuotaMatch: how a filter of quotas names what it seeks (KIP-546).
-"""
+"""DescribeClientQuotas (key 48): describe the quotas of users, clients and addresses (KIP-546)."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ class DescribeClientQuotasResponse:
 
 
 class QuotaMatch(IntEnum):
-    """One part of an entity: of this name, of the default, or of any name and the default."""
+    """What a filter matches in one part of an entity: a name, the default, or any name and the default."""
 
     EXACT = 0
     DEFAULT = 1

@@ -1,6 +1,6 @@
-"""DescribeCluster (key 60): cluster id, controller and brokers (KIP-700).
+"""DescribeCluster (key 60): describe cluster id, controller and brokers (KIP-700).
 
-Version 1 asks brokers or controllers (KIP-919), 2 can include fenced brokers (KIP-1073).
+Version 1 can ask for brokers or controllers (KIP-919), 2 can include fenced brokers (KIP-1073).
 """
 
 from __future__ import annotations

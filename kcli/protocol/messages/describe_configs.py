@@ -1,7 +1,7 @@
-"""DescribeConfigs (key 32): configuration of topics, brokers and other resources (KIP-133).
+"""DescribeConfigs (key 32): describe the configuration of topics, brokers and other resources (KIP-133).
 
-Version 0 says only whether a value is the default; version 1 adds the source and synonyms (KIP-226), 3
-types and documentation (KIP-569).
+Version 0 only says whether a value is the default; version 1 adds the source and synonyms (KIP-226), 3 types
+and documentation (KIP-569).
 """
 
 from __future__ import annotations

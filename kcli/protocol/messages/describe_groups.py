@@ -1,8 +1,8 @@
-"""DescribeGroups (key 15): state and members of classic groups.
+"""DescribeGroups (key 15): describe classic groups and their members.
 
-A member's metadata and assignment are those of the protocol in use, and empty unless the group is stable.
-Version 3 adds authorized operations (KIP-430), 4 static members (KIP-345), 6 answers an error for a group
-that does not exist, which before was one in state Dead (KIP-1043).
+A member's metadata and assignment are those of the chosen protocol, and empty unless the group is stable.
+Version 3 adds authorized operations (KIP-430), 4 static members (KIP-345). For a missing group version 6
+returns an error, earlier ones a group in state Dead (KIP-1043).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""DescribeLogDirs (key 35): log directories of a broker and the replicas in them (KIP-113).
+"""DescribeLogDirs (key 35): describe the log directories of a broker and the replicas in them (KIP-113).
 
-Version 3 adds an error for the whole response, 4 the size of the volumes (KIP-827), 5 whether a directory
-is cordoned (KIP-1066).
+Version 3 adds an error for the whole response, 4 the size of the volumes (KIP-827), 5 whether a directory is
+cordoned (KIP-1066).
 """
 
 from __future__ import annotations

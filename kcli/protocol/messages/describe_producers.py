@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): producers with state in partitions, to find hanging transactions (KIP-664)."""
+"""DescribeProducers (key 61): list the producers of partitions, to find hanging transactions (KIP-664)."""
 
 from __future__ import annotations
 

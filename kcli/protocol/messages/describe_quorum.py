@@ -1,6 +1,6 @@
-"""DescribeQuorum (key 55): who holds the metadata log, and how far each copy is (KIP-595).
+"""DescribeQuorum (key 55): list the replicas of the metadata log and their log ends (KIP-595).
 
-Version 1 has the times of the last fetch and of being caught up (KIP-836), version 2 error messages,
+Version 1 adds when a replica last fetched and was last caught up (KIP-836), version 2 error messages,
 directories and endpoints (KIP-853).
 """
 
@@ -42,7 +42,7 @@ class DescribeQuorumRequest:
 
 @struct
 class ReplicaState:
-    """One copy; offsets and times that are not known are -1."""
+    """One replica of the log. Unknown offsets and times are -1."""
 
     replica_id: i32
     replica_directory_id: Annotated[uuid, v("2+")] = bytes(16)

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (key 75): topics page by page, with eligible leader replicas (KIP-966)."""
+"""DescribeTopicPartitions (key 75): describe topics page by page, with eligible leader replicas (KIP-966)."""
 
 from __future__ import annotations
 

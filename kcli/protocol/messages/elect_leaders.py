@@ -1,6 +1,6 @@
-"""ElectLeaders (key 43): have the controller elect leaders (KIP-183).
+"""ElectLeaders (key 43): elect leaders of partitions (KIP-183).
 
-Version 1 brings unclean elections and an error for the request as a whole (KIP-460).
+Version 1 adds unclean elections and an error for the whole request (KIP-460).
 """
 
 from __future__ import annotations

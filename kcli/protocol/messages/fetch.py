@@ -1,10 +1,10 @@
 """Fetch (key 1): read record batches of partitions, for consumers and for followers.
 
 Version 3 adds a limit for the whole response (KIP-74), 4 transactional isolation (KIP-98), 5 the log start
-offset (KIP-107), 7 incremental sessions (KIP-227), 9 leader epochs (KIP-320), 10 allows zstd (KIP-110), 11
-fetching from the nearest replica (KIP-392), 12 reports diverging epochs (KIP-595), 13 names topics by id
-alone (KIP-516), 15 moves the replica into a tag (KIP-903), 16 says where the leader went (KIP-951), 17 adds
-the follower's directory (KIP-853), 18 its high watermark (KIP-1166).
+offset (KIP-107), 7 incremental sessions (KIP-227), 9 leader epochs (KIP-320), 10 zstd (KIP-110), 11 fetching
+from the closest replica (KIP-392), 12 diverging epochs (KIP-595). From 13 topics have ids instead of names
+(KIP-516). 15 moves the replica into a tag (KIP-903), 16 adds the new leader (KIP-951), 17 the follower's
+directory (KIP-853), 18 its high watermark (KIP-1166).
 """
 
 from __future__ import annotations

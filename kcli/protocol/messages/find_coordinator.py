@@ -1,7 +1,7 @@
-"""FindCoordinator (key 10): the broker that coordinates a group, a transaction or a share group.
+"""FindCoordinator (key 10): find the broker that coordinates a group, a transaction or a share group.
 
-Version 1 adds transactions and error messages (KIP-98), 4 asks for several keys at once (KIP-699), 5 may
-answer that the transaction must be aborted (KIP-890), 6 adds share groups (KIP-932).
+Version 1 adds transactions and error messages (KIP-98), 4 several keys per request (KIP-699), 5 the error
+TRANSACTION_ABORTABLE (KIP-890), 6 share groups (KIP-932).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member of a classic group lives, and learns whether it must join again.
+"""Heartbeat (key 12): keep a member of a classic group alive and tell it when to join again.
 
 Version 3 adds static members (KIP-345).
 """

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44): set, delete, append to or subtract from configuration (KIP-339)."""
+"""IncrementalAlterConfigs (key 44): set, delete, append to or subtract from configurations (KIP-339)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""InitProducerId (key 22): a producer id and epoch for an idempotent or transactional producer (KIP-98).
+"""InitProducerId (key 22): get producer id and epoch for an idempotent or transactional producer (KIP-98).
 
-Version 3 lets a producer keep its id and bump its epoch (KIP-360), 4 may answer that the producer is fenced
-(KIP-588), 5 that the transaction must be aborted (KIP-890).
+Version 3 lets a producer keep its id and bump its epoch (KIP-360), 4 adds the error PRODUCER_FENCED
+(KIP-588), 5 the error TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from __future__ import annotations

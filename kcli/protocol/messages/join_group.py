@@ -1,8 +1,8 @@
-"""JoinGroup (key 11): a member asks to take part in the next generation of a classic group.
+"""JoinGroup (key 11): join the next generation of a classic group.
 
-Version 1 adds the rebalance timeout (KIP-62), 4 makes a new member ask twice, the second time with the id it
-was given (KIP-394), 5 adds static members (KIP-345), 7 answers the protocol type (KIP-559), 8 says why a
-member joins (KIP-800), 9 can tell the leader not to assign anything (KIP-814).
+Version 1 adds the rebalance timeout (KIP-62). From 4 a new member joins twice, the second time with the id
+that the first response assigned (KIP-394). 5 adds static members (KIP-345), 7 the protocol type in the
+response (KIP-559), 8 the reason for joining (KIP-800), 9 tells a leader to skip the assignment (KIP-814).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""LeaveGroup (key 13): members leave a classic group, or are removed from it.
+"""LeaveGroup (key 13): leave a classic group, or remove members from it.
 
-Version 3 names several members, static ones too (KIP-345), 5 adds reasons (KIP-800).
+Version 3 names several members, also static ones (KIP-345), 5 adds reasons (KIP-800).
 """
 
 from __future__ import annotations

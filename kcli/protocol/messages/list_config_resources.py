@@ -1,4 +1,4 @@
-"""ListConfigResources (key 74): names of the resources that have configuration.
+"""ListConfigResources (key 74): list the resources that have configuration.
 
 Version 0 lists client metrics resources only (KIP-714), version 1 any type (KIP-1142).
 """

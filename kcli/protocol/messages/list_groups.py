@@ -1,6 +1,6 @@
-"""ListGroups (key 16): the groups that the asked broker coordinates.
+"""ListGroups (key 16): list the groups that a broker coordinates.
 
-Version 4 answers states and can choose by them (KIP-518), 5 the same for types (KIP-848).
+Version 4 adds states and a filter by state (KIP-518), 5 the same for types (KIP-848).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""ListOffsets (key 2): find the offset that belongs to a timestamp.
+"""ListOffsets (key 2): find offsets by timestamp.
 
-Version 0 answers with a list of segment base offsets instead of one offset (KIP-79). Version 2 adds
-isolation (KIP-98), 4 leader epochs (KIP-320); 7 knows the timestamp -3, that of the latest record
-(KIP-734), 8 knows -4, the earliest local offset (KIP-405), 9 knows -5, the end of tiered data (KIP-1005),
-10 adds a time limit for tiered look-ups (KIP-1075), 11 knows -6, the earliest offset not yet tiered
-(KIP-1023).
+Version 0 returns a list of segment base offsets instead of one offset (KIP-79). Version 2 adds isolation
+(KIP-98), 4 leader epochs (KIP-320), 10 a time limit for tiered look-ups (KIP-1075). Special timestamps: from
+7 -3, the latest record (KIP-734); from 8 -4, the earliest local offset (KIP-405); from 9 -5, the end of
+tiered data (KIP-1005); from 11 -6, the earliest offset not tiered yet (KIP-1023).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
-"""Timestamps with a meaning of their own."""
+"""The special timestamps."""
 
 FIRST_VERSIONS = {
     LATEST: 0,
@@ -29,7 +28,7 @@ FIRST_VERSIONS = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The first version that knows each of them."""
+"""The first version that knows a special timestamp."""
 
 
 @struct

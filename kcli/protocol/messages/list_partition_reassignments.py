@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): which partitions are on the move (KIP-455)."""
+"""ListPartitionReassignments (key 46): list the ongoing reassignments of partitions (KIP-455)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Metadata (key 3): brokers, controller, topics and the leaders of their partitions.
+"""Metadata (key 3): describe brokers, controller, topics and the leaders of their partitions.
 
-Version 0 reads an empty list of topics as all; from version 1 null is all and empty is none. Version 1 adds
-racks, the controller and internal topics, 2 the cluster id, 4 says whether topics may be created, 5 adds
-offline replicas (KIP-112), 7 leader epochs (KIP-320), 8 authorized operations (KIP-430), of the cluster
-only up to 10 (KIP-700), 10 topic ids (KIP-516), 12 asks by topic id, 13 adds an error for the whole
-response (KIP-1102).
+Version 0 reads an empty list of topics as all topics; from version 1 null means all and empty none. Version 1
+adds racks, the controller and internal topics, 2 the cluster id, 4 whether topics may be created, 5 offline
+replicas (KIP-112), 7 leader epochs (KIP-320), 8 authorized operations (KIP-430), those of the cluster only up
+to 10 (KIP-700), 10 topic ids (KIP-516), 12 requests by topic id, 13 an error for the whole response
+(KIP-1102).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""OffsetCommit (key 8): the offsets from which a group goes on.
+"""OffsetCommit (key 8): commit offsets of a group.
 
 Version 1 adds the member and its generation, 2 to 4 a retention time, 6 leader epochs (KIP-320), 7 static
-members (KIP-345), 9 may be used by members of the consumer protocol, the generation being their epoch, 10
-names topics by id alone (KIP-848). Apache Kafka 4.0 dropped versions 0 and 1.
+members (KIP-345). From 9 members of the consumer protocol may use it, with their epoch as the generation;
+from 10 topics have ids instead of names (KIP-848). Apache Kafka 4.0 dropped versions 0 and 1.
 """
 
 from __future__ import annotations

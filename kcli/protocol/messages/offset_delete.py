@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): a group forgets its offsets of some partitions (KIP-496)."""
+"""OffsetDelete (key 47): delete committed offsets of a group (KIP-496)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""OffsetFetch (key 9): the offsets that groups have committed; -1 where there is none.
+"""OffsetFetch (key 9): return the committed offsets of groups, -1 for partitions without one.
 
-From version 2 null asks for all topics and a group's error has a field of its own; 5 adds leader epochs
-(KIP-320), 7 can ask for stable offsets alone (KIP-447), 8 asks for several groups (KIP-709), 9 may be used by
-members of the consumer protocol, 10 names topics by id alone (KIP-848). Apache Kafka 4.0 dropped version 0.
+From version 2 null asks for all topics, and an error of the group has its own field. 5 adds leader epochs
+(KIP-320), 7 requests for stable offsets only (KIP-447), 8 several groups (KIP-709). From 9 members of the
+consumer protocol may use it; from 10 topics have ids instead of names (KIP-848). Apache Kafka 4.0 dropped
+version 0.
 """
 
 from __future__ import annotations

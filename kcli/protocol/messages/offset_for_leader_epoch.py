@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ends in a partition's log (KIP-101).
+"""OffsetForLeaderEpoch (key 23): find where a leader epoch ends in a partition's log (KIP-101).
 
 Version 1 adds the epoch that was found, 2 the caller's own epoch for fencing (KIP-320), 3 the replica id,
-with which a consumer is told apart from a follower (KIP-392).
+which tells a consumer from a follower (KIP-392).
 """
 
 from __future__ import annotations

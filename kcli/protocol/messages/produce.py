@@ -1,9 +1,9 @@
 """Produce (key 0): append record batches to partitions.
 
-Versions 0 and 1 carry record format 0, version 2 format 1, version 3 and later exactly one batch of format
-2. Version 1 adds the throttle time, 2 the log-append time, 3 transactions (KIP-98), 5 the log start offset,
-7 allows zstd (KIP-110), 8 names the offending records (KIP-467), 10 says where the leader went (KIP-951),
-12 lets a transaction begin with its first write (KIP-890), 13 names topics by id alone (KIP-516).
+Versions 0 and 1 carry records of magic 0, version 2 of magic 1, later versions exactly one batch of magic 2.
+Version 1 adds the throttle time, 2 the append time, 3 transactions (KIP-98), 5 the log start offset, 7 zstd
+(KIP-110), 8 errors of single records (KIP-467), 10 the new leader (KIP-951). From 12 a transaction may begin
+with its first write (KIP-890); from 13 topics have ids instead of names (KIP-516).
 """
 
 from __future__ import annotations

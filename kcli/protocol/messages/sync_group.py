@@ -1,6 +1,6 @@
-"""SyncGroup (key 14): the leader of a classic group hands in the assignment, every member fetches its own.
+"""SyncGroup (key 14): hand in the assignment as the leader of a classic group, and get one's own.
 
-Version 3 adds static members (KIP-345), 5 states and answers the protocol (KIP-559).
+Version 3 adds static members (KIP-345), 5 the protocol in request and response (KIP-559).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64): forget a broker for good (KIP-500)."""
+"""UnregisterBroker (key 64): remove the registration of a broker (KIP-500)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""UpdateFeatures (key 57): change the levels that the cluster works at (KIP-584).
+"""UpdateFeatures (key 57): change the feature levels of the cluster (KIP-584).
 
-Version 1 tells safe from unsafe downgrades and can only validate; version 2 has no result per feature.
+Version 1 separates safe from unsafe downgrades and can only validate; version 2 has no result per feature.
 """
 
 from __future__ import annotations

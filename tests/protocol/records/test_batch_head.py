@@ -42,7 +42,7 @@ def test_the_head_of_a_batch_has_its_fields_and_properties() -> None:
     assert head == batch.head(500)
     assert head == tuple.__new__(BatchHead, (500, *HEADER.unpack_from(data)))
     assert (head.position, head.end) == (500, 500 + len(data))
-    names = set(BatchHead._fields) | {name for name in vars(BatchProperties) if name[0] != "_"}
+    names = set(BatchHead._fields) | {name for name in dir(BatchProperties) if name[0] != "_"}
     assert names > {"codec", "last_offset", "is_control", "next_offset"}
     for name in (names | {"size_in_bytes"}) - {"position", "length"}:
         assert getattr(head, name) == getattr(batch, name), name
