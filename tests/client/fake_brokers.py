@@ -1,8 +1,8 @@
-"""FakeBrokers: brokers in memory that speak the protocol over trio's memory streams, and do as a test says.
+"""FakeBrokers: brokers in memory that speak the protocol over trio's memory streams and follow scripts.
 
 They answer ApiVersions, Metadata and FindCoordinator, and keep a log per partition for Produce (with the
-sequence checks of a real broker) and Fetch. `script` puts a test's own answer in front of that, and answers
-alone what is asked about groups; `requests` remembers what came.
+sequence checks of a real broker) and Fetch. `script` replaces these responses, and alone answers requests
+about groups; `requests` holds what was received.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class NoAnswer(Exception):
 
 
 class Received(NamedTuple):
-    """One request as a broker got it."""
+    """One request that a broker received."""
 
     node_id: int
     version: int
@@ -152,15 +152,15 @@ class FakeBrokers:
         self.topics[name] = [FakePartition(1 + index % len(self.nodes)) for index in range(count)]
 
     def script(self, request_class: type[Any], *answers: Any) -> None:
-        """Have the next requests of a class answered by `answers`: messages, exceptions or functions.
+        """Answer the next requests of a class by `answers`: messages, exceptions or functions.
 
-        A function gets (node_id, request, version) and returns an answer or an awaitable of one; one that
-        returns None leaves the request to the broker's own answer.
+        A function gets (node_id, request, version) and returns a response or an awaitable of one; None leaves
+        the request to the broker's own response.
         """
         self._scripts[request_class].extend(answers)
 
     def received(self, request_class: type[Any]) -> list[Any]:
-        """Return the requests of one class that came so far."""
+        """Return the received requests of one class."""
         return [entry.request for entry in self.requests if isinstance(entry.request, request_class)]
 
     def disconnect(self, node_id: int) -> None:
@@ -170,7 +170,7 @@ class FakeBrokers:
             stream.receive_stream.close()  # type: ignore[attr-defined]
 
     async def open_stream(self, node: Node, config: ClientConfig) -> trio.abc.Stream:
-        """Stand in for TCP: hosts are `broker-<id>`; anything else refuses, as does what is in `down`."""
+        """Replaces TCP: hosts are `broker-<id>`; any other host refuses, and so do those in `down`."""
         await trio.sleep(self.open_seconds)
         self.opened.append(node.host)
         found = [number for number, known in self.nodes.items() if known.host == node.host]
@@ -272,7 +272,7 @@ class FakeBrokers:
 
     @staticmethod
     def topic_id(name: str) -> bytes:
-        """Return a topic's id, made of its name."""
+        """Return a topic's id, derived from its name."""
         return name.encode()[:16].ljust(16, b"\x01")
 
     def _name(self, topic: Any) -> str:
@@ -344,7 +344,7 @@ class FakeBrokers:
         return responses
 
     def partition_data(self, name: str, row: FetchPartition) -> PartitionData:
-        """Return a partition's part of a fetch answer."""
+        """Return a partition's part of a fetch response."""
         if name not in self.topics:
             return PartitionData(
                 partition_index=row.partition, error_code=100, high_watermark=-1, records=b""

@@ -1,4 +1,4 @@
-"""A partition of the brokers that clients are tested with."""
+"""A partition of fake brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client finds a broker, routes, retries, and keeps its metadata with one request at a time."""
+"""The client finds a broker, routes, retries, and refreshes its metadata with one request at a time."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ async def test_a_topic_that_appears_later_ends_the_wait(autojump_clock: trio.tes
             nursery.start_soon(create_later)
             topic = await client.wait_for_topic("late")
         assert len(topic.partitions) == 2
-        # Backing off up to a second, not polling.
+        # It backs off up to a second.
         assert len(brokers.received(MetadataRequest)) < 20
 
 

@@ -1,4 +1,4 @@
-"""Coordinators are looked up together, remembered, and forgotten; what is refused later is asked again."""
+"""Coordinators are looked up together, cached, and forgotten; retriable errors are retried."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIND_COORDINATOR = 10
 
 
 def refused(key: str, code: ErrorCode, message: str | None = None) -> FindCoordinatorResponse:
-    """Return the answer about one key from version 4 on."""
+    """Return the response about one key from version 4 on."""
     return FindCoordinatorResponse(
         coordinators=[
             Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)

@@ -1,4 +1,4 @@
-"""What is warned of among client properties."""
+"""Warnings of client properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of a whole cluster: spread over its nodes, kept over restarts, told of a stop."""
+"""Groups in a cluster: spread over its nodes, kept over restarts, answered at a stop."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def coordinators(client: Client) -> dict[str, int]:
 
 
 async def when_loaded(client: Client, group: str) -> dict[tuple[str | bytes, int], tuple[int, int]]:
-    """What is committed, once the coordinator has read its log."""
+    """Return the committed offsets, once the coordinator has read its log."""
     while True:
         (found,) = (await client.ask(ask.fetch(**{group: {TOPIC: [0]}}), 8)).groups
         if found.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -84,7 +84,7 @@ async def test_a_cluster_that_starts_again_knows_its_groups(kill: bool, tmp_path
                 response = await coordinator.ask(ask.commit({(TOPIC, 0): number}, name), 8)
                 assert ask.committed(response) == {(TOPIC, 0): 0}
     async with running_cluster(tmp_path, nodes=3) as cluster, connected(cluster) as client:
-        # Who leads a partition of the groups depends on which node was back first.
+        # The leader of a groups partition is the node that came back first.
         after = await coordinators(client)
         for number, name in enumerate(NAMES):
             async with connected(cluster, after[name]) as coordinator:

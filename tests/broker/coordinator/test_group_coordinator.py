@@ -118,10 +118,10 @@ def test_many_groups_with_many_offsets_are_deleted_in_steps(world: VirtualCoordi
         world.commit({("t", partition): 1 for partition in range(450)}, group=name)
     world.commit({("t", partition): 1 for partition in range(2_500)}, group="large")
     call = world.delete("large", *names, "nothing")
-    # A group goes as a whole; batches have a limit.
+    # A group is deleted as a whole; batches have a limit.
     assert set(world.shard.groups) == set(names)
     assert call.is_parked
-    # Whoever joins before its turn keeps a group.
+    # A join before its turn keeps a group.
     member_id = world.join(version=3, group=names[-1]).response.member_id
     world.advance(10)
     assert [(each.group_id, each.error_code) for each in call.response] == [
@@ -238,7 +238,7 @@ def test_of_ids_that_a_damaged_record_has_twice_the_first_counts(world: VirtualC
 
 
 def test_members_of_one_instance_id_can_both_be_removed(world: VirtualCoordinator) -> None:
-    """Damaged records of a group of the consumer protocol may bring them into one that has become classic."""
+    """Damaged records of a consumer group may bring them into a group that has become classic."""
     value = group_value(5, "m1", "m2")
     value.members[0].group_instance_id = "i"
     load(world, (KEY, value))

@@ -1,4 +1,4 @@
-"""A consumer of the classic protocol that revokes everything before it joins, and assigns when it leads."""
+"""A consumer of the classic protocol that revokes all partitions before it joins; the leader assigns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FATAL = {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
 
 @dataclass
 class ClassicConsumer:
-    """One consumer. `turn` sends its next request, if it does not wait for an answer."""
+    """One consumer. `turn` sends its next request, unless it waits for a response."""
 
     coordinator: VirtualConsumers
     topics: tuple[str, ...]
@@ -38,7 +38,7 @@ class ClassicConsumer:
     is_dead: bool = False
 
     def turn(self) -> None:
-        """Take in an answer that has come, or send the next request. After a fatal error there is none."""
+        """Handle a response that has come, or send the next request; none after a fatal error."""
         if self.is_dead:
             return
         if self.waits is None:
@@ -80,7 +80,7 @@ class ClassicConsumer:
                 self.syncs = self._assign(call)
 
     def _assign(self, call: Call) -> dict[str, bytes]:
-        """Deal out the partitions one by one."""
+        """Assign the partitions in turn."""
         members = {
             each.member_id: decode_subscription(each.metadata).topics for each in call.response.members
         }
@@ -113,7 +113,7 @@ class ClassicConsumer:
         self.joins, self.syncs = True, None
 
     def leave(self) -> None:
-        """Say goodbye."""
+        """Send LeaveGroup."""
         if self.member_id:
             self.coordinator.leave((self.member_id, self.instance))
         self._start_anew()

@@ -1,4 +1,4 @@
-"""Consumer groups in a virtual coordinator: topics that come, grow and go, members that keep the protocol."""
+"""Consumer groups in a virtual coordinator: changing topics, and members that follow the protocol."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Partitions = set[tuple[str, int]]
 
 
 def topic_id(name: str, incarnation: int = 0) -> bytes:
-    """Return the id that a topic of a test has, in its n-th life."""
+    """Return the id of a test topic in its n-th creation."""
     return name.encode().ljust(15, b"-")[:15] + bytes([incarnation])
 
 
 class VirtualConsumers(VirtualCoordinator):
-    """`topics` are there from the beginning, with their numbers of partitions."""
+    """`topics` exist from the beginning, with these numbers of partitions."""
 
     def __init__(self, topics: dict[str, int] | None = None, **config: Any) -> None:
         self._lives: dict[str, int] = {}
@@ -42,7 +42,7 @@ class VirtualConsumers(VirtualCoordinator):
     # --- metadata ----------------------------------------------------------------------------------
 
     def topics(self, **counts: int) -> None:
-        """Create topics, let them grow, or delete those with 0 partitions."""
+        """Create topics, grow them, or delete those with 0 partitions."""
         topics = dict(self.image.topics)
         for name, count in counts.items():
             if count == 0:
@@ -79,7 +79,7 @@ class VirtualConsumers(VirtualCoordinator):
         client: ClientInfo = CLIENT,
         **fields: Any,
     ) -> Call:
-        """Send a heartbeat that says what is given, and nothing else."""
+        """Send a heartbeat with the given fields only."""
         request = ConsumerGroupHeartbeatRequest(
             **{
                 "group_id": "g",
@@ -95,7 +95,7 @@ class VirtualConsumers(VirtualCoordinator):
         )
 
     def enter(self, member_id: str, *topics: str, **fields: Any) -> Call:
-        """Join with these topics, `t` if there are none and no expression either."""
+        """Join with these topics, by default with `t` unless there is an expression."""
         names = list(topics) or ([] if "subscribed_topic_regex" in fields else ["t"])
         said = {"rebalance_timeout_ms": REBALANCE_MS, "subscribed_topic_names": names, **fields}
         return self.beat(member_id, 0, owned=set(), **said)
@@ -114,7 +114,7 @@ class VirtualConsumers(VirtualCoordinator):
     # --- what is there -----------------------------------------------------------------------------
 
     def named(self, entries: list[TopicPartitions]) -> Partitions:
-        """Return partitions by name; those of topics that are gone stay out."""
+        """Return partitions by name, without those of deleted topics."""
         return {
             (self.image.topics_by_id[entry.topic_id].name, index)
             for entry in entries
@@ -123,7 +123,7 @@ class VirtualConsumers(VirtualCoordinator):
         }
 
     def given(self, call: Call) -> str | None:
-        """Return the partitions in the answer to a heartbeat, written `t0 t1`; None if it names none."""
+        """Return the partitions in a heartbeat response, written `t0 t1`; None if it has none."""
         assignment = call.response.assignment
         return None if assignment is None else short(self.named(assignment.topic_partitions))
 
@@ -133,7 +133,7 @@ class VirtualConsumers(VirtualCoordinator):
         return group
 
     def outline(self, name: str = "g") -> dict[str, str]:
-        """Return a line for each member: its epoch, its state, what it has and what it is to give up."""
+        """Return a line for each member: epoch, state, owned partitions, partitions to give up."""
         lines = {}
         for member_id, member in sorted(self.consumer_group(name).members.items()):
             has = short(self._named_owned(member.assigned))
@@ -156,7 +156,7 @@ def short(partitions: Partitions) -> str:
 
 @dataclass
 class Consumer:
-    """A member that does what the protocol asks for: it takes what it is given, and gives up at once.
+    """A member that follows the protocol: it takes its partitions, and gives up others at once.
 
     With `keeps` it does not give up partitions yet.
     """
@@ -172,7 +172,7 @@ class Consumer:
     error: ErrorCode = ErrorCode.NONE
 
     def beat(self) -> None:
-        """Send one heartbeat, or join. After a fatal error there is none."""
+        """Send one heartbeat, or join; none after a fatal error."""
         if self.error is ErrorCode.FENCED_INSTANCE_ID:
             return
         if self.epoch == 0:
@@ -187,7 +187,7 @@ class Consumer:
             self.take(call)
 
     def take(self, call: Call) -> None:
-        """Take in an answer."""
+        """Handle a response."""
         self.error = call.error
         if call.error in START_ANEW:
             self.epoch, self.owned, self.target = 0, set(), set()

@@ -1,6 +1,6 @@
-"""A shard with a log, timers and a clock that are lists and numbers: a runtime for tests, without waiting.
+"""A test runtime for a shard: its log, timers and clock are lists and numbers, so that nothing waits.
 
-Records go through their bytes on the way into the log, so that a restart sees what a file would hold.
+Records are encoded into the log, so that a restart reads what a file would hold.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def subscription(*topics: str) -> bytes:
 
 
 class Call(Token):
-    """One request, and what it was answered."""
+    """One request, and its response."""
 
     __slots__ = ("name", "responses")
 
@@ -68,7 +68,9 @@ class Call(Token):
 
 
 class VirtualCoordinator:
-    """`append_error` makes appends fail, `holds_commits` lets them wait for `commit_held` or `fail_held`."""
+    """`append_error` makes appends fail, `holds_commits` delays commits until `commit_held` or
+    `fail_held`.
+    """
 
     def __init__(self, **config: Any) -> None:
         self.config = GroupConfig(**config)
@@ -142,7 +144,7 @@ class VirtualCoordinator:
             self.perform(then(self.now, error))
 
     def advance(self, ms: int) -> None:
-        """Let time pass; timers fire in order, each at its time."""
+        """Advance the time; timers fire in order, each at its time."""
         until_ms = self.now_ms + ms
         while self.timers:
             due_ms, _, key = min(
@@ -156,7 +158,7 @@ class VirtualCoordinator:
         self.now_ms = until_ms
 
     def restart(self) -> None:
-        """Lose everything but the log; whoever waits for a commit or is parked is answered."""
+        """Keep only the log; answer all waiting requests."""
         self.unload()
         self.append_error = None
         self._start()
@@ -306,7 +308,7 @@ class VirtualCoordinator:
     # --- what is there -----------------------------------------------------------------------------
 
     def offsets(self, group: str = "g") -> dict[tuple[str, int], int]:
-        """Return all offsets of a group, as OffsetFetch tells them."""
+        """Return all offsets of a group, as OffsetFetch shows them."""
         asked = OffsetFetchRequestGroup(group_id=group, topics=None)
         found = self.shard.offset_fetch(asked)
         return {
@@ -325,7 +327,7 @@ class VirtualCoordinator:
         return self.shard.groups[name]
 
     def state(self, name: str = "g") -> str:
-        """Return a group's state as DescribeGroups tells it."""
+        """Return a group's state, as DescribeGroups shows it."""
         (described,) = self.shard.describe_groups(self.now, [name], 5)
         return described.group_state
 
@@ -334,7 +336,7 @@ class VirtualCoordinator:
     def stable(self, count: int = 1, *, group: str = "g", **join: Any) -> tuple[int, list[str]]:
         """Bring a new group of old clients (version 3) to Stable.
 
-        Return the generation and the members, the leader first.
+        Returns the generation and the members, the leader first.
         """
         members: list[str] = []
         joins = [self.join(group=group, version=3, **join)]

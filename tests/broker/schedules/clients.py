@@ -1,4 +1,4 @@
-"""The clients of a simulated cluster: idempotent producers with acks=all, a consumer, and what they know."""
+"""The clients of a simulated cluster: idempotent producers with acks=all, and a consumer."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ RETRIED = frozenset(
 
 
 class Violation(AssertionError):
-    """Something that must never be."""
+    """A broken invariant."""
 
 
 class View:
-    """What a client knows of the leaders: never older than what it knew (KIP-320)."""
+    """A client's view of the leaders: never older than before (KIP-320)."""
 
     def __init__(self, random: Random, nodes: int) -> None:
         self._random = random
@@ -59,7 +59,7 @@ class View:
         self._leaders: dict[int, tuple[int, int]] = {}
 
     def leader(self, partition: int) -> tuple[int, int] | None:
-        """Return (leader, leader epoch), None while nobody leads."""
+        """Return (leader, leader epoch), None without a leader."""
         found = self._leaders.get(partition)
         return None if found is None or found[0] < 0 else found
 
@@ -82,7 +82,7 @@ class View:
 
 @dataclass
 class Producer:
-    """An idempotent producer of one partition, one batch under way, that never gives up."""
+    """An idempotent producer of one partition, with one batch under way, that never gives up."""
 
     name: str
     partition: int
@@ -99,7 +99,7 @@ class Producer:
     enough: bool = False
 
     async def run(self, cluster: SimulatedCluster) -> None:
-        """Produce until there is enough, and until the last batch is acknowledged."""
+        """Produce until there is enough, and the last batch is acknowledged."""
         while self.producer_id < 0:
             await self._introduce(cluster)
         while self.pending or not self.enough:
@@ -164,7 +164,7 @@ class Producer:
 
 @dataclass
 class Consumer:
-    """A reader of one partition, from the beginning, that remembers all it has seen."""
+    """A reader of one partition, from the beginning, that keeps all values."""
 
     partition: int
     view: View
@@ -172,7 +172,7 @@ class Consumer:
     """What it read, by offset."""
 
     async def run(self, cluster: SimulatedCluster) -> None:
-        """Read for ever."""
+        """Read until cancelled."""
         while True:
             leader = self.view.leader(self.partition)
             if leader is None or not await self._fetch(cluster, leader):
@@ -204,7 +204,7 @@ class Consumer:
             assert isinstance(batch, RecordBatch)
             for record in batch.records():
                 if record.offset < len(self.seen):
-                    continue  # A batch begins where it begins.
+                    continue  # A batch may begin before the position.
                 if record.offset >= answer.high_watermark:
                     raise Violation(
                         f"offset {record.offset} came, the high watermark is {answer.high_watermark}"

@@ -1,4 +1,4 @@
-"""One schedule from the first process to the last, and what must be true whenever everything is repaired."""
+"""The run of one schedule, and what must be true whenever the cluster is repaired."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RECOVERY_SECONDS = 60.0
 
 
 class Run:
-    """A schedule under way, with the clients that live through all its processes."""
+    """A schedule under way, with clients that live through all its processes."""
 
     def __init__(self, schedule: Schedule, directory: Path) -> None:
         self.schedule = schedule
@@ -65,7 +65,7 @@ class Run:
         return Random(self._random.random())
 
     async def run(self) -> None:
-        """Live through the schedule. Raises `Violation`, and whatever a node fails with."""
+        """Run the schedule. Raises `Violation`, and the errors of nodes."""
         for number, life in enumerate(self.schedule.lives):
             async with simulated_cluster(
                 self._directory, nodes=len(NODES), properties=PROPERTIES, kill=lambda life=life: life.kill
@@ -102,7 +102,7 @@ class Run:
             await trio.sleep_until(started + life.seconds)
 
     async def _do(self, cluster: SimulatedCluster, event: Event) -> None:
-        with suppress(KcliError):  # What cannot be done at that moment is refused; the schedule goes on.
+        with suppress(KcliError):  # An event that is impossible now is refused; the schedule goes on.
             await self._perform(cluster, event)
         cluster.reset_connections()
 
@@ -132,13 +132,13 @@ class Run:
         self._numbers.clear()
         for node in NODES:
             for action in ("resume", "start"):
-                with suppress(KcliError):  # It is not paused, or not dead.
+                with suppress(KcliError):  # It was not paused, or not dead.
                     await perform(cluster.cluster, action, {"node": node})
 
     # --- what must be
 
     async def _until_level(self, cluster: SimulatedCluster) -> None:
-        """Wait until every replica is in sync and has all, and readers have read it."""
+        """Wait until every replica is in sync and complete, and readers have read it."""
         while not self._is_level(cluster):  # noqa: ASYNC110 - nothing tells of it
             await trio.sleep(0.2)
 
@@ -165,7 +165,7 @@ class Run:
         return True
 
     def _check_replicas(self, when: str) -> None:
-        """Compare the bytes of all replicas, and what they hold with what was acknowledged and read."""
+        """Compare the bytes of all replicas, and their values with the acknowledged and the read ones."""
         for index in range(PARTITIONS):
             copies = {}
             for node in NODES:
@@ -202,7 +202,7 @@ class Run:
 
 
 def create_topic(controller: Controller) -> None:
-    """Make the topic that everything is about."""
+    """Create the topic of the schedule."""
     (outcome,) = controller.create_topics(
         [NewTopic(TOPIC, PARTITIONS, len(NODES), configs={"segment.ms": "3000", "min.insync.replicas": "2"})],
         defaults=TopicDefaults(1, 1, {}),
@@ -212,7 +212,7 @@ def create_topic(controller: Controller) -> None:
 
 
 def values_of(log: bytes) -> list[str]:
-    """Return the values in a log, whose offsets must leave no gap."""
+    """Return the values in a log, whose offsets must have no gap."""
     values: list[str] = []
     for batch in iter_batches(log):
         assert isinstance(batch, RecordBatch)

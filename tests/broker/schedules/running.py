@@ -1,4 +1,4 @@
-"""Running a schedule in virtual time, every choice in it decided by its seed."""
+"""Runs a schedule in virtual time; its seed decides every choice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 60
 
 
 def run_schedule(schedule: Schedule) -> Run:
-    """Run a schedule; return what is left of it. Raises `Violation`, and whatever a node fails with."""
+    """Run a schedule; return the final state. Raises `Violation`, and the errors of nodes."""
     base = "/dev/shm" if os.path.isdir("/dev/shm") else None
     temporary = tempfile.TemporaryDirectory(prefix="kcli-schedule-", dir=base)
     with temporary as directory, decided_by(schedule.seed), patience():
@@ -38,10 +38,7 @@ def run_schedule(schedule: Schedule) -> Run:
 
 @contextmanager
 def decided_by(seed: int) -> Iterator[None]:
-    """Have the order of tasks, and whatever else is left to chance, follow from a seed.
-
-    The first is what Hypothesis has trio do, too.
-    """
+    """Let a seed decide the order of tasks and all random choices, as Hypothesis does for trio."""
     random.seed(seed)
     trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING = True
     trio._core._run._r.seed(seed)
@@ -55,7 +52,7 @@ def decided_by(seed: int) -> Iterator[None]:
 
 @contextmanager
 def patience() -> Iterator[None]:
-    """Fail what runs without end: in virtual time nothing else would tell."""
+    """Fail a run that does not end: virtual time has no other timeout."""
 
     def give_up(*_: object) -> None:
         raise Violation(f"no end after {PATIENCE_SECONDS} s: some task never waits")

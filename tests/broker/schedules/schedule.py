@@ -1,8 +1,7 @@
 """Schedules: what happens to a cluster of three nodes and when, made from a seed.
 
-A schedule is a life of several processes on the same directories. In each the harms below come at random
-times and go after a while; then everything is repaired, the clients catch up, and the process is stopped in
-order or killed.
+A schedule has several processes on the same directories. In each, the faults below begin at random times and
+end after a while. Then all is repaired, the clients catch up, and the process is stopped in order or killed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ START_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens at a moment of a process's life."""
+    """An event at a moment of a process's life."""
 
     at: float
     action: str
@@ -29,7 +28,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One process: what happens in it, for how long, and whether it ends by a kill."""
+    """One process: its events, its duration, and whether it ends by a kill."""
 
     events: tuple[Event, ...]
     seconds: float
@@ -38,7 +37,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Lives one after another."""
+    """Lives, one after another."""
 
     seed: int
     lives: tuple[Life, ...]
@@ -67,7 +66,7 @@ def _life(random: Random, *, harms: int, seconds: float) -> Life:
 
 
 def _may_be_the_end(harm: list[Event], others: list[list[Event]]) -> bool:
-    """Whether a full disk could meet the last node that is there: that ends a process, as it should."""
+    """Return whether a full disk could meet the last running node: that ends a process."""
     down = [each for each in others if each[-1].action == "start"]
     return (
         harm[-1].action == "start"
@@ -147,7 +146,7 @@ def _link_fault(random: Random, begin: float, end: float, kind: str) -> list[Eve
 def _request_fault(random: Random, begin: float, end: float) -> list[Event]:
     kind = random.choice(("drop", "disconnect", "delay", "error"))
     api = random.choice(("Produce", "Produce", "Fetch", "Metadata"))
-    # Java's consumer dies of an answer that no broker gives to a fetch.
+    # Java's consumer fails on a fetch response that no broker sends.
     passing = "KAFKA_STORAGE_ERROR" if api == "Fetch" else "REQUEST_TIMED_OUT"
     more: dict[str, object] = {
         "delay": {"delay_ms": random.choice((10, 500))},

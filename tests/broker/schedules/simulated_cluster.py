@@ -1,8 +1,8 @@
-"""A whole cluster in virtual time: real nodes, logs, controller and links; no sockets, no threads.
+"""A cluster in virtual time: real nodes, logs, controller and links; no sockets, no threads.
 
-What would run in a worker thread runs at once: the clock must not jump meanwhile. Requests go straight into
-a node's engine, as frames; a node that is dead refuses them, one that is paused leaves them unanswered, and
-when it dies, those that it has not answered are lost.
+Work of worker threads runs at once, so that the clock cannot jump meanwhile. Requests go into a node's engine
+as frames. A dead node refuses them, a paused one does not answer, and the death of a node loses its
+unanswered requests.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ CORRELATION_ID = 7
 
 
 class Lost(Exception):
-    """A request without an answer: its node was not there, died, or took too long."""
+    """A request without a response: its node was down, died, or took too long."""
 
 
 @contextmanager
 def no_threads() -> Iterator[None]:
-    """Have everything that would run in a worker thread run in the event loop."""
+    """Run the work of worker threads in the event loop."""
 
     async def run_sync(call: Callable[..., Any], *arguments: object, **_: object) -> Any:
         await trio.lowlevel.checkpoint()
@@ -60,17 +60,17 @@ class SimulatedCluster:
         self._under_way: dict[trio.CancelScope, Broker] = {}
 
     def node(self, node_id: int) -> Broker | None:
-        """Return a node that runs."""
+        """Return a running node."""
         node = self.cluster.nodes[node_id]
         return node.broker if node.state in _REACHABLE else None
 
     @property
     def controller(self) -> Controller:
-        """The controller. Raises `KafkaError` while there is none."""
+        """The controller. Raises `KafkaError` without one."""
         return self.cluster.controller
 
     def reset_connections(self) -> None:
-        """Lose what nodes that run no more have not answered."""
+        """Lose the requests to nodes that run no longer."""
         for scope, broker in self._under_way.items():
             if self.node(broker.node_id) is not broker:
                 scope.cancel()
@@ -96,7 +96,7 @@ async def _exchange(broker: Broker, request: object, version: int) -> Any:
     await broker.until_awake()
     context = RequestContext(broker, broker.endpoints[0].name, "client", APIS)
     frame = bytearray(encode_request(RequestHeader(info.key, version, CORRELATION_ID, "client"), request))
-    engine = broker._server._engine  # With the faults that stand before it.
+    engine = broker._server._engine  # With the fault layers in front of it.
     parts = await frame_of(engine.feed(context, memoryview(frame), 4, len(frame)), broker.purgatory)
     if not parts:
         raise CloseConnection("no answer")
@@ -112,7 +112,7 @@ async def _exchange(broker: Broker, request: object, version: int) -> Any:
 async def simulated_cluster(
     data_dir: Path, *, nodes: int, properties: dict[str, str], kill: Callable[[], bool]
 ) -> AsyncIterator[SimulatedCluster]:
-    """Run a process on `data_dir`; at the end it is killed if `kill` says so, else stopped in order."""
+    """Run a process on `data_dir`; at the end kill it if `kill` is true, else stop it in order."""
     options = ClusterOptions(data_dir=data_dir, nodes=nodes, host="127.0.0.1", port=0, properties=properties)
     cluster = Cluster(options, wall_ms=lambda: START_MS + int(trio.current_time() * 1000))
     with no_threads():

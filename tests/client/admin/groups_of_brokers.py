@@ -1,4 +1,4 @@
-"""Groups that fake brokers tell of."""
+"""Groups of fake brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.client.fake_brokers import FakeBrokers, fake_cluster
 async def cluster_with(
     *, nodes: int = 1, hidden: tuple[type[Any], ...] = (), **max_versions: int
 ) -> AsyncIterator[tuple[FakeBrokers, Client]]:
-    """Brokers that hide some APIs, or the later versions of some, and a client that knows it."""
+    """Brokers that lack some APIs, or later versions of some, and a client."""
     async with fake_cluster(nodes=nodes) as (brokers, client):
         brokers.hidden.update(hidden)
         brokers.max_versions = {int(key.removeprefix("api_")): value for key, value in max_versions.items()}
@@ -28,7 +28,7 @@ async def cluster_with(
 
 
 def listed(*groups: tuple[str, str, str, str], code: int = 0) -> ListGroupsResponse:
-    """Return the answer of one broker: groups of (id, protocol type, state, type)."""
+    """Return the response of one broker: groups of (id, protocol type, state, type)."""
     return ListGroupsResponse(
         error_code=code,
         groups=[
@@ -39,7 +39,7 @@ def listed(*groups: tuple[str, str, str, str], code: int = 0) -> ListGroupsRespo
 
 
 def consumer_group(group_id: str, code: int = 0) -> consumer_group_describe.DescribedGroup:
-    """Return a group of the consumer protocol with one member, or its refusal."""
+    """Return a group of the consumer protocol with one member, or its error."""
     if code:
         return consumer_group_describe.DescribedGroup(
             error_code=code,

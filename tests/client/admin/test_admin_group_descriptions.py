@@ -1,4 +1,4 @@
-"""Groups are described by their coordinator, whatever protocol they speak."""
+"""The coordinator describes groups of both protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Committed offsets are read of several groups at once, set in the name of an idle group, and deleted."""
+"""Committed offsets are read for several groups at once, set for an idle group, and deleted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ORDERS = [TopicPartition("orders", index) for index in range(3)]
 
 
 def fetched(group_id: str, *entries: tuple[int, int, int], code: int = 0) -> OffsetFetchResponseGroup:
-    """Return one group's answer from version 8 on: partitions of `orders` as (offset, epoch, code)."""
+    """Return one group's response from version 8 on: partitions of `orders` as (offset, epoch, code)."""
     partitions = [
         OffsetFetchResponsePartitions(
             partition_index=index,
@@ -54,7 +54,7 @@ def fetched(group_id: str, *entries: tuple[int, int, int], code: int = 0) -> Off
 
 
 def fetched_alone(*entries: tuple[int, int], code: int = 0) -> OffsetFetchResponse:
-    """Return the answer before version 8: partitions of `orders` as (offset, code)."""
+    """Return the response before version 8: partitions of `orders` as (offset, code)."""
     partitions = [
         OffsetFetchResponsePartition(
             partition_index=index, committed_offset=offset, metadata="", error_code=error
@@ -75,7 +75,7 @@ async def test_the_groups_of_one_coordinator_are_asked_about_together(
         brokers.coordinators = {"a": 1, "b": 1, "c": 2}
 
         def answer(node_id: int, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
-            assert version == 9  # the last that knows topics by name
+            assert version == 9  # the last version with topic names
             known = {
                 "a": fetched("a", (5, 2, 0), (-1, -1, 0), (7, -1, 0)),
                 "b": fetched("b", code=ErrorCode.GROUP_AUTHORIZATION_FAILED),

@@ -1,4 +1,4 @@
-"""Groups are listed by every broker, and deleted and cleared of members by their coordinator."""
+"""Every broker lists groups; the coordinator deletes them and removes their members."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_each_coordinator_deletes_its_groups(autojump_clock: trio.testing.
 
 
 def left(*answers: tuple[str, str | None, int], code: int = 0) -> LeaveGroupResponse:
-    """Return an answer about members of (id, instance id, code)."""
+    """Return a response about members of (id, instance id, code)."""
     return LeaveGroupResponse(
         error_code=code,
         members=[

@@ -26,7 +26,7 @@ def code_of(result: object) -> ErrorCode | None:
 
 
 async def join_alone(connection: Connection) -> str:
-    """Become the one member of the group `billing`, with all of `orders`; return the member's id."""
+    """Join the group `billing` alone, with all of `orders`; return the member's id."""
     metadata = encode_subscription(Subscription(("orders",)), 1)
     join = JoinGroupRequest(
         group_id="billing",

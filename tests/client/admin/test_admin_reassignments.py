@@ -1,4 +1,4 @@
-"""Elections and reassignments: what is asked of the controller, and what its answers become."""
+"""Elections and reassignments: requests to the controller, and the results."""
 
 from __future__ import annotations
 

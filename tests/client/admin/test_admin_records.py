@@ -1,4 +1,4 @@
-"""Calls that leaders answer, and one that none can: what does not fit a request is told at once."""
+"""Calls to leaders, and a request that cannot be encoded."""
 
 from __future__ import annotations
 

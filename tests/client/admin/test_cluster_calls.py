@@ -1,4 +1,4 @@
-"""The admin calls about brokers and what is configured: what older brokers are asked, and what is refused."""
+"""Admin calls about brokers and configs: requests to older brokers, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer hands out every record once, in order, and its position passes over what it must not show."""
+"""A consumer hands out every record once, in order, and its position skips hidden records."""
 
 from __future__ import annotations
 

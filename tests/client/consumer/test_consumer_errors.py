@@ -1,4 +1,4 @@
-"""What goes wrong while a consumer fetches: what passes is tried again, the rest is raised."""
+"""Errors of fetches: retriable ones are retried, the others are raised."""
 
 from __future__ import annotations
 

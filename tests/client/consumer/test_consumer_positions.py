@@ -1,4 +1,4 @@
-"""Where a consumer reads on: resets, seeks, pauses, and polls that are cancelled."""
+"""Positions of a consumer: resets, seeks, pauses, and cancelled polls."""
 
 from __future__ import annotations
 

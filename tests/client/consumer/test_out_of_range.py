@@ -1,4 +1,4 @@
-"""A position that its partition does not have: one line says so, and where it goes on."""
+"""A position that is out of range: one line reports it and the new position."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.client.groups.grouped_consumer import committed, grouped, read
 
 
 def from_three_to_ten(brokers: FakeBrokers) -> None:
-    """Let a partition have held ten records, of which three are deleted."""
+    """Make a partition of ten records, of which three are deleted."""
     fill(brokers, batch(3, [b"x"] * 7), end_offset=10)
     brokers.topics["orders"][0].start_offset = 3
 
 
 @asynccontextmanager
 async def assigned(config: ConsumerConfig) -> AsyncIterator[tuple[FakeBrokers, Consumer, list[str]]]:
-    """A consumer that reads that partition, without a group, and what it warns of."""
+    """A consumer that reads that partition, without a group, and its warnings."""
     warnings: list[str] = []
     async with (
         fake_cluster(topics={"orders": 1}) as (brokers, client),

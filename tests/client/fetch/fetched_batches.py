@@ -1,4 +1,4 @@
-"""Batches in the logs of fake brokers, answers that hold them, and a consumer that reads up to a place."""
+"""Helpers: batches in the logs of fake brokers, fetch responses, and a consumer for a bounded read."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def batch(base_offset: int, values: Sequence[bytes], **fields: Any) -> bytes:
 
 
 def fill(brokers: FakeBrokers, *batches: bytes, end_offset: int, partition: int = 0) -> None:
-    """Put batches into a partition's log as they are."""
+    """Put batches into a partition's log unchanged."""
     log = brokers.topics["orders"][partition]
     log.batches = list(batches)
     log.end_offset = end_offset
 
 
 def fetched(data: bytes, *, code: int = 0, session_id: int = 0, **fields: Any) -> FetchResponse:
-    """Return an answer about orders-0."""
+    """Return a response about orders-0."""
     row = PartitionData(partition_index=0, error_code=code, high_watermark=99, records=data, **fields)
     topic = FetchableTopicResponse(topic_id=FakeBrokers.topic_id("orders"), topic="orders", partitions=[row])
     return FetchResponse(responses=[topic], session_id=session_id)

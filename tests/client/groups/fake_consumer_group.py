@@ -1,6 +1,6 @@
-"""FakeConsumerGroup: fake brokers whose coordinator is the broker's own, pure and in the test's virtual time.
+"""FakeConsumerGroup: fake brokers with the real, pure coordinator, in the test's virtual time.
 
-Its timers are looked at whenever a request comes. `offsets` tells what the group `g` has committed.
+Every request runs its due timers. `offsets` returns the committed offsets of the group `g`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FakeConsumerGroup(VirtualConsumers):
             setattr(brokers, f"_{api}Request", getattr(self, f"_{api}"))
 
     def add_topic(self, name: str, count: int) -> None:
-        """Create a topic, or one anew that was deleted, everywhere."""
+        """Create a topic, or create a deleted one anew, everywhere."""
         self._brokers.add_topic(name, count)
         self.topics(**{name: count})
 

@@ -1,7 +1,7 @@
-"""FakeGroup: the coordinator of one classic group, without timers: what it waits for, it waits for.
+"""FakeGroup: the coordinator of one classic group, without timers.
 
 It answers for `FakeBrokers`. A join waits until every known member has joined, a sync until the leader has
-handed in the assignment. `expire` is what a session timeout does, `offsets` what is committed.
+sent the assignment. `expire` simulates a session timeout; `offsets` are the committed offsets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "Of
 
 
 class FakeGroup:
-    """The one group of some fake brokers, coordinated by whichever is asked."""
+    """The one group of some fake brokers; each of them coordinates it."""
 
     def __init__(self, brokers: FakeBrokers) -> None:
         self.generation = 0
@@ -51,7 +51,7 @@ class FakeGroup:
             setattr(brokers, f"_{api}Request", getattr(self, f"_{api}"))
 
     def rebalance(self) -> None:
-        """Have every member join again."""
+        """Make every member join again."""
         self.is_preparing = True
         self.joined.clear()
         self._tell()
@@ -68,7 +68,7 @@ class FakeGroup:
         self._changed = trio.Event()
 
     def _complete(self) -> None:
-        """Begin a generation if all members are there."""
+        """Begin a generation if all members have joined."""
         if self.is_preparing and self.members and set(self.members) <= self.joined:
             self.is_preparing = False
             self.joined.clear()
@@ -121,7 +121,7 @@ class FakeGroup:
         return f"member-{self._numbers}"
 
     def _replaced(self, instance_id: str) -> str:
-        """Give a static member that comes back another id, in the place of its old one."""
+        """Give a returning static member another id, in the place of its old one."""
         for member_id, joined in list(self.members.items()):
             if joined.group_instance_id == instance_id:
                 del self.members[member_id]
@@ -208,7 +208,7 @@ def _join_refused(code: int, member_id: str) -> JoinGroupResponse:
 
 
 def commit_answer(request: Any, code: int) -> OffsetCommitResponse:
-    """Return an answer that says the same of every partition."""
+    """Return a response with the same code for every partition."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

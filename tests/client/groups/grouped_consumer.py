@@ -1,4 +1,4 @@
-"""A consumer in a group of the classic protocol, and what tests ask of one of any protocol."""
+"""Helpers: a consumer in a group of the classic protocol, and checks for members of any protocol."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fill(brokers: FakeBrokers, topic: str, count: int) -> None:
 
 
 class Diary(RebalanceListener):
-    """What the listener of one member was told, in order: `+0,1` given, `-0,1` revoked, `!0,1` lost."""
+    """The listener calls of one member, in order: `+0,1` assigned, `-0,1` revoked, `!0,1` lost."""
 
     def __init__(self, *, during: Callable[[str], Any] | None = None) -> None:
         self.events: list[str] = []
@@ -71,7 +71,7 @@ class Diary(RebalanceListener):
 
 
 async def read(consumer: Consumer, seconds: float) -> list[tuple[TopicPartition, int]]:
-    """Poll for a time; return what came."""
+    """Poll for a time; return the records."""
     records: list[tuple[TopicPartition, int]] = []
     with trio.move_on_after(seconds):
         while True:

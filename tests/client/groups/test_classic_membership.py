@@ -1,4 +1,4 @@
-"""What each answer of the coordinator makes of a member: joining, syncing, heartbeats, commits."""
+"""The effect of each response on a classic member: joining, syncing, heartbeats, commits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_errors_of_a_round(api: str, number: int, action: ErrorAction, generatio
         assert membership.sync_failed(code(number), CURRENT) is action
     assert membership.generation == generation
     assert membership.reason is not None
-    # What is owned must be given up for lost, where the generation is.
+    # The partitions of a lost generation are lost.
     assert membership.needs_prepare is (generation != CURRENT)
 
 
@@ -100,7 +100,7 @@ def test_the_given_member_id_is_adopted() -> None:
         (14, CURRENT, ErrorAction.RETRY, MemberState.STABLE, CURRENT, False),
         (82, CURRENT, ErrorAction.FATAL, MemberState.STABLE, CURRENT, False),
         (30, CURRENT, ErrorAction.FATAL, MemberState.STABLE, CURRENT, False),
-        # What answers an older generation is no news.
+        # A response to an older generation changes nothing.
         (22, OLDER, ErrorAction.IGNORE, MemberState.STABLE, CURRENT, False),
         (25, OLDER, ErrorAction.IGNORE, MemberState.STABLE, CURRENT, False),
         (82, OLDER, ErrorAction.IGNORE, MemberState.STABLE, CURRENT, False),

@@ -1,4 +1,4 @@
-"""A consumer as a member of the consumer protocol: joins, reconciles, is fenced, and fails."""
+"""A member of the consumer protocol: it joins, reconciles, is fenced, and fails."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_the_first_member_gets_everything(autojump_clock: trio.testing.Moc
         assert [sorted(entry.partitions) for entry in acknowledging.topic_partitions] == [[0, 1, 2, 3]]
         assert (leaving.member_epoch, leaving.topic_partitions) == (-1, None)
         assert {each.member_id for each in brokers.received(Heartbeat)} == {member_id}
-        # What is committed and read is so in the member's name and epoch.
+        # Commits and reads carry the member's id and epoch.
         (commit,) = brokers.received(OffsetCommitRequest)
         assert (commit.generation_id_or_member_epoch, commit.member_id) == (1, member_id)
         (fetch,) = brokers.received(OffsetFetchRequest)
@@ -71,7 +71,7 @@ async def test_heartbeats_keep_the_interval_of_the_coordinator(
         await read(consumer, 50)
         later = brokers.received(Heartbeat)[told:]
         assert len(later) == 10
-        # They say nothing but that the member lives.
+        # They carry no changes.
         assert {each.topic_partitions for each in later} == {None}
         assert {each.subscribed_topic_names for each in later} == {None}
 
@@ -91,9 +91,11 @@ async def test_partitions_move_once_they_are_given_up(autojump_clock: trio.testi
 
                 nursery.start_soon(read_other)
                 await trio.sleep(0.1)
-                # Nothing is free yet, and the member knows that it may be given something later.
+                # No partition is free yet, and the member knows that it may get some later.
                 assert (other.assignment, other.is_settled) == (set(), False)
-                assert await read(one, 12) == []  # nothing twice: it was committed before it was given up
+                assert (
+                    await read(one, 12) == []
+                )  # nothing twice: positions were committed before the revocation
                 assert other.is_settled
                 fill(brokers, "orders", 5)
                 again = await read(one, 3)
@@ -123,7 +125,7 @@ async def test_what_stays_is_read_all_the_while(autojump_clock: trio.testing.Moc
         await read(one, 12)
         assert len(one.assignment) == len(other.assignment) == 2
         assert all(one.position_nowait(partition) == 10 for partition in one.assignment)
-        # Where commits do not happen by themselves, giving up is no reason for one.
+        # Without auto-commit, a revocation does not commit.
         assert committed(group) == {}
 
 
@@ -164,7 +166,7 @@ async def test_errors_of_a_heartbeat_that_pass(code: int, autojump_clock: trio.t
         consumer.subscribe(["orders"])
         assert len(await read(consumer, 3)) == 40
         assert len(brokers.received(FindCoordinatorRequest)) == (3 if code in (15, 16) else 1)
-        # It is not known what the coordinator heard, so it is told all again.
+        # The coordinator may have missed fields, so all are sent again.
         again = brokers.received(Heartbeat)[3]
         assert (again.member_epoch, again.subscribed_topic_names) == (1, ["orders"])
         assert [sorted(entry.partitions) for entry in again.topic_partitions] == [[0, 1, 2, 3]]
@@ -237,7 +239,7 @@ async def test_who_stops_to_poll_leaves_and_has_lost(autojump_clock: trio.testin
         async with Consumer(client, config) as consumer:
             consumer.subscribe(["orders"], diary)
             await read(consumer, 1)
-            # One long poll is polling all the time.
+            # One long poll counts as polling.
             await consumer.poll(timeout_ms=60_000)
             await trio.sleep(19)
             assert len(group.consumer_group().members) == 1

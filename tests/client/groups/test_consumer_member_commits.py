@@ -1,4 +1,4 @@
-"""A consumer as a member of the consumer protocol: the positions it commits."""
+"""A member of the consumer protocol: the positions it commits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_a_stale_epoch_is_committed_again_in_the_new_one(
     async with grouped() as (brokers, client, group), Consumer(client, CONFIG) as consumer:
         consumer.subscribe(["orders"])
         await read(consumer, 1)
-        # Another member comes, so the coordinator goes on to epochs that this one has yet to hear of.
+        # Another member joins: the coordinator moves to epochs that this one does not know yet.
         brokers.script(OffsetCommitRequest, *[lambda _, request, __: commit_answer(request, 113)] * 3)
         await consumer.commit({ORDERS[0]: CommittedOffset(3)})
         assert committed(group) == {0: 3}

@@ -1,4 +1,4 @@
-"""A consumer as a member of the consumer protocol: how it leaves, and how a static one comes back."""
+"""A member of the consumer protocol: how it leaves, and how a static one returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer as a member of the consumer protocol: topics, patterns and expressions that it subscribes to."""
+"""A member of the consumer protocol: topics, patterns and expressions that it subscribes to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_another_subscription_is_told_at_once(autojump_clock: trio.testing
             consumer.subscribe(["orders", "other"])
             await read(consumer, 1)
             assert {partition.topic for partition in consumer.assignment} == {"orders", "other"}
-            # Only the dropped topic is given up, and only the new one is news.
+            # Only the dropped topic is revoked, and only the new one is assigned.
             assert diary.events == ["+0,0", "-0", "+", "+0"]
         names = [request.subscribed_topic_names for request in brokers.received(Heartbeat)]
         assert [each for each in names if each] == [["bills", "orders"], ["orders", "other"]]
@@ -64,7 +64,7 @@ async def test_an_expression_is_matched_by_the_broker(autojump_clock: trio.testi
             assert consumer.subscription == {"log1"}
             group.add_topic("log2", 2)
             fill(brokers, "log2", 3)
-            # Long before the metadata is old: a topic that it does not know is asked for.
+            # Long before the metadata is old: unknown topics are looked up.
             assert len(await read(consumer, 8)) == 6
             assert consumer.subscription == {"log1", "log2"}
         assert diary.events == ["+0", "+0,1", "-0,0,1"]

@@ -1,4 +1,4 @@
-"""What each answer of the coordinator makes of a member of the consumer protocol."""
+"""The effect of each response on a member of the consumer protocol."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def take(
 
 
 def member(state: ConsumerState = ConsumerState.STABLE) -> ConsumerMembership:
-    """Return a member that was given the first assignment in epoch 5, and has come that far with it."""
+    """Return a member that has taken its first assignment in epoch 5."""
     membership = ConsumerMembership("me")
     membership.join()
     if state is not ConsumerState.JOINING:
@@ -79,13 +79,13 @@ def test_a_member_joins_reconciles_acknowledges_and_is_stable() -> None:
     ("state", "target", "following"),
     [
         (ConsumerState.JOINING, None, ConsumerState.STABLE),
-        # Nothing to take is an assignment too: the listener is to hear of it.
+        # An empty assignment is one too: the listener is called.
         (ConsumerState.JOINING, {}, ConsumerState.RECONCILING),
         (ConsumerState.JOINING, FIRST, ConsumerState.RECONCILING),
         (ConsumerState.STABLE, None, ConsumerState.STABLE),
         (ConsumerState.STABLE, FIRST, ConsumerState.STABLE),
         (ConsumerState.STABLE, SECOND, ConsumerState.RECONCILING),
-        # What has been begun is finished.
+        # A reconciliation is finished.
         (ConsumerState.RECONCILING, None, ConsumerState.RECONCILING),
         (ConsumerState.RECONCILING, SECOND, ConsumerState.RECONCILING),
         (ConsumerState.ACKNOWLEDGING, None, ConsumerState.ACKNOWLEDGING),
@@ -164,7 +164,7 @@ def test_errors_of_a_commit(number: int, action: ErrorAction, is_fenced: bool) -
     membership = member()
     assert membership.commit_failed(ErrorCode.of(number), membership.generation) is action
     assert (membership.state is ConsumerState.FENCED) is is_fenced
-    # What answers an older epoch is no news.
+    # A response to an older epoch changes nothing.
     membership = member()
     assert membership.commit_failed(ErrorCode.of(number), Generation(4, "me")) is action
     assert membership.state is ConsumerState.STABLE

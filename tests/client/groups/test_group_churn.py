@@ -25,7 +25,7 @@ PARTITIONS = 5
 
 
 class Ownership(RebalanceListener):
-    """One member's partitions, held against everybody else's."""
+    """One member's partitions, compared with those of all others."""
 
     def __init__(self, name: int, owners: dict[TopicPartition, int]) -> None:
         self.name = name
@@ -53,7 +53,7 @@ class Churn:
         self.scopes: dict[int, trio.CancelScope] = {}
 
     def toggle(self, name: int) -> None:
-        """Start a member, or stop it in the midst of whatever it does."""
+        """Start a member, or stop it at any moment."""
         scope = self.scopes.pop(name, None)
         if scope is not None:
             scope.cancel()
@@ -71,7 +71,7 @@ class Churn:
 
 
 def config_of(strategy: str) -> ConsumerConfig:
-    """Return the configuration of a member, of the protocol in which the broker assigns if `consumer`."""
+    """Return the configuration of a member, of the consumer protocol if `consumer`."""
     if strategy == "consumer":
         return ConsumerConfig(group_id="g", auto_offset_reset="earliest", group_protocol="consumer")
     return ConsumerConfig(group_id="g", auto_offset_reset="earliest", partition_assignment_strategy=strategy)

@@ -1,4 +1,4 @@
-"""A consumer in a group: joins, shares, hands over partitions, and meets errors."""
+"""A consumer in a group: it joins, shares and hands over partitions, and meets errors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ async def test_partitions_are_shared_and_handed_over(autojump_clock: trio.testin
                     seen.extend(await read(other, 5))
 
                 nursery.start_soon(read_other)
-                assert await read(one, 4) == []  # nothing twice: it was committed before it was given up
+                assert (
+                    await read(one, 4) == []
+                )  # nothing twice: positions were committed before the revocation
                 fill(brokers, "orders", 5)
                 again = await read(one, 3)
                 assert {partition for partition, _ in again} == set(ORDERS[:2])
@@ -109,7 +111,7 @@ async def test_a_cooperative_member_keeps_what_does_not_move(autojump_clock: tri
             nursery.start_soon(read, other, 20)
             await read(one, 10)
             assert one.assignment == set(ORDERS[:2])
-            # A rebalance that somebody holds up does not stop what is kept.
+            # A delayed rebalance does not stop reading of kept partitions.
             held = trio.Event()
 
             async def hold(*_: Any) -> None:
@@ -159,7 +161,7 @@ async def test_errors_of_a_join_that_pass(code: int, autojump_clock: trio.testin
         brokers.script(JoinGroupRequest, join_error(code), lambda *_: None, join_error(code))
         consumer.subscribe(["orders"])
         assert len(await read(consumer, 3)) == 40
-        # Only what says so has the coordinator looked up again.
+        # Only these errors look up the coordinator again.
         assert len(brokers.received(FindCoordinatorRequest)) == (3 if code in (15, 16) else 1)
 
 
@@ -288,7 +290,7 @@ async def test_who_stops_to_poll_leaves_and_has_lost(autojump_clock: trio.testin
         diary = Diary()
         async with Consumer(client, config) as consumer:
             consumer.subscribe(["orders"], diary)
-            # One long poll is polling all the time.
+            # One long poll counts as polling.
             await consumer.poll(timeout_ms=60_000)
             await trio.sleep(19)
             assert list(group.members) == ["member-1"]

@@ -1,4 +1,4 @@
-"""A consumer in a group: the positions it commits, and those it begins at."""
+"""A consumer in a group: the positions it commits, and those it starts at."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_commits_keep_their_order_and_report(autojump_clock: trio.testing.
         sent = [
             each.topics[0].partitions[0].committed_offset for each in brokers.received(OffsetCommitRequest)
         ]
-        assert sent == [1, 2, 3, 4]  # what does not wait is tried once
+        assert sent == [1, 2, 3, 4]  # an unawaited commit is tried once
         assert [offset for offset, _ in told] == [1, 2, 3]
         assert [error is None for _, error in told] == [True, False, True]
 
@@ -109,7 +109,7 @@ async def test_errors_of_a_commit_that_are_raised(
         with pytest.raises(error) as caught:
             await consumer.commit()
         assert caught.value.code == code
-        # Who was told to, joins again.
+        # The member joins again.
         await read(consumer, 1)
         joined = {"member-1": 2, "member-2": 4}[consumer.group_metadata.member_id]
         if code in (22, 25, 27):
@@ -142,7 +142,7 @@ async def test_positions_are_committed_in_their_interval(autojump_clock: trio.te
         consumer.subscribe(["orders"])
         await read(consumer, 4.5)
         assert group.offsets == {}
-        # What is handed out by a poll counts only when the next one begins.
+        # Records of a poll count as read when the next poll begins.
         fill(brokers, "orders", 1)
         await consumer.poll(1, timeout_ms=400)
         await trio.sleep(2)
@@ -206,7 +206,7 @@ async def test_assigned_partitions_of_a_group_begin_where_it_committed(
         async with Consumer(client, CONFIG) as consumer:
             consumer.assign(ORDERS[:1])
             assert [offset for _, offset in await read(consumer, 1)] == [6, 7, 8, 9]
-        # It commits as nobody, and there is nothing to leave.
+        # It commits without a member id, and there is no group to leave.
         (request,) = brokers.received(OffsetCommitRequest)
         assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
         assert committed(group) == {0: 10}

@@ -1,4 +1,4 @@
-"""A consumer in a group: how it leaves, whatever it does just then, and how a static one comes back."""
+"""A consumer in a group: how it leaves at any moment, and how a static one returns."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_returning_static_leader_may_be_told_not_to_assign(
         await read(consumer, 1)
         (request,) = brokers.received(SyncGroupRequest)
         assert request.assignments == []
-        # No bytes at all are no partitions.
+        # Empty bytes mean no partitions.
         assert consumer.assignment == set()
 
 
@@ -70,7 +70,7 @@ async def test_the_end_of_the_block_does_not_take_for_ever(autojump_clock: trio.
 async def test_a_block_that_is_cancelled_during_a_rebalance_ends_in_time(
     during: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """What a poll shields and the end of the block have their time together."""
+    """The shielded part of a poll and the end of the block share their time."""
 
     async def dawdle(event: str) -> None:
         if during == "the listener" and event.startswith("-"):
@@ -89,7 +89,7 @@ async def test_a_block_that_is_cancelled_during_a_rebalance_ends_in_time(
                 scope.deadline = trio.current_time() + 1
                 await read(consumer, 20)
         assert trio.current_time() - scope.deadline == pytest.approx(5)
-        # The listener is told when everything is committed.
+        # The listener is called after the commit.
         lines = ["the coordinator did not answer in time: what was read last may be read again"]
         assert warnings == (lines if during == "a commit" else [])
 
@@ -162,7 +162,7 @@ async def test_who_ends_when_a_round_does_commits_in_the_new_generation(
             def complete(*_: Any) -> None:
                 held.set()
 
-            # The join is answered just before the commit aside arrives.
+            # The join is answered just before the commit on the other connection arrives.
             brokers.script(JoinGroupRequest, hold)
             await read(consumer, 3.5)
             fill(brokers, "orders", 1)

@@ -1,4 +1,4 @@
-"""A consumer in a group: topics and patterns that it subscribes to, and gives up."""
+"""A consumer in a group: topics and patterns that it subscribes to and drops."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_another_subscription_joins_again(autojump_clock: trio.testing.Moc
             consumer.subscribe(["orders", "other"])
             await read(consumer, 1)
             assert {partition.topic for partition in consumer.assignment} == {"orders", "other"}
-            # Only the dropped topic is given up, and only the new one is news.
+            # Only the dropped topic is revoked, and only the new one is assigned.
             assert diary.events == ["+0,0", "-0", "+0"]
         assert [each.reason for each in brokers.received(JoinGroupRequest)][
             -1
@@ -70,7 +70,7 @@ async def test_a_pattern_follows_the_topics_there_are(autojump_clock: trio.testi
             await read(consumer, 6)
             assert {partition.topic for partition in consumer.assignment} == {"log2"}
         assert diary.events == ["+0", "-0", "+0,0,1", "-0,0,1", "+0,1", "-0,1"]
-        # Each change takes one round: the metadata was fresh.
+        # Each change takes one join: the metadata was fresh.
         assert len(brokers.received(SyncGroupRequest)) == 3
 
 
@@ -81,7 +81,7 @@ async def test_added_partitions_and_late_topics_are_picked_up(autojump_clock: tr
         await read(consumer, 1)
         assert consumer.assignment == {ORDERS[0]}
         brokers.add_topic("late", 1)
-        await read(consumer, 2)  # what is missing is asked for again and again
+        await read(consumer, 2)  # a missing topic is looked up again and again
         assert consumer.assignment == {ORDERS[0], TopicPartition("late", 0)}
         brokers.topics["orders"] += brokers.topics["orders"]
         await read(consumer, 6)

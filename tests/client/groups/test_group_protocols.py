@@ -1,4 +1,4 @@
-"""What holds for a consumer in a group of either protocol."""
+"""Properties of a consumer in a group of either protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.client.groups.grouped_consumer import ORDERS, Diary, read
 
 
 class Protocol(NamedTuple):
-    """How a group is made, and what is known of it."""
+    """How a group of a protocol is made, and its properties."""
 
     config: ConsumerConfig
     grouped: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""What a heartbeat of the consumer protocol tells: everything at first, then what has changed."""
+"""The fields of a consumer-protocol heartbeat: all at first, then the changed ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDERS = b"orders".ljust(16)
 
 
 class Told:
-    """A member of the group `g`, and what its heartbeats tell besides who it is."""
+    """A member of the group `g`, and the fields of its heartbeats besides its ids."""
 
     def __init__(self, **config: Any) -> None:
         self.topics = TopicSubscription(exclude_internal=True)
@@ -62,7 +62,7 @@ def test_everything_is_told_at_first_and_then_what_changes() -> None:
     told.topics.subscribe(["b", "a"])
     everything = {"timeout": 7, "rack": "r1", "names": ["a", "b"], "assignor": "range", "owned": {}}
     assert told.next() == everything
-    # Until there is an answer, every try to join tells it all.
+    # Until a response comes, every join sends all fields.
     assert told.next() == everything
     told.answered()
     assert told.next() == {}
@@ -84,7 +84,7 @@ def test_an_expression_is_told_in_the_place_of_names() -> None:
     assert told.fields.min_version == 1
     assert told.next() == {"timeout": 300_000, "names": [], "regex": "log.*", "owned": {}}
     told.answered()
-    # The topics it was given are nothing to tell.
+    # The assigned topics are not sent.
     told.topics.topics = frozenset({"log1"})
     assert not told.fields.has_news
     assert told.next() == {}

@@ -1,4 +1,4 @@
-"""A member that its group goes on without: one line says so, and says nothing of ordinary rebalances."""
+"""A member that its group goes on without: one line reports it, and none an ordinary rebalance."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ NOT_POLLED = f"this member lost its place in group `g`: consumer poll timeout ha
 async def subscribed(
     config: ConsumerConfig, topic: str = "orders", *, group: Group = grouped
 ) -> AsyncIterator[tuple[FakeBrokers, Consumer, Any, list[str]]]:
-    """The only member of a group, which has joined it: brokers, the member, coordinator, what it warns of.
+    """The only member of a group, which has joined it: brokers, the member, coordinator, warnings.
 
-    It has left the group when this ends, of which nothing may be said either.
+    It leaves the group at the end, which must cause no warning either.
     """
     warnings: list[str] = []
     async with group() as (brokers, client, coordinator):
@@ -46,7 +46,7 @@ async def subscribed(
 
 
 def drop(group: FakeGroup) -> None:
-    """Have the session of the only member expire."""
+    """Expire the session of the only member."""
     (member_id,) = group.members
     group.expire(member_id)
 

@@ -1,4 +1,4 @@
-"""Connecting takes no longer than whoever connects has time, and what is told of it is the true time."""
+"""Connecting takes no longer than the caller has time, and errors name the true time."""
 
 from __future__ import annotations
 
@@ -106,5 +106,5 @@ async def test_an_address_that_refuses_is_given_up_within_two_seconds(
     with pytest.raises(Unreachable):
         async with connect("one", open_stream=open_stream):
             pass
-    # A broker that is starting is waited for all the same.
+    # The client still waits for a broker that is starting.
     assert 1 < trio.current_time() - start <= 2

@@ -33,7 +33,7 @@ REQUEST = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
 
 
 class Peer:
-    """The broker's end of one connection: negotiates, then gives the test each request to answer."""
+    """The broker's end of one connection: it negotiates, then the test answers each request."""
 
     def __init__(self) -> None:
         self.ours, self.theirs = memory_stream_pair()

@@ -1,4 +1,4 @@
-"""Answers to a producer, and records that it sends one by one."""
+"""Helpers: responses to a producer, and records that it sends one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOPICS = {"orders": 1}
 
 
 def produced(code: int, index: int = 0, **fields: Any) -> ProduceResponse:
-    """Return an answer about one partition of `orders`."""
+    """Return a response about one partition of `orders`."""
     row = PartitionProduceResponse(index=index, error_code=code, base_offset=-1, **fields)
     topic = TopicProduceResponse(
         name="orders", topic_id=FakeBrokers.topic_id("orders"), partition_responses=[row]
@@ -32,7 +32,7 @@ async def send_all(producer: Producer, records: list[bytes]) -> list[Delivery]:
 
 
 async def batch_by_batch(producer: Producer, records: list[bytes]) -> list[Delivery]:
-    """Send records each in a batch of its own, all on their way at the same time."""
+    """Send records, each in its own batch, all at the same time."""
     deliveries = []
     for value in records:
         deliveries.append(await producer.send("orders", value))

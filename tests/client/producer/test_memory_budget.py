@@ -1,4 +1,4 @@
-"""Memory is given in order of asking, large requests are not starved, who gives up leaves nothing behind."""
+"""Memory is given in order; large requests do not starve; a cancelled one leaves nothing behind."""
 
 from __future__ import annotations
 

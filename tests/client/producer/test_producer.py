@@ -1,4 +1,4 @@
-"""A producer delivers what it took, in order and once."""
+"""A producer delivers its records in order and once."""
 
 from __future__ import annotations
 

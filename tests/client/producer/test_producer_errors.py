@@ -1,4 +1,4 @@
-"""A producer sends again what may pass, keeps the order, and gives back what it cannot deliver."""
+"""A producer retries retriable errors, keeps the order, and fails what it cannot deliver."""
 
 from __future__ import annotations
 

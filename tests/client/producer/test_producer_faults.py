@@ -1,4 +1,4 @@
-"""Whatever becomes of requests, an idempotent producer's records are in the log once and in order."""
+"""Under any request faults, an idempotent producer's records are in the log once and in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ RECORDS = 400
 
 
 class Trouble:
-    """Answers Produce requests at random: well, late, with an error or not at all, having acted or not."""
+    """Answers Produce requests at random: normally, late, with an error or not at all, after acting or
+    not.
+    """
 
     def __init__(self, brokers: FakeBrokers, seed: int, *, share: float) -> None:
         self.brokers = brokers
@@ -67,7 +69,7 @@ class Trouble:
     def _with_code(self, answer: Any, code: int) -> Any:
         for topic in answer.responses:
             for row in topic.partition_responses:
-                # A broker that answers 45 or 46 looked at the numbers first.
+                # A broker that answers 45 or 46 checked the numbers first.
                 if row.error_code in (0, 6):
                     row.error_code = code
         return answer

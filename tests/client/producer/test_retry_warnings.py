@@ -1,4 +1,4 @@
-"""A producer tells what keeps its records waiting: once for whom it concerns, and when time runs out."""
+"""A producer warns of what delays its records: once per subject, and when time runs out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def too_few() -> Any:
 async def telling(
     config: ProducerConfig, *, nodes: int = 1, topics: Mapping[str, int] = TOPICS
 ) -> AsyncIterator[tuple[FakeBrokers, Producer, list[str]]]:
-    """Brokers, a producer that is connected to them, and what it tells."""
+    """Brokers, a connected producer, and its warnings."""
     told: list[str] = []
     async with (
         fake_cluster(nodes=nodes, topics=topics) as (brokers, client),
@@ -46,7 +46,7 @@ async def test_an_error_that_goes_on_is_told_once_and_named_at_the_end(
         deliveries = await send_all(producer, values(2))
         await trio.sleep(5)
         assert told == [f"orders-0: still trying: {TOO_FEW}"]
-        # What waits behind it is not delivered for the same reason.
+        # Later records are not delivered for the same reason.
         deliveries.append(await producer.send("orders", b"later"))
         for delivery in deliveries:
             with pytest.raises(KafkaError) as raised:

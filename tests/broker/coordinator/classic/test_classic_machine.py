@@ -1,4 +1,4 @@
-"""Classic groups under random requests, timers, failing appends and restarts: what holds after every step.
+"""Classic groups under random requests, timers, failing appends and restarts; invariants after every step.
 
 Offsets are committed in rising order, so that an offset that goes back shows.
 """
@@ -207,7 +207,7 @@ class ClassicGroupsMachine(RuleBasedStateMachine):
             for member in group.members.values():
                 due_ms = self.world.timers[("session", name, member.member_id)]
                 assert due_ms == member.timer_ms <= member.deadline_ms
-        # A deletion that is not committed yet has the timers of ids that were never used.
+        # A deletion that is not committed yet still has the timers of pending ids.
         leftover = self.world.timers.keys() - expected
         assert expected <= self.world.timers.keys()
         assert not leftover or self.world.held
@@ -264,7 +264,7 @@ class ClassicGroupsMachine(RuleBasedStateMachine):
     # --- helpers -----------------------------------------------------------------------------------
 
     def pick(self, number: int) -> tuple[str, str, str | None]:
-        """Choose one who is there, or who was there lately."""
+        """Choose a current or a recent member."""
         groups = self.world.shard.groups
         there = [
             each for each in self.known if each[0] in groups and each[1] in _who_is_there(groups[each[0]])
@@ -277,7 +277,7 @@ class ClassicGroupsMachine(RuleBasedStateMachine):
         return 1 if found is None else found.generation
 
     def forget_deleted(self) -> None:
-        """Let go of what was deleted on purpose."""
+        """Forget what was deleted on purpose."""
         for key in list(self.committed):
             if (key[1], key[2]) not in self.world.offsets(key[0]):
                 del self.committed[key]

@@ -1,4 +1,4 @@
-"""The states of classic groups: which moves there are, and what each request gets in each state."""
+"""The states of classic groups: the transitions, and the response to each request in each state."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_state_can_be_left_for_dead_and_dead_for_none() -> None:
 
 
 class Scene(NamedTuple):
-    """A group `g` with a leader and a follower, who may have gone, in its current generation."""
+    """A group `g` with a leader and a follower, possibly gone, in its current generation."""
 
     world: VirtualCoordinator
     leader: str
@@ -128,7 +128,7 @@ ANSWERS = {
 }
 AFTER = {">P": "PreparingRebalance", ">C": "CompletingRebalance", ">S": "Stable"}
 
-# What the request is answered, and the state it leads to if that is another.
+# The response, and the next state if it changes.
 TABLE = """
 request                               | Empty   | Preparing | Completing | Stable    | Dead
 new member joins                      | ok >C   | parked    | parked >P  | parked >P | away

@@ -133,7 +133,7 @@ RANGE, ROUND, STICKY = ({name: b""} for name in ("range", "round", "sticky"))
         ([RANGE | ROUND, ROUND | RANGE, ROUND | RANGE], "round"),
         ([RANGE | ROUND, ROUND | STICKY], "round"),
         ([RANGE | ROUND | STICKY, STICKY | ROUND, ROUND | STICKY], "round"),
-        # As many votes for either: the first member's.
+        # A tie: the first member's vote wins.
         ([RANGE | ROUND, ROUND | RANGE], "range"),
     ],
 )

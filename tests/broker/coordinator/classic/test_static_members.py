@@ -1,4 +1,4 @@
-"""JoinGroup: static members, and what becomes of their former selves."""
+"""JoinGroup: static members that return."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_static_member_is_waited_for_while_others_join(world: VirtualCoordinat
         world.heartbeat(leader, 2, instance="i")
         world.heartbeat(follower, 2, instance="j")
     assert newcomer.response.leader == newcomer.response.member_id
-    # They have not joined in time, and are members all the same.
+    # They have not joined in time but stay members.
     assert {each.member_id for each in newcomer.response.members} >= {leader, follower}
 
 

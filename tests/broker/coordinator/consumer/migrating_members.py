@@ -1,4 +1,4 @@
-"""Members of both protocols that take turns, and what they share."""
+"""Helpers: members of both protocols that take turns in one group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def turns(consumers: list[Any], rounds: int = 8) -> None:
 
 
 def shares(*consumers: Consumer | ClassicConsumer) -> list[str]:
-    """Return what each has; nothing may be there twice, and everything must be there."""
+    """Return the partitions of each; each partition must be there exactly once."""
     has: Partitions = set()
     for consumer in consumers:
         assert has.isdisjoint(consumer.owned)
@@ -43,7 +43,7 @@ def kind(world: VirtualConsumers) -> str:
 
 
 def mixed(world: VirtualConsumers, count: int = 2) -> tuple[list[ClassicConsumer], Consumer]:
-    """Return classic members and one of the new protocol, who share a topic."""
+    """Return classic members and one of the consumer protocol that share a topic."""
     consumers = classics(world, count)
     modern = Consumer(world, "a", {})
     turns([modern, *consumers])

@@ -1,4 +1,4 @@
-"""Members of a consumer group that have settled, and the records that it stored."""
+"""Helpers: settled members of a consumer group, and the records that it stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.broker.coordinator.virtual_consumers import Consumer, VirtualConsumer
 
 
 def settled(world: VirtualConsumers, *names: str, **says: Any) -> list[Consumer]:
-    """Return members that have joined one after the other and shared the topics."""
+    """Return members that joined one after the other and share the topics."""
     consumers = [Consumer(world, name, {**says}) for name in names]
     for count in range(1, len(consumers) + 1):
         for _ in range(4):
@@ -21,7 +21,7 @@ def settled(world: VirtualConsumers, *names: str, **says: Any) -> list[Consumer]
 
 
 def stored(world: VirtualConsumers, since: int = 0) -> list[str]:
-    """Return the records of the log, one line each: type, member or expression, and what it says."""
+    """Return the records of the log, one line each: type, member or expression, and content."""
     lines = []
     for key, value in world.log[since:]:
         record = decode_record(key, value)

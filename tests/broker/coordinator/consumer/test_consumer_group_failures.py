@@ -1,4 +1,4 @@
-"""Consumer groups whose members fall silent, whose records cannot be written, and that are loaded again."""
+"""Consumer groups with silent members, failing writes, and reloads."""
 
 from __future__ import annotations
 

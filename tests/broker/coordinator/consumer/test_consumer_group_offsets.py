@@ -1,4 +1,4 @@
-"""What a consumer group has as any group has: a description, offsets, and an end."""
+"""Consumer groups: description, offsets, deletion."""
 
 from __future__ import annotations
 

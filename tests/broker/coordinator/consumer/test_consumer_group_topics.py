@@ -1,4 +1,4 @@
-"""Consumer groups whose topics come, grow and go, and what expressions match of them."""
+"""Consumer groups whose topics are created, grown and deleted, and the topics that expressions match."""
 
 from __future__ import annotations
 
@@ -115,14 +115,14 @@ def test_an_expression_that_takes_too_long_is_refused(world: VirtualConsumers) -
     assert call.error is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert call.response.error_message.endswith("it takes too many steps to match")
     assert not world.log
-    # Members that want something else are none the worse for it.
+    # Members with another subscription are not affected.
     assert world.given(world.enter("b", subscribed_topic_regex="t")) == "t0 t1 t2 t3"
     assert world.beat("b", 1, subscribed_topic_regex=COSTLY).error is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert world.beat("b", 1).error is ErrorCode.NONE
 
 
 def test_what_an_expression_matched_stays_when_it_comes_to_take_too_long(world: VirtualConsumers) -> None:
-    # Not the text above: what was worked out of that one is remembered.
+    # Another text: the states of the one above are cached.
     costly = COSTLY + "|t"
     assert world.given(world.enter("a", subscribed_topic_regex=costly)) == "t0 t1 t2 t3"
     world.topics(**costly_names(10))

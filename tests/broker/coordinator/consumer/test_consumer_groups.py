@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: what is refused, what is stored for the rest, and how partitions move."""
+"""ConsumerGroupHeartbeat: refused requests, stored records, moving partitions."""
 
 from __future__ import annotations
 

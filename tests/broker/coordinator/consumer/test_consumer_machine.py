@@ -1,7 +1,7 @@
-"""Consumer groups under random members of both protocols, topics, failures and restarts: what always holds.
+"""Consumer groups under random members of both protocols, topics, failures and restarts; invariants.
 
-Members that vanish, answers that never come and appends that fail are part of it. In the end everybody who is
-left is given time, and the group must have come to rest.
+Members vanish, responses are lost and appends fail. In the end the remaining members get time, and the group
+must be stable.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class ConsumerGroupsMachine(RuleBasedStateMachine):
                 assert client.owned <= has, (client, member)
 
     def is_stranger(self, client: Consumer | ClassicConsumer) -> bool:
-        """True for one that another member stands for by now, under the same id."""
+        """True for a member that another one has replaced under the same id."""
         if isinstance(client, Consumer):
             return client.epoch == 0
         return client.generation != self.world.group().members[client.member_id].epoch

@@ -1,4 +1,4 @@
-"""Groups that change their protocol while members are at work."""
+"""Groups that change their protocol while members work."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_the_policy_says_whether_a_group_may_be_downgraded(policy: str, allowed:
     turns(consumers)
     assert kind(world).partition(" ")[0] == ("classic" if allowed else "consumer")
     if policy != "disabled":
-        # Else classic members are not let in again.
+        # Otherwise classic members could not join again.
         shares(*consumers)
 
 

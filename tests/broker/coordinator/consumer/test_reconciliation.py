@@ -26,7 +26,7 @@ def member(
 
 @dataclass
 class Case:
-    """A member in `epoch` and `state`, and what becomes of it.
+    """A member in `epoch` and `state`, and its expected next state.
 
     `has` and `revoking` are partitions of T with their epochs, `target` and `taken` partitions of T.
     """

@@ -1,4 +1,4 @@
-"""Hashes of topics and groups: the numbers that Apache Kafka 4.3.1 computes of the same."""
+"""Hashes of topics and groups equal those of Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Expressions in RE2's syntax, held against RE2/J 1.8, which Kafka uses, and against `re` where both agree.
+"""Expressions in RE2's syntax, compared with RE2/J 1.8, which Kafka uses, and with `re` where both agree.
 
-`golden/re2_expressions.txt` is what RE2/J answered: the first line has names, each other one an expression
-behind "!", if it is invalid, or behind one digit for each name that says whether it matches.
+`golden/re2_expressions.txt` holds the results of RE2/J: the first line has names; each other line has an
+expression after "!" if it is invalid, or after one digit per name that says whether it matches.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def test_what_is_invalid_says_why(text: str, why: str) -> None:
         "(?:abcdefghijk){1000}",
         "((a{100}){100}){100}",
         "((a?){1000}b){11}",
-        # What matches nothing takes its time too.
+        # A part that matches nothing takes time too.
         "(){1000}" * 21,
         "((){200}){200}",
         "a" * 10_001,
@@ -74,7 +74,7 @@ def test_what_is_invalid_says_why(text: str, why: str) -> None:
     ],
 )
 def test_what_is_too_large_is_refused_soon(text: str) -> None:
-    parse(text)  # RE2 itself takes it
+    parse(text)  # RE2 itself accepts it
     started = time.process_time()
     with pytest.raises(InvalidExpression, match="the expression is too large"):
         TopicExpression(text)
@@ -93,7 +93,7 @@ def test_matching_ends_when_the_effort_is_spent_and_goes_on_where_it_was() -> No
         try:
             found = [compiled.matches(name, effort) for name in names]
         except TakesTooLong:
-            # One character more may be looked at than there was room for.
+            # One more character may be matched than the effort allows.
             assert -len(compiled._program) <= effort.left < 0
         else:
             break
@@ -101,7 +101,7 @@ def test_matching_ends_when_the_effort_is_spent_and_goes_on_where_it_was() -> No
     assert found == [name[-201] == "a" for name in names]
     assert time.process_time() - started < 30
     effort = Effort(0)
-    assert [compiled.matches(name, effort) for name in names] == found  # all is remembered
+    assert [compiled.matches(name, effort) for name in names] == found  # all states are cached
 
 
 def test_expressions_that_make_others_backtrack_for_ever_take_no_time() -> None:
@@ -124,7 +124,7 @@ def test_characters_that_an_expression_does_not_tell_apart_are_worked_out_once()
     compiled = TopicExpression("(.?){40}")
     for character in ALPHABET:
         assert compiled.matches(character * 40, Effort(10**9))
-    # Behind each of the 40 characters one state for those of words and one for the others.
+    # After each of the 40 characters: one state for word characters and one for the others.
     assert compiled._remembered <= 4 * 40
 
 

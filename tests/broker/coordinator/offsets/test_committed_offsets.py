@@ -1,4 +1,4 @@
-"""Committed offsets: what is stored, what is told, and what is deleted."""
+"""Committed offsets: commit, fetch, delete."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_many_offsets_of_deleted_topics_go_in_steps(world: VirtualCoordinator) -
     (append,) = (effect for effect in effects if isinstance(effect, Append))
     assert len(append.records) == TOPIC_TOMBSTONES_PER_STEP
     assert len(world.offsets("g")) + len(world.offsets("h")) == 904 - TOPIC_TOMBSTONES_PER_STEP
-    # Another topic goes meanwhile, and one comes with the name of the first.
+    # Another topic is deleted meanwhile, and one with the name of the first is created.
     world.perform(
         world.shard.image_changed(world.now, MetadataDelta(deleted_topics=(TopicImage("v", OLD_ID, ()),)))
     )

@@ -1,4 +1,4 @@
-"""Committed offsets: what expires, when, and in how many steps."""
+"""Committed offsets: which expire, when, and in how many steps."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_many_offsets_expire_in_several_batches(world: VirtualCoordinator) -> No
     world.advance(WEEK_MS)
     expire(world)
     assert len(world.offsets()) == 1_500
-    # What is committed between two steps is judged anew.
+    # A commit between two steps is decided anew.
     world.commit({("t", 2_400): 5})
     world.advance(10)
     assert world.offsets() == {("t", 2_400): 5}

@@ -1,4 +1,4 @@
-"""A coordinator to test the runtime with: a shard that keeps numbers by name, and makes who asks wait."""
+"""A coordinator for tests of the runtime: its shard stores numbers by name and parks requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OTHER_NODE = 2
 
 
 def record(name: str, number: int | None) -> CoordinatorRecord:
-    """A record that sets a name to a number, or forgets it."""
+    """Return a record that sets or deletes the number of a name."""
     key = OffsetCommitKey(group=name, topic="t", partition=0)
     if number is None:
         return CoordinatorRecord(key, None)
@@ -46,7 +46,7 @@ def record(name: str, number: int | None) -> CoordinatorRecord:
 
 
 class Notebook:
-    """Names with numbers, changed only by records."""
+    """Numbers by name, changed only by records."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -57,7 +57,7 @@ class Notebook:
     # requests
 
     def put(self, token: Token, *records: CoordinatorRecord) -> list[Effect]:
-        """Write records and say when they are committed, or why they are not."""
+        """Write records and answer when they are committed, or with the error."""
 
         def then(now: Now, error: KafkaError | None) -> list[Effect]:
             self.log.append(f"{records[0].key.group} {'committed' if error is None else error.code.name}")
@@ -66,12 +66,12 @@ class Notebook:
         return [Append(records, then)]
 
     def park(self, token: Token) -> list[Effect]:
-        """Answer when a timer or somebody else says so."""
+        """Answer when a timer fires or `release` is called."""
         self.parked.append(token)
         return []
 
     def release(self, answer: str) -> list[Effect]:
-        """Answer everybody who is parked."""
+        """Answer all parked requests."""
         released, self.parked = self.parked, []
         return [Reply(token, answer) for token in released]
 
@@ -130,7 +130,7 @@ class NotebookNode:
         self.node.create_topic(TOPIC, partitions, cleanup_policy="compact", **configs)
 
     def create_replicated(self, defaults: TopicDefaults) -> None:
-        """Create the topic with one partition that another node has a replica of, too."""
+        """Create the topic with one partition that has a replica on another node, too."""
         controller = self.node.controller
         epoch = controller.register_broker(
             node_id=OTHER_NODE,
@@ -159,7 +159,7 @@ class NotebookNode:
         return self.runtime.ask(0, lambda shard, now, token: shard.park(token))
 
     def do(self, *effects: Effect) -> None:
-        """Have the shard want this done."""
+        """Have the shard return this effect."""
         self.runtime.ask(0, lambda shard, now, token: list(effects))
 
 
@@ -167,7 +167,7 @@ class NotebookNode:
 async def notebook_node(
     directory: Path, settings: CoordinatorSettings | None = None, *, loads: bool = True
 ) -> AsyncIterator[NotebookNode]:
-    """Run a node; with `loads` false nothing is loaded but what is empty."""
+    """Run a node; with `loads` false only empty logs are loaded."""
     node = NotebookNode(directory, settings or CoordinatorSettings(sweep_interval_ms=10**9))
     async with trio.open_nursery() as nursery:
         await nursery.start(node.node.timer.run)
@@ -179,7 +179,7 @@ async def notebook_node(
 
 
 def shard(node: NotebookNode, index: int = 0) -> Any:
-    """Return what keeps one partition of the topic."""
+    """Return the shard of one partition of the topic."""
     return node.runtime.shard(index)
 
 

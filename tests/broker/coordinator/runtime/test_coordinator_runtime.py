@@ -1,4 +1,4 @@
-"""The runtime: effects in their order, and no answer lost."""
+"""The runtime performs effects in order and loses no response."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_a_batch_above_the_limit_is_refused_and_not_replayed(
         records = [record(f"group-{number}", number) for number in range(100)]
         assert node.put(*records) == ErrorCode.UNKNOWN_SERVER_ERROR
         assert shard(node).numbers == {}
-        # What nobody waits for goes in pieces.
+        # An append without `then` is split.
         node.do(Append(tuple(records)))
         assert len(shard(node).numbers) == 100
         assert len(batches(node)) > 3

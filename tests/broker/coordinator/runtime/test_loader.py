@@ -1,4 +1,4 @@
-"""Loading: a shard gets what its log says, in whatever pages, and damage costs only what is damaged."""
+"""Loading: a shard gets the records of its log, and damage costs only what is damaged."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_no_changed_byte_raises(position: int, byte: int) -> None:
 
 
 async def reload(node: NotebookNode) -> Notebook:
-    """Have the node lose and regain leadership; return the shard that it loads."""
+    """Make the node lose and regain leadership; return the loaded shard."""
     controller = node.node.controller
     controller.fence_broker(node_id=node.node.node_id, epoch=node.node.epoch)
     controller.unfence_broker(node_id=node.node.node_id, epoch=node.node.epoch)
@@ -275,7 +275,7 @@ async def test_a_log_that_could_not_be_read_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its directory is sound, so nobody closes the shard: it must not be loading for ever."""
+    """Its directory is sound, so the shard is not closed: it must not stay in loading."""
     async with notebook_node(tmp_path, CoordinatorSettings(load_buffer_bytes=1000)) as node:
         node.create()
         fill(node, 100)

@@ -1,4 +1,4 @@
-"""The runtime: a shard for as long as its partition is led, whatever fails or ends."""
+"""The runtime keeps a shard for as long as its partition is led."""
 
 from __future__ import annotations
 
