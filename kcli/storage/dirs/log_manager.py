@@ -135,8 +135,8 @@ class LogManager:
     ) -> None:
         """Load the logs of all directories.
 
-        `keep(topic_partition, topic_id)` says whether the node has this replica, the id being None where the
-        directory does not tell; without it every replica is kept. The others are renamed to `-stray`. Raises
+        `keep(topic_partition, topic_id)` returns whether the node has this replica; the id is None if the
+        directory does not tell it. The others are renamed to `-stray`. Without `keep`, all are kept. Raises
         `KcliError` if a replica is found twice, or if no directory is left.
         """
         for directory in self.directories.online:
@@ -211,7 +211,7 @@ class LogManager:
         return self.default_config if self._config_for is None else self._config_for(topic)
 
     def _add(self, log: UnifiedLog) -> None:
-        """Take a loaded log in. Raises `KcliError` when there is one of its name."""
+        """Add a loaded log. Raises `KcliError` if one of its name exists."""
         logs = self._future_logs if log.is_future else self._logs
         other = logs.setdefault(log.topic_partition, log)
         if other is not log:

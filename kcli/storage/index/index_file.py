@@ -36,7 +36,7 @@ class IndexFile:
     def load(self) -> bytes:
         """Return the entries on disk, without a tail of zeros. Raises `CorruptIndex` and `OSError`.
 
-        A file of zeros only, or with a tail that ends within an entry, comes back as its whole entries.
+        An entry that only ends with zeros comes back whole.
         """
         with open(self.path, "rb") as file:
             data = file.read()
