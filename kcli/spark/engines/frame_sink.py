@@ -20,7 +20,7 @@ from kcli.spark.engines.frame_columns import HIDDEN, OFFSET, SPLIT, TIME
 from kcli.spark.engines.frame_source import ReadReport, take_report
 from kcli.spark.engines.task_failure import leaving_failure
 from kcli.spark.export.log.receipt import Counters, Receipt
-from kcli.spark.export.log.receipts import publish, read_receipt, write_receipt
+from kcli.spark.export.log.receipts import Receipts
 from kcli.spark.export.target.layout import receipts_path
 from kcli.spark.export.writing.split_writer import Place, SplitWriter
 from kcli.spark.python_worker import keep_what_is_loaded
@@ -58,7 +58,7 @@ class FrameWriter(DataSourceArrowWriter):
         with leaving_failure(task, attempt_id), task.target.while_writing(receipts_path(task.plan)):
             attempt = _Attempt(task, position, self._schema)
             done = attempt.write(iterator, attempt_id)
-            publish(task.target, done)
+            Receipts(task.target).publish(done)
         keep_what_is_loaded()
         return Written()
 
@@ -79,6 +79,7 @@ class _Attempt:
     def write(self, batches: Iterator[pa.RecordBatch], attempt_id: int) -> Receipt:
         """Return the receipt that counts."""
         task = self._task
+        receipts = Receipts(task.target)
         rows = 0
         met = None
         try:
@@ -87,9 +88,9 @@ class _Attempt:
                 self._add(batch)
             met = take_report(task, attempt_id) or ReadReport(rows=rows)
             receipt = self._receipt(rows, met)
-            if write_receipt(task.target, receipt):
+            if receipts.write(receipt):
                 return receipt
-            winner = read_receipt(task.target, task.plan, task.index)
+            winner = receipts.read(task.plan, task.index)
         except BaseException:
             self._discard(met)
             raise

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.export_session import resumes
 from kcli.spark.export.log.commit import Commit
-from kcli.spark.export.log.export_log import ExportLog, check_mode, check_ours, check_whole
-from kcli.spark.export.log.receipts import receipts_in
+from kcli.spark.export.log.export_log import ExportLog, check_ours
+from kcli.spark.export.log.receipts import Receipts
 from kcli.spark.export.options import Mode
 from kcli.spark.export.planning import find_new_offsets, make_plan
 
@@ -55,14 +55,14 @@ def plan_export(source: Source, target: Target, options: ExportOptions, *, slots
     """Return what an export would read; raise what it would be refused for."""
     check_ours(target)
     log = ExportLog.load(target)
-    check_mode(log, options.mode)
-    check_whole(log)
+    log.check_mode(options.mode)
+    log.check_whole()
     options = replace(options, limits=replace(options.limits, task_slots=slots))
     pending = log.pending if log.pending and resumes(log.pending, options) else None
     splits: list[Split] = []
     plan: Plan | None = None
     if pending is not None:
-        done = {receipt.index for receipt in receipts_in(target, pending)}
+        done = {receipt.index for receipt in Receipts(target).of(pending)}
         splits += [one.split for one in pending.splits if one.index not in done]
         log.last = _as_if_committed(pending)
     if pending is None or options.mode is Mode.APPEND:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
-from kcli.spark.export import finishing
 from kcli.spark.export.failures import TargetRefused, is_final
+from kcli.spark.export.finishing import PlanFinishing
 from kcli.spark.export.log.commit import RunTotals
-from kcli.spark.export.log.export_log import ExportLog, check_mode, check_ours, check_whole, remove_dropped
+from kcli.spark.export.log.export_log import ExportLog, check_ours
 from kcli.spark.export.log.lock import locked
 from kcli.spark.export.options import Mode
-from kcli.spark.export.planning import asked, find_new_offsets, make_plan, remaining
+from kcli.spark.export.planning import find_new_offsets, make_plan, remaining
 from kcli.spark.export.target.layout import DEAD_BATCHES, LOG, STATE
 from kcli.spark.export.writing.split_task import SplitTask
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kcli.spark.export.engine import Engine, Progress
-    from kcli.spark.export.log.commit import Gap, Summary
+    from kcli.spark.export.log.commit import Summary
     from kcli.spark.export.log.lock import Lock
     from kcli.spark.export.log.plan import Plan, PlannedSplit
     from kcli.spark.export.log.receipt import Receipt
@@ -73,7 +73,7 @@ class ExportSession:
                     f"`{self.log.target.uri}` holds another export that was begun and not finished",
                     hint="finish it with the command that began it, or take an empty directory",
                 )
-            finishing.roll_back(self.log, plan)
+            PlanFinishing(self.log, plan).roll_back()
             return False
         plan.identity.check_cluster(self.source.cluster_id(), self.log.target.uri)
         self._progress.note(f"resuming plan {plan.number}, begun by an earlier run")
@@ -100,18 +100,21 @@ class ExportSession:
 
     def _finish(self, plan: Plan) -> None:
         """Run what is left of a plan and commit it; a plan that cannot be finished as it is goes again."""
-        done = finishing.recover(self.log.target, plan)
+        finishing = PlanFinishing(self.log, plan)
+        done = finishing.recover()
         try:
             for _ in range(_MAX_ROUNDS):
                 left, lost = remaining(self.source, plan, done, self.options.rules)
                 if not left:
-                    self._commit(plan, done, lost)
+                    self._lock.check()
+                    self._totals.add(finishing.commit(done, lost, now_ms=self._now_ms()))
+                    self.log.remove_dropped()
                     return
                 done |= self._run(plan, left)
-                done = finishing.keep_one_each(self.log.target, plan, done)
+                done = finishing.keep_one_each(done)
         except KcliError as error:
             if is_final(error):
-                finishing.roll_back(self.log, plan)
+                finishing.roll_back()
             raise
         raise KcliError(
             f"files of plan {plan.number} keep disappearing from `{self.log.target.uri}`",
@@ -153,12 +156,6 @@ class ExportSession:
             for one in left
         ]
 
-    def _commit(self, plan: Plan, done: dict[int, Receipt], lost: list[Gap]) -> None:
-        self._lock.check()
-        commit = finishing.commit(self.log, plan, done, lost, now_ms=self._now_ms())
-        self._totals.add(commit)
-        remove_dropped(self.log)
-
 
 def _tidy(target: Target) -> None:
     """Remove the temporary files of whoever died while it wrote to the log."""
@@ -173,7 +170,7 @@ def resumes(plan: Plan, options: ExportOptions) -> bool:
 
     What is appended goes on whatever is asked for next; other modes want what they ask for and nothing else.
     """
-    return options.mode is Mode.APPEND or plan.asked == asked(options)
+    return options.mode is Mode.APPEND or plan.asked == options.fingerprint()
 
 
 @contextmanager
@@ -191,11 +188,11 @@ def open_session(
     options = replace(options, limits=replace(options.limits, task_slots=engine.slots))
     with locked(target, now_ms) as lock:
         log = ExportLog.load(target)
-        check_mode(log, options.mode)
-        check_whole(log)
+        log.check_mode(options.mode)
+        log.check_whole()
         try:
             _tidy(target)
-            remove_dropped(log)
+            log.remove_dropped()
             yield ExportSession(source, log, options, engine, progress, lock=lock, now_ms=now_ms)
         finally:
             if not log.has_plan:

@@ -1,7 +1,7 @@
 """Finishing a plan: every file under its final name, nothing else of the plan left, then the commit.
 
-Tasks of an earlier run, or attempts that were given up, may have left files behind at any point, so nothing
-is believed but what is found: a receipt counts only if its files are there, as large as it says.
+Tasks of an earlier run and failed attempts may have left files behind at any point. A receipt counts only if
+its files are there, as large as it says.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.log.commit import Commit, Gap
 from kcli.spark.export.log.receipt import Counters
-from kcli.spark.export.log.receipts import publish, tidied_receipts, withdraw
+from kcli.spark.export.log.receipts import Receipts
 from kcli.spark.export.target.layout import DEAD_VALUES, STATE, Layout, parsed_name, plan_path, receipts_path
 from kcli.spark.split import BatchMark
 
@@ -22,111 +22,113 @@ if TYPE_CHECKING:
     from kcli.spark.export.log.export_log import ExportLog
     from kcli.spark.export.log.plan import Plan
     from kcli.spark.export.log.receipt import Receipt, WrittenFile
-    from kcli.spark.export.target.target import Target
 
 GONE = "retention removed it before it was read"
 DAMAGED = "damaged"
 
 
-def recover(target: Target, plan: Plan) -> dict[int, Receipt]:
-    """Publish what an earlier run finished of a plan and remove what it did not; return what is done."""
-    target.make_directory(receipts_path(plan.number))
-    with target.when_nobody_writes(receipts_path(plan.number)):
-        done = keep_one_each(target, plan, {})
-        sweep(target, plan, _roots(plan), done.values(), recursive=True)
-    return done
+class PlanFinishing:
+    """Brings one plan of a target to its commit, or takes it back."""
 
+    def __init__(self, log: ExportLog, plan: Plan) -> None:
+        self._log = log
+        self._target = log.target
+        self._receipts = Receipts(log.target)
+        self._plan = plan
 
-def keep_one_each(target: Target, plan: Plan, known: Mapping[int, Receipt]) -> dict[int, Receipt]:
-    """Return the one receipt that counts of each split, published; withdraw the others.
+    def recover(self) -> dict[int, Receipt]:
+        """Publish the splits that an earlier run finished, remove all else; return the finished ones."""
+        target, plan = self._target, self._plan
+        target.make_directory(receipts_path(plan.number))
+        with target.when_nobody_writes(receipts_path(plan.number)):
+            done = self.keep_one_each({})
+            self._sweep(self._roots(), done.values(), recursive=True)
+        return done
 
-    It is the one known from its task's result, else that of the smallest attempt.
-    """
-    done: dict[int, Receipt] = {}
-    others = []
-    for receipt in sorted(tidied_receipts(target, plan), key=lambda one: (one.index, one.attempt)):
-        named = known.get(receipt.index)
-        if receipt.index in done or (named is not None and named.attempt != receipt.attempt):
-            others.append(receipt)
-        elif publish(target, receipt):
-            done[receipt.index] = receipt
-        else:
-            others.append(receipt)
-    for receipt in others:
-        withdraw(target, receipt)
-    return done
+    def keep_one_each(self, known: Mapping[int, Receipt]) -> dict[int, Receipt]:
+        """Return the one receipt that counts of each split, published; withdraw the others.
 
+        It is the one known from its task's result, else that of the smallest attempt.
+        """
+        done: dict[int, Receipt] = {}
+        others = []
+        for receipt in sorted(self._receipts.tidied(self._plan), key=lambda one: (one.index, one.attempt)):
+            named = known.get(receipt.index)
+            if receipt.index in done or (named is not None and named.attempt != receipt.attempt):
+                others.append(receipt)
+            elif self._receipts.publish(receipt):
+                done[receipt.index] = receipt
+            else:
+                others.append(receipt)
+        for receipt in others:
+            self._receipts.withdraw(receipt)
+        return done
 
-def commit(
-    log: ExportLog, plan: Plan, done: Mapping[int, Receipt], lost: Iterable[Gap], *, now_ms: int
-) -> Commit:
-    """Make a plan whose splits are all done count."""
-    target = log.target
-    directories = sorted({file.path.rpartition("/")[0] for file in files_of(done.values())})
-    sweep(target, plan, directories, done.values(), recursive=False)
-    target.sync_directories([*directories, receipts_path(plan.number)])
-    receipts = [done[index] for index in sorted(done)]
-    written = Commit(
-        number=plan.number,
-        plan_id=plan.plan_id,
-        committed_ms=now_ms,
-        overwrites=plan.overwrites,
-        topics={**({} if plan.overwrites else log.topics), **plan.identity.topics},
-        ranges=plan.ranges,
-        next_offsets=plan.next_offsets,
-        splits=len(plan.splits),
-        marks=_marks(plan, receipts),
-        files=tuple(replace(file, temporary=None) for one in receipts for file in one.files),
-        dead_letters=tuple(replace(file, temporary=None) for one in receipts for file in one.dead_letters),
-        counters=sum((one.counters for one in receipts), Counters()),
-        gaps=(*plan.gaps, *lost, *_gaps(plan, receipts)),
-    )
-    log.write_commit(written)
-    return written
+    def commit(self, done: Mapping[int, Receipt], lost: Iterable[Gap], *, now_ms: int) -> Commit:
+        """Write the commit: all splits are done, and from here on their files count."""
+        log, plan = self._log, self._plan
+        directories = sorted({file.path.rpartition("/")[0] for file in files_of(done.values())})
+        self._sweep(directories, done.values(), recursive=False)
+        self._target.sync_directories([*directories, receipts_path(plan.number)])
+        receipts = [done[index] for index in sorted(done)]
+        written = Commit(
+            number=plan.number,
+            plan_id=plan.plan_id,
+            committed_ms=now_ms,
+            overwrites=plan.overwrites,
+            topics={**({} if plan.overwrites else log.topics), **plan.identity.topics},
+            ranges=plan.ranges,
+            next_offsets=plan.next_offsets,
+            splits=len(plan.splits),
+            marks=_marks(plan, receipts),
+            files=tuple(replace(file, temporary=None) for one in receipts for file in one.files),
+            dead_letters=tuple(
+                replace(file, temporary=None) for one in receipts for file in one.dead_letters
+            ),
+            counters=sum((one.counters for one in receipts), Counters()),
+            gaps=(*plan.gaps, *lost, *_gaps(plan, receipts)),
+        )
+        log.write_commit(written)
+        return written
 
-
-def roll_back(log: ExportLog, plan: Plan) -> None:
-    """Remove a plan and all that was written for it: the target is as it was before."""
-    target = log.target
-    directory = receipts_path(plan.number)
-    target.make_directory(directory)
-    with target.when_nobody_writes(directory):
-        for receipt in tidied_receipts(target, plan):
-            withdraw(target, receipt)
-        for entry in target.list(directory):
-            target.remove(entry.path)
-        sweep(target, plan, _roots(plan), (), recursive=True)
-        for root in filter(None, _roots(plan)):
-            target.remove_empty_directories(root)
-    target.remove_empty_directories(directory)
-    target.remove(plan_path(plan.number))
-    log.pending = None
-
-
-def sweep(
-    target: Target, plan: Plan, directories: Iterable[str], keep: Iterable[Receipt], *, recursive: bool
-) -> None:
-    """Remove a plan's files that are not among those of the receipts to keep."""
-    kept = {file.path for file in files_of(keep)}
-    stems = {one.stem for one in plan.splits}
-    stems |= {Layout(()).stem(one.split, plan.number) for one in plan.splits}  # those of dead letters
-    for directory in {*directories, DEAD_VALUES}:
-        for entry in target.list(directory, recursive=recursive):
-            if entry.path in kept or (not directory and entry.path.startswith(f"{STATE}/")):
-                continue
-            name = parsed_name(entry.path)
-            if name is not None and name.stem in stems:
+    def roll_back(self) -> None:
+        """Remove the plan and all that was written for it: the target is as it was before."""
+        target, directory = self._target, receipts_path(self._plan.number)
+        target.make_directory(directory)
+        with target.when_nobody_writes(directory):
+            for receipt in self._receipts.tidied(self._plan):
+                self._receipts.withdraw(receipt)
+            for entry in target.list(directory):
                 target.remove(entry.path)
+            self._sweep(self._roots(), (), recursive=True)
+            for root in filter(None, self._roots()):
+                target.remove_empty_directories(root)
+        target.remove_empty_directories(directory)
+        target.remove(plan_path(self._plan.number))
+        self._log.pending = None
+
+    def _sweep(self, directories: Iterable[str], keep: Iterable[Receipt], *, recursive: bool) -> None:
+        """Remove the plan's files that are not among those of the receipts to keep."""
+        target, plan = self._target, self._plan
+        kept = {file.path for file in files_of(keep)}
+        stems = {one.stem for one in plan.splits}
+        stems |= {Layout(()).stem(one.split, plan.number) for one in plan.splits}  # those of dead letters
+        for directory in {*directories, DEAD_VALUES}:
+            for entry in target.list(directory, recursive=recursive):
+                if entry.path in kept or (not directory and entry.path.startswith(f"{STATE}/")):
+                    continue
+                name = parsed_name(entry.path)
+                if name is not None and name.stem in stems:
+                    target.remove(entry.path)
+
+    def _roots(self) -> set[str]:
+        """Return the directories under which all files of the plan are."""
+        return {self._plan.options.layout.directory(one.split) for one in self._plan.splits}
 
 
 def files_of(receipts: Iterable[Receipt]) -> list[WrittenFile]:
     """Return all files of receipts, dead letters too."""
     return [file for one in receipts for file in (*one.files, *one.dead_letters)]
-
-
-def _roots(plan: Plan) -> set[str]:
-    """Return the directories under which all files of a plan are."""
-    return {plan.options.layout.directory(one.split) for one in plan.splits}
 
 
 def _marks(plan: Plan, receipts: Iterable[Receipt]) -> dict[TopicPartition, tuple[BatchMark, ...]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from kcli.errors import KcliError
@@ -87,6 +88,11 @@ class ExportOptions:
     write: WriteOptions = field(default_factory=WriteOptions)
     mode: Mode = Mode.APPEND
     limits: SplitLimits = field(default_factory=SplitLimits)
+
+    def fingerprint(self) -> str:
+        """Return a digest of what a run is asked for; equal for a later run that is asked for the same."""
+        words = f"{self.mode} {self.selection} {self.rules} {self.write}"
+        return sha256(words.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

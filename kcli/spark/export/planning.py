@@ -1,13 +1,9 @@
-"""Planning: what the next plan of a target reads, as its log and its source stand now.
-
-Resuming: whether what a begun plan has yet to read is still there.
-"""
+"""Planning: what the next plan of a target reads, and what a begun plan can still read."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError
@@ -110,7 +106,7 @@ def make_plan(
         plan_id=os.urandom(8).hex(),
         created_ms=now_ms,
         overwrites=overwrites,
-        asked=asked(options),
+        asked=options.fingerprint(),
         identity=news.identity,
         options=write,
         ranges=ranges,
@@ -119,12 +115,6 @@ def make_plan(
         gaps=news.gaps,
         splits=tuple(_planned(index, split, write, number) for index, split in enumerate(splits)),
     )
-
-
-def asked(options: ExportOptions) -> str:
-    """Return a digest of what was asked for: a later run that is asked for the same has the same."""
-    words = f"{options.mode} {options.selection} {options.rules} {options.write}"
-    return sha256(words.encode()).hexdigest()
 
 
 def check_cover(ranges: Mapping[TopicPartition, OffsetInterval], splits: Sequence[Split]) -> None:
@@ -242,7 +232,7 @@ def _lose(found: Remaining, rules: RangeRules, split: Split, reason: str, *, who
             f"export that was begun has not read them: {reason}"
         )
     if whole:
-        found.lost.append(_gap_of_resuming(split, reason))
+        found.lost.append(_lost_gap(split, reason))
 
 
 def _reset(found: Remaining, rules: RangeRules, split: Split, reason: str) -> None:
@@ -251,8 +241,8 @@ def _reset(found: Remaining, rules: RangeRules, split: Split, reason: str) -> No
             f"{split.topic}-{split.partition} {reason}, and an export that was begun has yet to read "
             f"offsets {split.start} to {split.end - 1}"
         )
-    found.lost.append(_gap_of_resuming(split, reason))
+    found.lost.append(_lost_gap(split, reason))
 
 
-def _gap_of_resuming(split: Split, reason: str) -> Gap:
+def _lost_gap(split: Split, reason: str) -> Gap:
     return Gap(topic=split.topic, partition=split.partition, start=split.start, end=split.end, reason=reason)

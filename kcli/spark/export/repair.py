@@ -29,7 +29,6 @@ from kcli.spark.export.log.export_log import (
     read_commit,
     read_identity,
     read_plan,
-    remove_dropped,
 )
 from kcli.spark.export.log.lock import locked
 from kcli.spark.export.log.receipt import Counters, WrittenFile
@@ -375,7 +374,7 @@ def _write(target: Target, found: FoundFiles, commit: Commit | None, identity: I
         target.remove(plan_path(number))
     log.commits = sorted(set(log.commits))
     if commit is not None:
-        remove_dropped(log)
+        log.remove_dropped()
     else:
         for number in found.commits:
             target.remove(plan_path(number))

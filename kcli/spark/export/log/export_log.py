@@ -1,11 +1,4 @@
-"""ExportLog: what a target says of itself, its identity, its last commit and a plan without one.
-
-Whether a target may be exported to at all; nothing is changed here.
-
-Listing: the files of a target that are committed.
-
-Overwriting: what an overwriting commit dropped is removed once it is there, by whoever holds the lock.
-"""
+"""ExportLog: the identity of a target, its commits, and the plan that has no commit yet."""
 
 from __future__ import annotations
 
@@ -164,6 +157,62 @@ class ExportLog:
         self.target.write_atomically(IDENTITY, encoded(identity.to_json()))
         self.identity = identity
 
+    def check_whole(self) -> None:
+        """Raise `TargetRefused` if there are data files and no plan or commit."""
+        if self.commits or self.pending is not None:
+            return
+        for entry in self.target.list("", recursive=True):
+            if entry.path.endswith(".parquet") and not entry.path.startswith(f"{STATE}/"):
+                raise TargetRefused(
+                    f"`{self.target.uri}` has lost its log: no commit knows of `{entry.path}`",
+                    hint="make the log again from the files with `--repair`",
+                )
+
+    def check_mode(self, mode: Mode) -> None:
+        """Raise `TargetRefused` for a snapshot into a target that holds an export."""
+        if mode is Mode.SNAPSHOT and self.commits:
+            raise TargetRefused(
+                f"`{self.target.uri}` already holds an export",
+                hint="add what is new with `--mode append`, or replace it with `--mode overwrite`",
+            )
+
+    def remove_dropped(self) -> None:
+        """Remove the files and the log before an overwriting last commit; do nothing without one.
+
+        A commit's own file goes last, so that the next run goes on with a removal that was interrupted.
+        """
+        last, target = self.last, self.target
+        if last is None or not last.overwrites:
+            return
+        self._renew_identity(last)
+        live = {file.path for file in (*last.files, *last.dead_letters)}
+        directories = set()
+        for number in [one for one in self.commits if one < last.number]:
+            try:
+                dropped = read_commit(target, number)
+            except DamagedLog:  # a repair has listed the files in its own commit
+                dropped = None
+            for file in (*dropped.files, *dropped.dead_letters) if dropped else ():
+                if file.path not in live:
+                    target.remove(file.path)
+                    directories.add(file.path.rpartition("/")[0])
+            for entry in target.list(receipts_path(number)):
+                target.remove(entry.path)
+            target.remove_empty_directories(receipts_path(number))
+            target.remove(plan_path(number))
+            target.remove(commit_path(number))
+            self.commits.remove(number)
+        for directory in filter(None, directories):
+            target.remove_empty_directories(directory)
+
+    def _renew_identity(self, last: Commit) -> None:
+        try:
+            identity = read_plan(self.target, last.number).identity
+        except DamagedLog:  # a repair's commit has no plan
+            return
+        if identity != self.identity:
+            self.write_identity(identity)
+
     def remove_traces(self) -> None:
         """Remove what a run wrote before it came to a plan."""
         self.target.remove(IDENTITY)
@@ -210,27 +259,6 @@ def check_ours(target: Target) -> None:
             f"`{target.uri}` holds files that are not of an export: `{foreign}`",
             hint="export to an empty or new directory; if the files are an export that lost its `_kcli`, "
             "make that again with `--repair`",
-        )
-
-
-def check_whole(log: ExportLog) -> None:
-    """Raise `TargetRefused` if there are data files and the log knows of nothing."""
-    if log.commits or log.pending is not None:
-        return
-    for entry in log.target.list("", recursive=True):
-        if entry.path.endswith(".parquet") and not entry.path.startswith(f"{STATE}/"):
-            raise TargetRefused(
-                f"`{log.target.uri}` has lost its log: no commit knows of `{entry.path}`",
-                hint="make the log again from the files with `--repair`",
-            )
-
-
-def check_mode(log: ExportLog, mode: Mode) -> None:
-    """Raise `TargetRefused` for a snapshot into a target that holds an export."""
-    if mode is Mode.SNAPSHOT and log.commits:
-        raise TargetRefused(
-            f"`{log.target.uri}` already holds an export",
-            hint="add what is new with `--mode append`, or replace it with `--mode overwrite`",
         )
 
 
@@ -283,46 +311,5 @@ def load_export(target: Target) -> ExportLog:
     log = ExportLog.load(target)
     if log.identity is None:
         raise TargetRefused(f"`{target.uri}` holds no export")
-    check_whole(log)
+    log.check_whole()
     return log
-
-
-def remove_dropped(log: ExportLog) -> None:
-    """Remove the files and log of everything before an overwriting last commit; do nothing otherwise.
-
-    A commit's own file goes last, so that what is interrupted is taken up again.
-    """
-    last = log.last
-    if last is None or not last.overwrites:
-        return
-    _renew_identity(log)
-    target = log.target
-    live = {file.path for file in (*last.files, *last.dead_letters)}
-    directories = set()
-    for number in [one for one in log.commits if one < last.number]:
-        try:
-            dropped = read_commit(target, number)
-        except DamagedLog:  # a repair has listed what there is in its own commit
-            dropped = None
-        for file in (*dropped.files, *dropped.dead_letters) if dropped else ():
-            if file.path not in live:
-                target.remove(file.path)
-                directories.add(file.path.rpartition("/")[0])
-        for entry in target.list(receipts_path(number)):
-            target.remove(entry.path)
-        target.remove_empty_directories(receipts_path(number))
-        target.remove(plan_path(number))
-        target.remove(commit_path(number))
-        log.commits.remove(number)
-    for directory in filter(None, directories):
-        target.remove_empty_directories(directory)
-
-
-def _renew_identity(log: ExportLog) -> None:
-    assert log.last is not None
-    try:
-        identity = read_plan(log.target, log.last.number).identity
-    except DamagedLog:  # a repair's commit has no plan
-        return
-    if identity != log.identity:
-        log.write_identity(identity)

@@ -1,4 +1,4 @@
-"""Receipts in a target: written by tasks, found again by whoever finishes the plan."""
+"""Receipts: the receipts in a target, which tasks write and the finishing of a plan reads."""
 
 from __future__ import annotations
 
@@ -15,65 +15,66 @@ if TYPE_CHECKING:
     from kcli.spark.export.target.target import Target
 
 
-def path_of(target: Target, receipt: Receipt) -> str:
-    """Return the file of a receipt."""
-    return receipt_path(receipt.plan, receipt.index, None if target.renames else receipt.attempt)
+class Receipts:
+    """The receipts of all plans of a target, and the files that they name."""
 
+    def __init__(self, target: Target) -> None:
+        self._target = target
 
-def write_receipt(target: Target, receipt: Receipt) -> bool:
-    """Create a receipt; return False if another attempt at its split was first."""
-    return target.create_exclusively(path_of(target, receipt), encoded(receipt.to_json()))
+    def write(self, receipt: Receipt) -> bool:
+        """Create a receipt; return False if another attempt at its split was first."""
+        return self._target.create_exclusively(self._path(receipt), encoded(receipt.to_json()))
 
+    def read(self, plan: int, index: int) -> Receipt | None:
+        """Return the receipt of a split, None without one; where creation is not exclusive use `of`."""
+        path = receipt_path(plan, index, None)
+        data = self._target.read(path)
+        return None if data is None else decoded(data, path, Receipt.from_json)
 
-def read_receipt(target: Target, plan: int, index: int) -> Receipt | None:
-    """Return the one receipt of a split where creation is exclusive, None if there is none yet."""
-    path = receipt_path(plan, index, None)
-    data = target.read(path)
-    return None if data is None else decoded(data, path, Receipt.from_json)
+    def publish(self, receipt: Receipt) -> bool:
+        """Rename the files of a receipt to their final names; return whether all are there, whole."""
+        complete = True
+        for file in (*receipt.files, *receipt.dead_letters):
+            if file.temporary is None or not self._target.rename(file.temporary, file.path):
+                complete &= self._target.size(file.path) == file.size_bytes
+        return complete
 
+    def withdraw(self, receipt: Receipt) -> None:
+        """Remove a receipt, then the files that its own attempt wrote: its split is not written."""
+        self._target.remove(self._path(receipt))
+        for file in (*receipt.files, *receipt.dead_letters):
+            self._target.remove(file.temporary or file.path)
 
-def publish(target: Target, receipt: Receipt) -> bool:
-    """Give files their final names, if they have not got them; return whether all are there, whole."""
-    complete = True
-    for file in (*receipt.files, *receipt.dead_letters):
-        if file.temporary is None or not target.rename(file.temporary, file.path):
-            complete &= target.size(file.path) == file.size_bytes
-    return complete
+    def of(self, plan: Plan) -> list[Receipt]:
+        """Return the receipts of a plan, by split and attempt."""
+        return [receipt for _, receipt in self._found(plan) if receipt is not None]
 
+    def tidied(self, plan: Plan) -> list[Receipt]:
+        """Return the receipts of a plan; remove temporary files and receipts of other plans beside them."""
+        receipts = []
+        for path, receipt in self._found(plan):
+            if receipt is None:
+                self._target.remove(path)
+            else:
+                receipts.append(receipt)
+        return receipts
 
-def withdraw(target: Target, receipt: Receipt) -> None:
-    """Remove a receipt and then what it names under names of its own attempt: its split is not written."""
-    target.remove(path_of(target, receipt))
-    for file in (*receipt.files, *receipt.dead_letters):
-        target.remove(file.temporary or file.path)
+    def _path(self, receipt: Receipt) -> str:
+        attempt = None if self._target.renames else receipt.attempt
+        return receipt_path(receipt.plan, receipt.index, attempt)
 
-
-def receipts_in(target: Target, plan: Plan) -> list[Receipt]:
-    """Return the receipts of a plan, by split and attempt."""
-    return [receipt for _, receipt in _found(target, plan) if receipt is not None]
-
-
-def tidied_receipts(target: Target, plan: Plan) -> list[Receipt]:
-    """Return the receipts of a plan; remove temporary files and other plans' receipts beside them."""
-    receipts = []
-    for path, receipt in _found(target, plan):
-        if receipt is None:
-            target.remove(path)
-        else:
-            receipts.append(receipt)
-    return receipts
-
-
-def _found(target: Target, plan: Plan) -> Iterator[tuple[str, Receipt | None]]:
-    for entry in target.list(receipts_path(plan.number)):
-        data = target.read(entry.path)
-        receipt = None if data is None else _parsed(data, entry.path)
-        is_ours = receipt is not None and receipt.plan_id == plan.plan_id and receipt.index < len(plan.splits)
-        yield entry.path, receipt if is_ours else None
+    def _found(self, plan: Plan) -> Iterator[tuple[str, Receipt | None]]:
+        for entry in self._target.list(receipts_path(plan.number)):
+            data = self._target.read(entry.path)
+            receipt = None if data is None else _parsed(data, entry.path)
+            is_ours = (
+                receipt is not None and receipt.plan_id == plan.plan_id and receipt.index < len(plan.splits)
+            )
+            yield entry.path, receipt if is_ours else None
 
 
 def _parsed(data: bytes, path: str) -> Receipt | None:
-    """Return a receipt, None for a temporary file or one that was cut off."""
+    """Return a receipt, None for a temporary file or a truncated one."""
     if receipt_index(path.rpartition("/")[2]) is None:
         return None
     try:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from kcli.errors import KcliError
 from kcli.spark.export.log.receipt import Counters, Receipt
-from kcli.spark.export.log.receipts import publish, read_receipt, write_receipt
+from kcli.spark.export.log.receipts import Receipts
 from kcli.spark.export.target.layout import DEAD_BATCHES, DEAD_VALUES, Layout, commit_path, receipts_path
 from kcli.spark.export.writing.row_shaper import RowShaper
 from kcli.spark.export.writing.split_task import SplitTask as SplitTask  # noqa: TC001  # for those who write one
@@ -205,10 +205,11 @@ def write_split(task: SplitTask, report: Callable[[int, int], None] | None = Non
     pa.set_cpu_count(1)
     keep_freed_memory()
     with _collecting_seldom(), task.target.while_writing(receipts_path(task.plan)):
-        done = read_receipt(task.target, task.plan, task.index) if task.target.renames else None
+        receipts = Receipts(task.target)
+        done = receipts.read(task.plan, task.index) if task.target.renames else None
         if done is None:
             done = _attempt(task, report or (lambda _rows, _bytes: None))
-        publish(task.target, done)
+        receipts.publish(done)
         return done
 
 
@@ -229,14 +230,14 @@ def _collecting_seldom() -> Iterator[None]:
 def _attempt(task: SplitTask, report: Callable[[int, int], None]) -> Receipt:
     """Write the files of a split and their receipt; return the receipt that counts."""
     attempt = os.urandom(4).hex()
-    rows = SplitRows(task, attempt)
+    rows, receipts = SplitRows(task, attempt), Receipts(task.target)
     try:
         receipt = rows.write(ThrottledReport(report))
         if task.target.size(commit_path(task.plan)) is not None:
             raise KcliError(f"plan {task.plan} was committed while an attempt at split {task.index} ran")
-        if write_receipt(task.target, receipt):
+        if receipts.write(receipt):
             return receipt
-        winner = read_receipt(task.target, task.plan, task.index)
+        winner = receipts.read(task.plan, task.index)
     except BaseException:
         rows.discard()
         raise
