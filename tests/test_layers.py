@@ -72,10 +72,10 @@ SUBROOMS: dict[str, str] = {
     ),
     "kcli.broker.network": (
         "socket_server connection reactor quota_engine request_engine responses inbox outbox transport"
-        " request_context apis client_quotas"
+        " authorization request_context access apis client_quotas"
     ),
-    "kcli.broker.handlers.produce": "short_path handler slow_batches wire",
-    "kcli.broker.handlers.fetch": "short_path handler delayed_fetch down_conversion wire",
+    "kcli.broker.handlers.produce": "handler short_path refusals slow_batches wire",
+    "kcli.broker.handlers.fetch": "handler short_path delayed_fetch down_conversion wire",
     "kcli.broker.coordinator": (
         "group_service group_coordinator runtime offsets consumer classic group effects"
     ),

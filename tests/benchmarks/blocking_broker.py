@@ -49,7 +49,7 @@ def _serve_one(
             if stop > have:
                 break
             answer = engine.feed(context, scratch, position + 4, stop)
-            assert isinstance(answer, list)
+            assert isinstance(answer, tuple)
             answers += answer
             position = stop
         scratch[: have - position] = bytes(scratch[position:have])

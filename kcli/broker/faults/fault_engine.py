@@ -176,7 +176,7 @@ class FaultEngine:
         refusal = self._refusal(active, api, context, complete_fetch(request, context.node), why=why)
         if isinstance(refusal, FetchResponse):
             spare_others(refusal, concerns, context.node)
-        frame = [encode_response(*reply_to, refusal)]
+        frame = (encode_response(*reply_to, refusal),)
         if not fault.after:
             return frame
         return then(self._engine.feed(context, buffer, start, end), lambda _: frame)
@@ -206,4 +206,4 @@ def _close() -> Response:
 def _changed(frame: Frame, *, reply_to: tuple[int, int, int], change: Callable[[Any], object]) -> Frame:
     """Return the frame of a changed response."""
     _, response = decode_response(*reply_to[:2], memoryview(b"".join(frame))[_SIZE.size :])
-    return [encode_response(*reply_to, change(response))]
+    return (encode_response(*reply_to, change(response)),)

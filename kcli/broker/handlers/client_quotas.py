@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.controller.client_quota_control import QuotaAlteration
 from kcli.broker.metadata.metadata_image import CLIENT_ID, IP, USER
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import authorize_cluster
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_client_quotas import AlterClientQuotasResponse, AlteredEntryData
 from kcli.protocol.messages.describe_client_quotas import (
@@ -37,6 +39,7 @@ def describe_client_quotas(
     request: describing.DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
     """Answer with the entities that a filter finds, and their quotas."""
+    authorize_cluster(context, Operation.DESCRIBE_CONFIGS)
     wanted = _checked_filter(request.components)
     return DescribeClientQuotasResponse(
         entries=[
@@ -61,6 +64,7 @@ def alter_client_quotas(
     request: altering.AlterClientQuotasRequest, context: RequestContext
 ) -> AlterClientQuotasResponse:
     """Set and remove quotas; each entity changes as a whole or not."""
+    authorize_cluster(context, Operation.ALTER_CONFIGS)
     outcomes = context.node.controller.alter_client_quotas(
         [
             QuotaAlteration(

@@ -25,7 +25,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
-from kcli.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED_FOR, known_controller
+from kcli.broker.handlers.metadata import known_controller
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import NOT_ASKED_FOR, authorize_cluster, cluster_operations
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 from kcli.protocol.messages.describe_quorum import (
@@ -77,7 +79,7 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
         controller_id=known_controller(context, image.reachable_brokers(listener_name)),
         brokers=brokers,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+            cluster_operations(context) if request.include_cluster_authorized_operations else NOT_ASKED_FOR
         ),
     )
 
@@ -91,6 +93,7 @@ def failed_describe_cluster(request: DescribeClusterRequest, error: KafkaError) 
 
 def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
     """Forget a broker for good."""
+    authorize_cluster(context, Operation.ALTER)
     context.node.controller.unregister_broker(node_id=request.broker_id)
     return UnregisterBrokerResponse()
 
@@ -102,6 +105,7 @@ def failed_unregister_broker(request: UnregisterBrokerRequest, error: KafkaError
 
 def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Change the levels of features, or with `validate_only` say whether they could be changed."""
+    authorize_cluster(context, Operation.ALTER)
     if not request.feature_updates:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "there are no features to update")
     version = context.api_version
@@ -134,6 +138,7 @@ def _upgrade_type(update: FeatureUpdateKey, version: int) -> UpgradeType:
 
 def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     """Answer about the metadata log."""
+    authorize_cluster(context, Operation.DESCRIBE)
     broker = context.node
     asked = [
         (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions

@@ -16,6 +16,8 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import authorize_group, authorize_topics
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
@@ -68,18 +70,19 @@ def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | CoordinatorResponse:
     """Store offsets; the answer waits until they are stored."""
+    authorize_group(context, Operation.READ, request.group_id)
     version = context.api_version
     image = context.node.image
     if version >= TOPIC_IDS_FROM:
         found = [image.topics_by_id.get(topic.topic_id) for topic in request.topics]
-        known, refused = _existing(request.topics, found, ErrorCode.UNKNOWN_TOPIC_ID)
+        known, refused = _existing(context, request.topics, found, ErrorCode.UNKNOWN_TOPIC_ID)
     else:
         found = [image.topics.get(topic.name) for topic in request.topics]
         for topic, existing in zip(request.topics, found, strict=True):
             if existing is not None:
                 # Kept with the offset, whichever way the client named the topic.
                 topic.topic_id = existing.topic_id
-        known, refused = _existing(request.topics, found)
+        known, refused = _existing(context, request.topics, found)
     if not known:
         return _with_refused_commits(OffsetCommitResponse(topics=[]), refused)
     if refused:
@@ -124,8 +127,10 @@ def offset_delete(
     """Forget offsets of partitions that nobody in the group reads (KIP-496)."""
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    authorize_group(context, Operation.DELETE, request.group_id)
     image = context.node.image
-    known, refused = _existing(request.topics, [image.topics.get(topic.name) for topic in request.topics])
+    found = [image.topics.get(topic.name) for topic in request.topics]
+    known, refused = _existing(context, request.topics, found)
     if refused:
         request = copy(request)
         request.topics = known
@@ -158,14 +163,21 @@ def _with_refused_deletions(response: OffsetDeleteResponse, refused: Refused) ->
 
 
 def _existing(
+    context: RequestContext,
     topics: list[Topic],
     images: list[TopicImage | None],
     unknown: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> tuple[list[Topic], Refused]:
-    """Split a request: the partitions that exist, by names instead of ids, and those refused."""
+    """Split a request: the partitions that exist and are allowed, by names instead of ids, and the others."""
+    names = [topic.name if found is None else found.name for topic, found in zip(topics, images, strict=True)]
+    denied = authorize_topics(context, Operation.READ, filter(None, names))
     known: list[Topic] = []
     refused: Refused = []
-    for topic, found in zip(topics, images, strict=True):
+    for topic, found, name in zip(topics, images, names, strict=True):
+        if name in denied:
+            indexes = [each.partition_index for each in topic.partitions]
+            refused.append((topic, indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         if found is None:
             refused.append((topic, [each.partition_index for each in topic.partitions], unknown))
             continue
@@ -248,12 +260,27 @@ def _failed_everywhere(request: OffsetFetchRequest, error: int) -> OffsetFetchRe
 def _fetch(request: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
     runtime = context.node.groups
     try:
+        authorize_group(context, Operation.DESCRIBE, request.group_id)
         shard = runtime.shard(runtime.partition_for(request.group_id))
         if context.api_version < TOPIC_IDS_FROM:
-            return shard.offset_fetch(request)
-        return _fetch_by_id(shard, request, context.node.image)
+            group = shard.offset_fetch(request)
+        else:
+            group = _fetch_by_id(shard, request, context.node.image)
     except KafkaError as error:
         return _failed_group(request.group_id, error)
+    denied = authorize_topics(
+        context, Operation.DESCRIBE, (topic.name for topic in group.topics if topic.name)
+    )
+    if denied and request.topics is None:
+        group.topics = [topic for topic in group.topics if topic.name not in denied]
+    elif denied:
+        for topic in group.topics:
+            if topic.name in denied:
+                topic.partitions = [
+                    _no_offset(each.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    for each in topic.partitions
+                ]
+    return group
 
 
 def _fetch_by_id(
@@ -284,15 +311,13 @@ def _fetch_by_id(
 def _unknown_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
         topic_id=topic.topic_id,
-        partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=NO_OFFSET,
-                metadata="",
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-            )
-            for index in topic.partition_indexes
-        ],
+        partitions=[_no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes],
+    )
+
+
+def _no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
     )
 
 

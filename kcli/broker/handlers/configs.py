@@ -24,6 +24,8 @@ from kcli.broker.config.config_entries import ConfigChange, DescribedConfigs, lo
 from kcli.broker.config.loggers import alter_loggers, logger_levels
 from kcli.broker.controller.configuration_control import values_after
 from kcli.broker.handlers.topics import topic_defaults
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import authorize_cluster, authorize_group, authorize_topics
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
@@ -72,6 +74,7 @@ def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -
             configs=[],
         )
         try:
+            _authorize(context, Operation.DESCRIBE_CONFIGS, resource)
             entries = _entries(resource, context.node)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
@@ -107,7 +110,7 @@ def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Set, delete, append to and subtract from single values; each resource changes as a whole or not."""
     broker = context.node
-    errors, accepted = _accept(request.resources, broker)
+    errors, accepted = _accept(request.resources, context)
     for resource in [each for each in accepted if each.resource_type == ConfigResourceType.BROKER_LOGGER]:
         accepted.remove(resource)
         errors[_key(resource)] = _alter_loggers(resource, broker, validate_only=request.validate_only)
@@ -134,7 +137,7 @@ def failed_incremental_alter_configs(
 def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Replace the whole configuration of each resource."""
     broker = context.node
-    errors, accepted = _accept(request.resources, broker)
+    errors, accepted = _accept(request.resources, context)
     outcomes = broker.controller.alter_configs(
         [
             (_key(resource), {each.name: each.value or "" for each in resource.configs})
@@ -160,6 +163,7 @@ def list_config_resources(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
     """Answer with the resources of the types asked for, of all types if none is."""
+    authorize_cluster(context, Operation.DESCRIBE_CONFIGS)
     if context.api_version == 0:
         return ListConfigResourcesResponse(config_resources=[])
     known = {int(type) for type in ConfigResourceType if type is not ConfigResourceType.UNKNOWN}
@@ -189,6 +193,19 @@ def failed_list_config_resources(
 ) -> ListConfigResourcesResponse:
     """Answer with an error and no resources."""
     return ListConfigResourcesResponse(error_code=error.code, config_resources=[])
+
+
+def _authorize(
+    context: RequestContext, operation: Operation, resource: AlterResource | DescribeConfigsResource
+) -> None:
+    """Raise `KafkaError` if the operation on the configuration of a resource is denied."""
+    name = resource.resource_name
+    if resource.resource_type == ConfigResourceType.GROUP:
+        authorize_group(context, operation, name)
+    elif resource.resource_type != ConfigResourceType.TOPIC:
+        authorize_cluster(context, operation)
+    elif authorize_topics(context, operation, (name,)):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _entries(resource: DescribeConfigsResource, broker: NodeContext) -> list[ConfigEntry]:
@@ -269,7 +286,7 @@ def _key(resource: AlterResource) -> tuple[int, str]:
 
 
 def _accept(
-    resources: Sequence[R], broker: NodeContext
+    resources: Sequence[R], context: RequestContext
 ) -> tuple[dict[tuple[int, str], KafkaError | None], list[R]]:
     """Return the errors of what is malformed or not for this broker, and the rest."""
     errors: dict[tuple[int, str], KafkaError | None] = {}
@@ -279,9 +296,10 @@ def _accept(
         try:
             if counts[_key(resource)] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a resource is named twice")
+            _authorize(context, Operation.ALTER_CONFIGS, resource)
             _check_changes(resource.configs)
             if resource.resource_type == ConfigResourceType.BROKER:
-                _check_broker(resource, broker)
+                _check_broker(resource, context.node)
         except KafkaError as error:
             errors[_key(resource)] = error.detached()
         else:

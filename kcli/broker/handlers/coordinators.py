@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.config.group_definitions import group_topic_configs
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import authorize_cluster, authorize_group, authorize_transactional_id
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from kcli.protocol.topics import GROUP_METADATA_TOPIC, partition_for
@@ -33,11 +35,14 @@ NO_TRANSACTIONS = "kcli has no transactions yet"
 _FIRST_BATCHED_VERSION = 4
 _GROUP = 0
 _TRANSACTION = 1
+_SHARE = 2
 _log = logging.getLogger(__name__)
 
 
 def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Answer for each key with the address of its coordinator, or with why there is none."""
+    if request.key_type == _SHARE:
+        authorize_cluster(context, Operation.CLUSTER_ACTION)
     if context.api_version < _FIRST_BATCHED_VERSION:
         found = _coordinator(request.key, request.key_type, context)
         return FindCoordinatorResponse(
@@ -66,7 +71,10 @@ def failed_find_coordinator(request: FindCoordinatorRequest, error: KafkaError) 
 def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinator:
     try:
         if key_type == _GROUP:
+            authorize_group(context, Operation.DESCRIBE, key)
             return _group_coordinator(key, context)
+        if key_type == _TRANSACTION:
+            authorize_transactional_id(context, Operation.DESCRIBE, key)
         raise _no_such_coordinator(key_type, context)
     except KafkaError as error:
         return _not_found(key, error)

@@ -18,11 +18,20 @@ ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups whose coordinator assig
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kcli.broker.coordinator.consumer.group_manager import not_described
 from kcli.broker.coordinator.group import ClientInfo
 from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse
+from kcli.broker.network.access import Operation, ResourceType
+from kcli.broker.network.authorization import (
+    authorize_group,
+    authorize_groups,
+    authorize_topics,
+    authorized_operations,
+    is_cluster_authorized,
+)
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from kcli.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -53,10 +62,6 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.sync_group import SyncGroupRequest
 
 
-GROUP_OPERATIONS = 0b1101_0100_1000
-"""Every operation on a group, as a bit field: nobody is refused anything without an authorizer."""
-
-
 class Described(Protocol):
     """A group in an answer, whichever it is."""
 
@@ -80,11 +85,12 @@ def describe_each(
     groups: list[D] = []
     for group_id in group_ids:
         try:
+            authorize_group(context, Operation.DESCRIBE, group_id)
             group = describe(runtime.shard(runtime.partition_for(group_id)), runtime.now(), group_id)
         except KafkaError as error:
             group = refused(group_id, error)
         if with_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = GROUP_OPERATIONS
+            group.authorized_operations = authorized_operations(context, ResourceType.GROUP, group_id)
         groups.append(group)
     return groups
 
@@ -99,7 +105,7 @@ def client_info(context: RequestContext) -> ClientInfo:
 
 def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | CoordinatorResponse:
     """Let a client join; the answer waits for the other members."""
-    _check_group_id(request.group_id)
+    _check_member(context, request.group_id)
     version, client = context.api_version, client_info(context)
     response: JoinGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id,
@@ -117,7 +123,7 @@ def failed_join_group(request: JoinGroupRequest, error: KafkaError) -> JoinGroup
 
 def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | CoordinatorResponse:
     """Give a member its assignment; the answer waits for the leader's."""
-    _check_group_id(request.group_id)
+    _check_member(context, request.group_id)
     version = context.api_version
     response: SyncGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id, lambda shard, now, token: shard.sync_group(now, token, request, version)
@@ -132,7 +138,7 @@ def failed_sync_group(request: SyncGroupRequest, error: KafkaError) -> SyncGroup
 
 def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | CoordinatorResponse:
     """Note that a member lives, and tell it of a rebalance."""
-    _check_group_id(request.group_id)
+    _check_member(context, request.group_id)
     response: HeartbeatResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id, lambda shard, now, token: shard.heartbeat(now, token, request)
     )
@@ -149,7 +155,7 @@ def leave_group(
     request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | CoordinatorResponse:
     """Let members go, by member id or by instance id."""
-    _check_group_id(request.group_id)
+    _check_member(context, request.group_id)
     version = context.api_version
     response: LeaveGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id, lambda shard, now, token: shard.leave_group(now, token, request, version)
@@ -162,7 +168,9 @@ def failed_leave_group(request: LeaveGroupRequest, error: KafkaError) -> LeaveGr
     return LeaveGroupResponse(error_code=error.code)
 
 
-def _check_group_id(group_id: str) -> None:
+def _check_member(context: RequestContext, group_id: str) -> None:
+    """Raise `KafkaError` unless the client may be a member of a group with this id."""
+    authorize_group(context, Operation.READ, group_id)
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
 
@@ -174,14 +182,16 @@ def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGrou
     """Answer with the groups that this broker coordinates, those in the states and of the types asked for."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    return ListGroupsResponse(
-        groups=[
-            group
-            for shard in list(context.node.groups.shards())
-            for group in shard.list_groups()
-            if _is_wanted(group, states, types)
-        ]
-    )
+    groups = [
+        group
+        for shard in list(context.node.groups.shards())
+        for group in shard.list_groups()
+        if _is_wanted(group, states, types)
+    ]
+    if not is_cluster_authorized(context, Operation.DESCRIBE):
+        hidden = authorize_groups(context, Operation.DESCRIBE, (group.group_id for group in groups))
+        groups = [group for group in groups if group.group_id not in hidden]
+    return ListGroupsResponse(groups=groups)
 
 
 def _is_wanted(group: ListedGroup, states: set[str], types: set[str]) -> bool:
@@ -229,9 +239,14 @@ def delete_groups(
     """Delete groups that have no members, and their offsets."""
     runtime = context.node.groups
     by_partition: dict[int, list[str]] = {}
+    denied = authorize_groups(context, Operation.DELETE, request.groups_names)
     for group_id in dict.fromkeys(request.groups_names):
+        if group_id in denied:
+            continue
         by_partition.setdefault(runtime.partition_for(group_id), []).append(group_id)
     answers = [_delete(runtime, index, group_ids) for index, group_ids in by_partition.items()]
+    if denied:
+        answers.append(_not_deleted(sorted(denied), KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
     if any(isinstance(answer, CoordinatorResponse) for answer in answers):
         return _gather_deleted(runtime, answers)
     return DeleteGroupsResponse(results=[result for results in answers for result in results])
@@ -267,6 +282,9 @@ def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | CoordinatorResponse:
     """Let a member join, stay, reconcile or leave."""
+    authorize_group(context, Operation.READ, request.group_id)
+    if authorize_topics(context, Operation.DESCRIBE, request.subscribed_topic_names or ()):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     version, client = context.api_version, client_info(context)
     response: ConsumerGroupHeartbeatResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id,
@@ -289,17 +307,27 @@ def consumer_group_describe(
     groups = describe_each(
         context,
         request.group_ids,
-        describe=_describe,
+        describe=partial(_describe, context),
         refused=not_described,
         with_operations=request.include_authorized_operations,
     )
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _describe(shard: GroupCoordinator, now: Now, group_id: str) -> DescribedConsumerGroup:
+def _describe(
+    context: RequestContext, shard: GroupCoordinator, now: Now, group_id: str
+) -> DescribedConsumerGroup:
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     (group,) = shard.consumer_group_describe(now, [group_id])
+    assigned = (
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    )
+    if authorize_topics(context, Operation.DESCRIBE, assigned):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return group
 
 

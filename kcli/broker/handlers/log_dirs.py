@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import authorize_cluster, is_cluster_authorized
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -33,9 +35,16 @@ if TYPE_CHECKING:
     from kcli.storage.dirs.log_manager import LogManager
     from kcli.storage.log.unified_log import UnifiedLog
 
+_ERROR_FROM = 3
+"""The first version of DescribeLogDirs with an error for the response as a whole."""
+
 
 def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     """Answer with every directory."""
+    if not is_cluster_authorized(context, Operation.DESCRIBE):
+        if context.api_version < _ERROR_FROM:
+            return DescribeLogDirsResponse(results=[])
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     manager = context.node.log_manager
     wanted = None
     if request.topics is not None:
@@ -61,6 +70,7 @@ def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move replicas; of one that is named twice the last directory counts."""
+    authorize_cluster(context, Operation.ALTER)
     moves = context.node.replica_manager.alter_log_dirs_manager
     directories = {
         (topic.name, index): each.path

@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING
 
 from trio.lowlevel import checkpoint
 
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import NONE_DENIED, authorize_topics, is_cluster_authorized
 from kcli.broker.network.responses import once_settled
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.delete_records import (
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
 
 
 _READ_COMMITTED = 1
+_TOPIC_DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _NOT_AVAILABLE_FROM = 5
 
 
@@ -78,7 +81,8 @@ def list_offsets(
     request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
     """Answer each partition on its own."""
-    answers = _answers(request, context)
+    denied = authorize_topics(context, Operation.DESCRIBE, (topic.name for topic in request.topics))
+    answers = _answers(request, context, denied)
     searches = sum(
         partition.timestamp >= 0 or partition.timestamp == MAX_TIMESTAMP
         for topic in request.topics
@@ -111,7 +115,7 @@ def _response(
 
 
 def _answers(
-    request: ListOffsetsRequest, context: RequestContext
+    request: ListOffsetsRequest, context: RequestContext, denied: frozenset[str]
 ) -> Iterator[tuple[int, ListOffsetsPartitionResponse]]:
     isolation = Isolation.HIGH_WATERMARK
     if request.replica_id >= 0:
@@ -125,6 +129,9 @@ def _answers(
             seen[key] = seen.get(key, 0) + 1
     for number, topic in enumerate(request.topics):
         for partition in {each.partition_index: each for each in topic.partitions}.values():
+            if topic.name in denied:
+                yield number, _failed_offset(partition, _TOPIC_DENIED)
+                continue
             twice = seen[TopicPartition(topic.name, partition.partition_index)] > 1
             yield number, _answer(topic.name, partition, context, isolation, twice=twice)
 
@@ -135,16 +142,15 @@ def failed_list_offsets(request: ListOffsetsRequest, error: KafkaError) -> ListO
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[
-                    ListOffsetsPartitionResponse(
-                        partition_index=partition.partition_index, error_code=error.code
-                    )
-                    for partition in topic.partitions
-                ],
+                partitions=[_failed_offset(partition, error) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
     )
+
+
+def _failed_offset(partition: ListOffsetsPartition, error: KafkaError) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error.code)
 
 
 def _answer(
@@ -220,11 +226,19 @@ def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """Answer each partition on its own."""
+    denied = NONE_DENIED
+    if not is_cluster_authorized(context, Operation.CLUSTER_ACTION):
+        denied = authorize_topics(context, Operation.DESCRIBE, (topic.topic for topic in request.topics))
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_end_of_epoch(topic.topic, wanted, context) for wanted in topic.partitions],
+                partitions=[
+                    EpochEndOffset(partition=wanted.partition, error_code=_TOPIC_DENIED.code)
+                    if topic.topic in denied
+                    else _end_of_epoch(topic.topic, wanted, context)
+                    for wanted in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -293,12 +307,18 @@ def delete_records(
     request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse | DelayedResponse[DeleteRecordsResponse]:
     """Answer each partition on its own, with its new low watermark."""
+    denied = authorize_topics(context, Operation.DELETE, (topic.name for topic in request.topics))
     pending: list[PendingDelete] = []
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_delete(topic.name, wanted, context, pending) for wanted in topic.partitions],
+                partitions=[
+                    _failed(wanted, _TOPIC_DENIED)
+                    if topic.name in denied
+                    else _delete(topic.name, wanted, context, pending)
+                    for wanted in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

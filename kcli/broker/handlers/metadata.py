@@ -34,6 +34,15 @@ from typing import TYPE_CHECKING
 from trio.lowlevel import checkpoint
 
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
+from kcli.broker.network.access import Operation, ResourceType
+from kcli.broker.network.authorization import (
+    NONE_DENIED,
+    NOT_ASKED_FOR,
+    authorize_topics,
+    authorized_operations,
+    cluster_operations,
+    is_cluster_authorized,
+)
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.metadata import (
     MetadataResponse,
@@ -149,11 +158,6 @@ class EncodedTopics:
         )
 
 
-CLUSTER_OPERATIONS = 0b1_1111_1010_0000
-"""Every operation on the cluster, as a bit field: nobody is refused anything without an authorizer."""
-TOPIC_OPERATIONS = 0b1101_1111_1000
-NOT_ASKED_FOR = -(2**31)
-
 TOPICS_PER_TURN = 500
 """So many are answered before others run: about a millisecond."""
 
@@ -166,7 +170,11 @@ def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Corou
         return _metadata_in_turns(request, context)
     if request.topics is None or (version == 0 and not request.topics):
         encoder = _encoder(context)
-        topics = [_known(context, topic, request, encoder) for topic in context.node.image.topics.values()]
+        known = context.node.image.topics
+        denied = authorize_topics(context, Operation.DESCRIBE, known)
+        topics = [
+            _known(context, topic, request, encoder) for topic in known.values() if topic.name not in denied
+        ]
     else:
         _check_ids(request.topics, version)
         ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID)
@@ -175,7 +183,8 @@ def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Corou
             topics = [_by_id(context, topic_id, request, encoder) for topic_id in ids]
         else:
             names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
-            refused = _create_missing(names, request, context)
+            denied = authorize_topics(context, Operation.DESCRIBE, names)
+            refused = _create_missing(names, request, context, denied)
             encoder = _encoder(context)
             topics = [_by_name(context, name, request, refused, encoder) for name in names]
     return _body(topics, request, context)
@@ -192,7 +201,8 @@ async def _metadata_in_turns(request: MetadataRequest, context: RequestContext) 
         ids.update(dict.fromkeys(topic.topic_id for topic in part if topic.topic_id != ZERO_UUID))
         names.update(dict.fromkeys(topic.name for topic in part if topic.name is not None))
         await checkpoint()
-    refused = {} if ids else _create_missing([*names], request, context)
+    denied = NONE_DENIED if ids else authorize_topics(context, Operation.DESCRIBE, names)
+    refused = {} if ids else _create_missing([*names], request, context, denied)
     listed = [*(ids or names)]
     topics: list[bytes] = []
     for first in range(0, len(listed), TOPICS_PER_TURN):
@@ -233,23 +243,33 @@ def _check_ids(topics: Sequence[MetadataRequestTopic], version: int) -> None:
 
 
 def _create_missing(
-    names: list[str], request: MetadataRequest, context: RequestContext
+    names: list[str], request: MetadataRequest, context: RequestContext, denied: frozenset[str]
 ) -> dict[str, KafkaError]:
-    """Create topics that are missing, if that is allowed; return why some were not."""
+    """Create missing topics, if that is allowed; return the errors of denied topics and failed creations."""
+    refused = dict.fromkeys(denied, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     broker = context.node
     config = broker.config
     if not request.allow_auto_topic_creation or not config.auto_create_topics_enable:
-        return {}
-    missing = [name for name in names if name not in broker.image.topics and _may_be_created(name)]
+        return refused
+    missing = [
+        name
+        for name in names
+        if name not in denied and name not in broker.image.topics and _may_be_created(name)
+    ]
+    if missing and not is_cluster_authorized(context, Operation.CREATE):
+        forbidden = authorize_topics(context, Operation.CREATE, missing)
+        refused.update(dict.fromkeys(forbidden, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+        missing = [name for name in missing if name not in forbidden]
     if not missing:
-        return {}
+        return refused
     defaults = TopicDefaults(config.num_partitions, config.default_replication_factor, config.topic_defaults)
     created = broker.controller.create_topics([NewTopic(name) for name in missing], defaults=defaults)
-    return {
-        name: outcome
+    refused.update(
+        (name, outcome)
         for name, outcome in zip(missing, created, strict=True)
         if isinstance(outcome, KafkaError)
-    }
+    )
+    return refused
 
 
 def _may_be_created(name: str) -> bool:
@@ -268,12 +288,13 @@ def _by_id(
     context: RequestContext, topic_id: bytes, request: MetadataRequest, encoder: EncodedTopics
 ) -> bytes:
     topic = context.node.image.topics_by_id.get(topic_id)
+    error = ErrorCode.UNKNOWN_TOPIC_ID
     if topic is not None:
-        return _known(context, topic, request, encoder)
+        if not authorize_topics(context, Operation.DESCRIBE, (topic.name,)):
+            return _known(context, topic, request, encoder)
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return encode_topic(
-        MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
-        ),
+        MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id, partitions=[]),
         context.api_version,
     )
 
@@ -286,16 +307,19 @@ def _by_name(
     encoder: EncodedTopics,
 ) -> bytes:
     topic = context.node.image.topics.get(name)
-    if topic is not None:
-        return _known(context, topic, request, encoder)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if name in refused:
         error = refused[name].code
+    elif topic is not None:
+        return _known(context, topic, request, encoder)
     elif not _is_legal(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     return encode_topic(
         MetadataResponseTopic(
-            error_code=error, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[]
+            error_code=error,
+            name=name,
+            is_internal=name in INTERNAL_TOPICS and error != ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            partitions=[],
         ),
         context.api_version,
     )
@@ -306,15 +330,13 @@ def _known(
 ) -> bytes:
     """Return a topic that exists, encoded now or before."""
     cache = context.node.replica_manager.encoded_metadata
-    with_operations = request.include_topic_authorized_operations
-    key = ("metadata", topic.topic_id, context.api_version, context.listener_name, with_operations)
+    operations = NOT_ASKED_FOR
+    if request.include_topic_authorized_operations:
+        operations = authorized_operations(context, ResourceType.TOPIC, topic.name)
+    key = ("metadata", topic.topic_id, context.api_version, context.listener_name, operations)
     encoded = cache.get(key, topic)
     if encoded is None:
-        encoded = encoder.encode(
-            topic,
-            is_internal=topic.name in INTERNAL_TOPICS,
-            operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED_FOR,
-        )
+        encoded = encoder.encode(topic, is_internal=topic.name in INTERNAL_TOPICS, operations=operations)
         cache.put(key, topic, encoded)
     return encoded
 
@@ -339,7 +361,7 @@ def _body(topics: list[bytes], request: MetadataRequest, context: RequestContext
         controller_id=known_controller(context, reachable),
         topics=[],
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+            cluster_operations(context) if request.include_cluster_authorized_operations else NOT_ASKED_FOR
         ),
     )
     body = codec(MetadataResponse, version).encode(response)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.reassignment_control import Reassignment
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import authorize_cluster
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
@@ -46,6 +48,7 @@ def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     """Begin, replace and stop moves."""
+    authorize_cluster(context, Operation.ALTER)
     outcomes = context.node.controller.alter_reassignments(
         [
             Reassignment(
@@ -73,6 +76,7 @@ def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     """Answer with the moves of the partitions that are asked about, or with all."""
+    authorize_cluster(context, Operation.DESCRIBE)
     image = context.node.image
     if request.topics is None:
         return _listed((topic, range(len(topic.partitions))) for topic in image.topics.values())
@@ -134,6 +138,7 @@ def _listed(wanted: Iterable[tuple[TopicImage, Iterable[int]]]) -> ListPartition
 
 def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Elect leaders, each partition by itself."""
+    authorize_cluster(context, Operation.ALTER)
     if request.election_type not in set(ElectionType):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}")
     broker = context.node

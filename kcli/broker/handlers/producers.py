@@ -11,6 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import (
+    authorize_topics,
+    authorize_transactional_id,
+    is_any_topic_authorized,
+    is_cluster_authorized,
+)
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.describe_producers import (
     DescribeProducersResponse,
@@ -33,6 +40,13 @@ NO_EPOCH = -1
 
 def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     """Answer with the next id of this node's block."""
+    if request.transactional_id is not None:
+        authorize_transactional_id(context, Operation.WRITE, request.transactional_id)
+    elif not (
+        is_cluster_authorized(context, Operation.IDEMPOTENT_WRITE)
+        or is_any_topic_authorized(context, Operation.WRITE)
+    ):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.transactional_id == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
@@ -51,6 +65,7 @@ def describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
     """Answer each partition on its own, and once."""
+    denied = authorize_topics(context, Operation.READ, (topic.name for topic in request.topics))
     seen: set[TopicPartition] = set()
 
     def is_new(topic: str, index: int) -> bool:
@@ -63,7 +78,9 @@ def describe_producers(
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    _describe(topic.name, index, context)
+                    _failed(index, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                    if topic.name in denied
+                    else _describe(topic.name, index, context)
                     for index in topic.partition_indexes
                     if is_new(topic.name, index)
                 ],

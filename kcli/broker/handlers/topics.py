@@ -23,7 +23,14 @@ from kcli.broker.config.config_definition import view
 from kcli.broker.config.config_entries import DescribedConfigs
 from kcli.broker.config.group_definitions import GroupConfig
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
-from kcli.broker.handlers.metadata import TOPIC_OPERATIONS
+from kcli.broker.network.access import Operation, ResourceType
+from kcli.broker.network.authorization import (
+    NONE_DENIED,
+    NOT_ASKED_FOR,
+    authorize_topics,
+    authorized_operations,
+    is_cluster_authorized,
+)
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kcli.protocol.messages.create_topics import (
@@ -72,8 +79,13 @@ def create_topics(request: CreateTopicsRequest, context: RequestContext) -> Crea
     repeated = _repeated(topic.name for topic in request.topics)
     accepted: list[CreatableTopic] = []
     refused = {name: KafkaError(ErrorCode.INVALID_REQUEST, "named twice") for name in sorted(repeated)}
+    denied = NONE_DENIED
+    if not is_cluster_authorized(context, Operation.CREATE):
+        denied = authorize_topics(context, Operation.CREATE, (topic.name for topic in request.topics))
     for topic in request.topics:
-        if topic.name == METADATA_TOPIC:
+        if topic.name in denied:
+            refused.setdefault(topic.name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif topic.name == METADATA_TOPIC:
             refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, "it is the controller's own")
         elif topic.name not in refused:
             accepted.append(topic)
@@ -83,9 +95,13 @@ def create_topics(request: CreateTopicsRequest, context: RequestContext) -> Crea
         defaults=topic_defaults(config),
         validate_only=request.validate_only,
     )
+    created = (topic.name for topic in accepted)
+    unshown = authorize_topics(context, Operation.DESCRIBE_CONFIGS, created)
     for topic, outcome in zip(accepted, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
             results.append(_not_created(topic.name, outcome))
+        elif topic.name in unshown:
+            results.append(_created_unshown(outcome))
         else:
             results.append(_created(config, topic, outcome))
     return CreateTopicsResponse(topics=results)
@@ -104,7 +120,9 @@ def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> Dele
             raise KafkaError(ErrorCode.INVALID_REQUEST, "topic deletion is disabled")
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
     wanted = _topics_to_delete(request)
-    found, results = _find_topics(broker.image, wanted)
+    wanted, results = _authorize_deletions(wanted, context)
+    found, refused = _find_topics(broker.image, wanted)
+    results += refused
     by_name = {name for name, _ in wanted}
     outcomes = broker.controller.delete_topics(topic.topic_id for topic in found)
     for topic, outcome in zip(found, outcomes, strict=True):
@@ -132,7 +150,12 @@ def create_partitions(request: CreatePartitionsRequest, context: RequestContext)
         )
         for name in sorted(repeated)
     ]
-    accepted = [topic for topic in request.topics if topic.name not in repeated]
+    denied = authorize_topics(context, Operation.ALTER, (topic.name for topic in request.topics))
+    results += [
+        CreatePartitionsTopicResult(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        for name in sorted(denied - repeated)
+    ]
+    accepted = [topic for topic in request.topics if topic.name not in repeated | denied]
     outcomes = context.node.controller.create_partitions(
         [_new_partitions(topic) for topic in accepted], validate_only=request.validate_only
     )
@@ -192,11 +215,41 @@ def _created(config: BrokerConfig, topic: CreatableTopic, created: TopicImage) -
     )
 
 
+def _created_unshown(created: TopicImage) -> CreatableTopicResult:
+    """Return the row of a new topic whose configuration the principal may not see (KIP-525)."""
+    return CreatableTopicResult(
+        name=created.name,
+        topic_id=created.topic_id,
+        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        configs=None,
+    )
+
+
 def _topics_to_delete(request: DeleteTopicsRequest) -> list[tuple[str | None, bytes]]:
     return [
         *((name, ZERO_UUID) for name in request.topic_names),
         *((topic.name, topic.topic_id) for topic in request.topics),
     ]
+
+
+def _authorize_deletions(
+    wanted: list[tuple[str | None, bytes]], context: RequestContext
+) -> tuple[list[tuple[str | None, bytes]], list[DeletableTopicResult]]:
+    """Return the topics that may be deleted, and the rows for the others, which hide what may not be seen."""
+    if is_cluster_authorized(context, Operation.DELETE):
+        return wanted, []
+    image = context.node.image
+    by_id = {id: topic.name for _, id in wanted if (topic := image.topics_by_id.get(id)) is not None}
+    names = [by_id.get(topic_id) if name is None else name for name, topic_id in wanted]
+    hidden = authorize_topics(context, Operation.DESCRIBE, filter(None, names))
+    denied = authorize_topics(context, Operation.DELETE, filter(None, names))
+    allowed, rows = [], []
+    for each, name in dict(zip(wanted, names, strict=True)).items():
+        if name in hidden or (name in denied and name in image.topics):
+            rows.append(_not_deleted(*each, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+        else:
+            allowed += [each] * wanted.count(each)
+    return allowed, rows
 
 
 def _not_deleted(name: str | None, topic_id: bytes, error: KafkaError) -> DeletableTopicResult:
@@ -257,6 +310,9 @@ def describe_topic_partitions(
     image = context.node.image
     cursor = request.cursor
     names = _names(request, image)
+    denied = authorize_topics(context, Operation.DESCRIBE, names)
+    if not request.topics:
+        names = [name for name in names if name not in denied]
     limit = context.node.config.max_request_partition_size_limit
     reachable = image.reachable_brokers(context.listener_name).keys()
     remaining = max(min(limit, request.response_partition_limit), 1)
@@ -266,12 +322,12 @@ def describe_topic_partitions(
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         topic = image.topics.get(name)
-        if topic is None:
-            response.topics.append(_unknown(name))
+        if topic is None or name in denied:
+            response.topics.append(_unknown(name, context, is_denied=name in denied))
             continue
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         end = min(len(topic.partitions), first + remaining)
-        response.topics.append(_topic(topic, range(first, end), image, reachable))
+        response.topics.append(_topic(topic, range(first, end), context, reachable))
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
@@ -307,31 +363,36 @@ def _names(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> lis
     return sorted(name for name in asked or image.topics if name >= start)
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, context: RequestContext, *, is_denied: bool) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
     except KafkaError as error:
         code = error.code
+    if is_denied:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         topic_id=ZERO_UUID,
-        is_internal=name in INTERNAL_TOPICS,
+        is_internal=name in INTERNAL_TOPICS and not is_denied,
         partitions=[],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=(
+            NOT_ASKED_FOR if is_denied else authorized_operations(context, ResourceType.TOPIC, name)
+        ),
     )
 
 
 def _topic(
-    topic: TopicImage, indexes: range, image: MetadataImage, reachable: Collection[int]
+    topic: TopicImage, indexes: range, context: RequestContext, reachable: Collection[int]
 ) -> DescribeTopicPartitionsResponseTopic:
+    image = context.node.image
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[_partition(index, topic.partitions[index], image, reachable) for index in indexes],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, topic.name),
     )
 
 

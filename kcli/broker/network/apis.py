@@ -30,31 +30,20 @@ _UNSUPPORTED_VERSION = Struct(">hihhh")
 Handler = Callable[[Any, Any], Any]
 """Answers a request, given its context."""
 
-
 Failed = Callable[[Any, "KafkaError"], Any]
 """Makes the error response to a request; None, where only closing the connection tells the client."""
-
 
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 """Reads `buffer[position:end]`; returns the request and where it ended. Raises `DecodeError`."""
 
 
-Direct = Callable[[Any, memoryview, int, int], Any]
-"""Handles the common requests of an API at once, from behind the client id at `position` to `end`.
-
-The client id itself is not looked at.
-
-It returns the whole frame of the answer, as bytes or in parts, or a response; None leaves the request to the
-rest.
-"""
-
-
 class Api:
     """One API: the versions served, and where the code is that answers it.
 
-    `handlers` is the module of handlers. `decoder` and `direct` name functions of any of these modules: what
-    gives the reader of a request body of a version, instead of the generated codec, and a shortcut for the
-    commonest requests. With `sends_files` record data in the response may be slices of files.
+    `handlers` is the module of handlers. `decoder` and `reader` name functions of any of these modules that
+    return what reads the body of a request in one version: `decoder` replaces the generated codec, `reader`
+    also returns short forms of common requests, which only the handler knows. With `sends_files` record data
+    in the response may be slices of files.
     """
 
     def __init__(
@@ -63,7 +52,7 @@ class Api:
         handlers: str,
         *,
         decoder: str | None = None,
-        direct: str | None = None,
+        reader: str | None = None,
         sends_files: bool = False,
     ) -> None:
         api = named(name)
@@ -75,7 +64,7 @@ class Api:
         self._function = "".join(f"_{each.lower()}" if each.isupper() else each for each in name)[1:]
         self._handlers = handlers
         self._decoder = decoder
-        self._direct = direct
+        self._reader = reader
 
     @cached_property
     def request(self) -> type[Any]:
@@ -106,9 +95,12 @@ class Api:
         return decoder
 
     @cached_property
-    def direct(self) -> Direct | None:
-        """The shortcut for the commonest requests, if there is one."""
-        return None if self._direct is None else _named(self._direct)
+    def reader(self) -> Callable[[int], Decoder]:
+        """Returns what reads a request body of a version for the handler."""
+        if self._reader is None:
+            return self.decoder
+        reader: Callable[[int], Decoder] = _named(self._reader)
+        return reader
 
 
 def unsupported_version_body(api: Api) -> bytes:
@@ -132,9 +124,9 @@ APIS = (
         "Produce",
         "produce.handler",
         decoder="produce.wire.decoder",
-        direct="produce.short_path.produce_directly",
+        reader="produce.short_path.reader",
     ),
-    Api("Fetch", "fetch.handler", direct="fetch.short_path.fetch_directly", sends_files=True),
+    Api("Fetch", "fetch.handler", reader="fetch.short_path.reader", sends_files=True),
     Api("ListOffsets", "log_offsets"),
     Api("Metadata", "metadata"),
     Api("OffsetCommit", "committed_offsets"),

@@ -315,7 +315,7 @@ class Connection:
                 return _Stop(None, *inbox.own(view, position, end))
             response = feed(context, view, position + 4, stop)
             position = stop
-            if type(response) is list and not waiting and len(response) == 1:
+            if type(response) is tuple and not waiting and len(response) == 1:
                 parts += response
                 if position == end:
                     return None

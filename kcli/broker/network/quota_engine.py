@@ -121,4 +121,4 @@ def _with_throttle_time(frame: Frame, *, version: int, pause_ms: int) -> Frame:
         return frame
     correlation_id, response = decode_response(_PRODUCE_KEY, version, memoryview(frame[0])[_SIZE_BYTES:])
     response.throttle_time_ms = pause_ms
-    return [encode_response(_PRODUCE_KEY, version, correlation_id, response)]
+    return (encode_response(_PRODUCE_KEY, version, correlation_id, response),)

@@ -1,53 +1,66 @@
 """RequestContext: what a handler knows besides the request itself.
 
-A connection has at most one unfinished request, so it owns one context and fills it anew for each. A
-handler may use it until its answer is made, and must not keep it.
+A connection has at most one request in a handler, so it owns one context and fills it anew for each. A
+handler may use it until its response is made, and must not keep it.
 """
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING
 
+from kcli.broker.network.access import ANONYMOUS
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.broker.network.access import Access
     from kcli.broker.network.apis import Api
     from kcli.broker.network.client_quotas import Allowance
     from kcli.broker.node_context import NodeContext
 
 
 SHOWN_CHARACTERS = 300
+EMPTY_HEADER = Struct(">ii2s")
+"""API key and version, taken as one number; correlation id; the size of a client id without bytes."""
 
 
 class CloseConnection(KcliError):
-    """The only answer is to close the connection; the message says why, for the log."""
+    """The connection has to be closed without a response; the message says why, for the log."""
 
     @property
     def shown(self) -> str:
-        """The message as it goes into the log: what a client sent must not look like lines of it."""
+        """The message for the log: bytes of a client must not look like lines of it."""
         text = self.message.encode("unicode_escape").decode()
         return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
 class RequestContext:
-    """The request's header and where it came from.
+    """The header of the request, and who sent it on which listener.
 
-    `client_id` is "" when the header has null. `listener_name` is the listener that the connection came in
-    on: answers that hold addresses give those of this listener.
+    `client_id` is "" if the header has null. Responses hold the addresses of the listener `listener_name`.
     """
 
     __slots__ = (
+        "access",
         "allowance",
         "api_key",
         "api_version",
         "apis",
         "client_id",
         "correlation_id",
+        "header_size",
         "listener_name",
         "mute_until_ms",
         "node",
         "peer_address",
+        "principal",
+        "raw_client_id",
+        "read_header",
+        "security_protocol",
+        "session_ends_ms",
         "told_no_coordinator",
     )
 
@@ -59,15 +72,26 @@ class RequestContext:
         self.listener_name = listener_name
         self.peer_address = peer_address
         self.told_no_coordinator = False
-        """Whether this connection's wish for a coordinator is in the log."""
+        """Whether the log already tells that the client asked for a transaction coordinator."""
         self.api_key = -1
         self.api_version = -1
         self.correlation_id = 0
         self.client_id = ""
+        self.raw_client_id: bytes | None = None
+        """The client id and its size as the last header had them: most requests of a connection agree."""
+        self.header_size = EMPTY_HEADER.size
+        self.read_header: Callable[[memoryview, int], tuple[int, int, bytes]] = EMPTY_HEADER.unpack_from
+        """Reads a header with a client id as long as the last one."""
+        self.principal = ANONYMOUS
+        self.security_protocol = "PLAINTEXT"
+        self.access: Access | None = None
+        """What the principal may do; None without an authorizer."""
+        self.session_ends_ms = 0
+        """When the principal has to authenticate again, 0 for never."""
         self.allowance: Allowance | None = None
-        """What the client may read, if that is limited; set while a Fetch is fed."""
+        """The quota for reading of the client, if it has one; set while a Fetch is handled."""
         self.mute_until_ms = 0
-        """On trio's clock, when the connection has paused enough for what its client wrote or read."""
+        """When the pause that a quota demands is over, on trio's clock."""
 
     @property
     def is_mute(self) -> bool:
@@ -75,5 +99,5 @@ class RequestContext:
         return self.mute_until_ms > 0 and self.mute_until_ms > monotonic_ms()
 
     def mute(self, pause_ms: int, now_ms: int) -> None:
-        """Have what comes next wait, as `QuotaEngine` does."""
+        """Make the connection pause: `QuotaEngine` holds back its next requests."""
         self.mute_until_ms = max(self.mute_until_ms, now_ms + pause_ms)

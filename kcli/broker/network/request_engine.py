@@ -2,7 +2,8 @@
 
 `feed` decodes a frame, calls the API's handler and encodes what it returns. A handler returns
 
-* a response object, or the bytes of a response body, or its parts, some of them in files;
+* a response object, or the bytes of a response body, or a list of its parts, some of them in files;
+* a whole `Frame`, header included, which only short paths make;
 * None: the client expects no response (Produce with acks=0);
 * a `DelayedOperation` it has parked, whose `finish` returns one of these;
 * a coroutine, which a task awaits.
@@ -25,7 +26,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kcli.broker.network.apis import unsupported_version_body
-from kcli.broker.network.request_context import CloseConnection
+from kcli.broker.network.request_context import EMPTY_HEADER, CloseConnection
 from kcli.broker.network.responses import AwaitedResponse, ParkedResponse
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -42,10 +43,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_HEADER = Struct(">iih")
-"""API key and version, taken as one number; correlation id; size of the client id."""
-_HEADER_SIZE = _HEADER.size
-_read_header = _HEADER.unpack_from
+_HEADER_SIZE = EMPTY_HEADER.size
+_read_header = EMPTY_HEADER.unpack_from
+_SIZE = Struct(">h")
 _FRAME = Struct(">ii")
 _TAGGED_FRAME = Struct(">iix")
 _MAX_CACHED_CLIENT_IDS = 10_000
@@ -58,7 +58,6 @@ class _Version:
     __slots__ = (
         "api",
         "decode",
-        "direct",
         "encode",
         "flexible",
         "frame",
@@ -74,8 +73,7 @@ class _Version:
         self.version = version
         self.handler = api.handler
         info = message_info(api.request)
-        self.decode = api.decoder(version)
-        self.direct = api.direct
+        self.decode = api.reader(version)
         self.encode = codec(info.response, version).encode_parts
         self.flexible = info.is_flexible(version)
         tagged = response_header_version(api.key, version) == 1
@@ -101,25 +99,24 @@ class RequestEngine:
 
     def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
         """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
-        if end - start < _HEADER_SIZE:
+        header_size = context.header_size
+        if end - start >= header_size:
+            number, correlation_id, raw_client_id = context.read_header(buffer, start)
+        elif end - start >= _HEADER_SIZE:
+            number, correlation_id, raw_client_id = _read_header(buffer, start)
+        else:
             raise CloseConnection(f"a request of {end - start} bytes has no header")
-        number, correlation_id, client_id_size = _read_header(buffer, start)
         entry = self._versions.get(number) or self._find(number)
         if entry is None:
             body = self._unsupported(number)
-            return [_FRAME.pack(4 + len(body), correlation_id) + body]
+            return (_FRAME.pack(4 + len(body), correlation_id) + body,)
         context.api_key = entry.key
         context.api_version = entry.version
         context.correlation_id = correlation_id
-        position = start + _HEADER_SIZE
-        if entry.direct is not None and client_id_size >= -1:
-            behind = position + client_id_size if client_id_size > 0 else position
-            answer = entry.direct(context, buffer, behind, end)
-            if type(answer) is list:
-                return answer
-            if answer is not None:
-                return self._encode(entry, correlation_id, answer)
-        position = self._take_client_id(context, buffer, position, client_id_size, end)
+        if raw_client_id == context.raw_client_id:
+            position = start + header_size
+        else:
+            position = self._take_client_id(context, buffer, start, end)
         if entry.flexible:
             if position < end and buffer[position] == 0:
                 position += 1
@@ -131,6 +128,8 @@ class RequestEngine:
             raise CloseConnection(error.message) from error
         try:
             result = entry.handler(request, context)
+            if type(result) is tuple:
+                return result
             if type(result) is CoroutineType:
                 return AwaitedResponse(result, partial(self._await, entry, request, context))
             return self._encode(entry, correlation_id, result)
@@ -153,8 +152,8 @@ class RequestEngine:
         header, position = parse_request_header(buffer[start:end])
         context.api_key, context.api_version = header.api_key, header.api_version
         context.correlation_id = header.correlation_id
-        context.client_id = header.client_id or ""
-        return entry.api, entry.decode(buffer, start + position, end)[0]
+        context.client_id, context.raw_client_id = header.client_id or "", None
+        return entry.api, entry.api.decoder(entry.version)(buffer, start + position, end)[0]
 
     def _finish(self, entry: _Version, correlation_id: int, operation: DelayedOperation) -> Response:
         """Return the response of an operation that has ended."""
@@ -178,16 +177,15 @@ class RequestEngine:
 
     def _encode(self, entry: _Version, correlation_id: int, result: object) -> Response:
         if type(result) is bytes:
-            return [entry.frame.pack(entry.header_size + len(result), correlation_id) + result]
+            return (entry.frame.pack(entry.header_size + len(result), correlation_id) + result,)
         if result is None:
-            return []
+            return ()
         if isinstance(result, DelayedOperation):
             return ParkedResponse(result, partial(self._finish, entry, correlation_id, result))
         is_body = type(result) is list
         parts: list[Any] = result if is_body else entry.encode(result)  # type: ignore[assignment]
-        size = entry.header_size + sum(map(len, parts))
-        parts.insert(0, entry.frame.pack(size, correlation_id))
-        return parts if is_body or entry.api.sends_files else [b"".join(parts)]
+        frame = entry.frame.pack(entry.header_size + sum(map(len, parts)), correlation_id), *parts
+        return frame if is_body or entry.api.sends_files else (b"".join(frame),)
 
     def _failure(
         self, entry: _Version, request: object, context: RequestContext, error: Exception
@@ -223,18 +221,18 @@ class RequestEngine:
         name = self._apis[key].name if key in self._apis else f"API {key}"
         raise CloseConnection(f"{name} version {version} is not supported")
 
-    def _take_client_id(
-        self, context: RequestContext, buffer: memoryview, position: int, size: int, end: int
-    ) -> int:
-        """Take the client id out of a header; return where that goes on."""
-        if size > 0 and position + size <= end:
-            raw = bytes(buffer[position : position + size])
-            context.client_id = self._client_ids.get(raw) or self._client_id(raw)
-            return position + size
-        if size < -1 or size > 0:
+    def _take_client_id(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> int:
+        """Take a client id that is not that of the last request; return where the header goes on."""
+        size: int = _SIZE.unpack_from(buffer, start + _HEADER_SIZE - _SIZE.size)[0]
+        if size < -1 or start + _HEADER_SIZE + size > end:
             raise CloseConnection("the client id reaches past the request")
-        context.client_id = ""
-        return position
+        size = max(size, 0)
+        raw = bytes(buffer[start + _HEADER_SIZE : start + _HEADER_SIZE + size])
+        context.client_id = (self._client_ids.get(raw) or self._client_id(raw)) if raw else ""
+        context.header_size = _HEADER_SIZE + size
+        context.read_header = Struct(f">ii{_SIZE.size + size}s").unpack_from
+        context.raw_client_id = context.read_header(buffer, start)[2]
+        return start + context.header_size
 
     def _client_id(self, raw: bytes) -> str:
         try:

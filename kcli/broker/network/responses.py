@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kcli.broker.waiting.purgatory import Purgatory
     from kcli.protocol.topics import TopicPartition
 
-Frame = list[Any]
+Frame = tuple[Any, ...]
 """Bytes and slices of log files (`FileSlice`). Without slices the engine joins them to one part."""
 
 
@@ -101,7 +101,7 @@ class AwaitedResponse(PendingResponse):
 
 def then(response: Response, step: Step, on_close: Callable[[], object] | None = None) -> Response:
     """Return what `step` makes of the frame of a response: at once if the frame is there, else later."""
-    return step(response) if type(response) is list else response.then(step, on_close)  # type: ignore[union-attr]
+    return step(response) if type(response) is tuple else response.then(step, on_close)  # type: ignore[union-attr]
 
 
 async def frame_of(response: Response, purgatory: Purgatory) -> Frame:
@@ -265,7 +265,7 @@ class ResponseQueue:
             response = response.finish()
         if isinstance(response, AwaitedResponse):
             return response
-        assert isinstance(response, list)
+        assert isinstance(response, tuple)
         if waiting:
             waiting.append(response)
         else:
@@ -289,7 +289,7 @@ class ResponseQueue:
                     return response
             else:
                 del waiting[0]
-            assert isinstance(response, list)
+            assert isinstance(response, tuple)
             self._out.add(response)
         return None
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kcli.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from kcli.broker.metadata.metadata_image import BrokerRegistration, Endpoint
+from kcli.broker.network.authorization import NOT_ASKED_FOR
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.uuids import ZERO_UUID
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 UNKNOWN_ID = bytes(range(16))
 VERSIONS = range(14)
+
+CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+TOPIC_OPERATIONS = 0b1101_1111_1000
 
 
 def by_name(*names: str, **options: Any) -> MetadataRequest:

@@ -23,8 +23,8 @@ FRAME = memoryview(bytearray(b"\x00\x0c\x00\x04"))
 class Plain:
     """The engine of every node."""
 
-    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> list[bytes]:
-        return [b"done"]
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> tuple[bytes]:
+        return (b"done",)
 
 
 class Nodes:
@@ -46,7 +46,7 @@ class Nodes:
     def ask(self, node_id: int, times: int = 1) -> None:
         context = RequestContext(cast("Any", None), "PLAINTEXT", "test")
         for _ in range(times):
-            assert self.fed[node_id].feed(context, FRAME, 0, len(FRAME)) == [b"done"]
+            assert self.fed[node_id].feed(context, FRAME, 0, len(FRAME)) == (b"done",)
 
     def measured(self) -> list[int]:
         return [node_id for node_id, engine in self.fed.items() if isinstance(engine, TimingEngine)]

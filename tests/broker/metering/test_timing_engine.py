@@ -40,7 +40,7 @@ class Waiting(DelayedOperation):
 
 
 def late() -> Response:
-    return [b"late"]
+    return (b"late",)
 
 
 class Handler:
@@ -101,7 +101,7 @@ def later(answer: Response) -> Response:
     return AwaitedResponse(answer, answer_later)
 
 
-@pytest.mark.parametrize("answer", [[b"done"], [b"in", b"parts"], []])
+@pytest.mark.parametrize("answer", [(b"done",), (b"in", b"parts"), ()])
 async def test_what_is_answered_at_once_or_never_has_a_local_time_only(
     answer: Response, autojump_clock: MockClock
 ) -> None:
@@ -121,7 +121,7 @@ async def test_an_operation_is_remote_from_when_it_was_handled_to_its_end(autoju
         assert isinstance(response, ParkedResponse)
         assert read(times) == {}
         await purgatory.wait(response.operation)
-        assert response.finish() == [b"late"]
+        assert response.finish() == (b"late",)
         nursery.cancel_scope.cancel()
     assert read(times) == {"Heartbeat": (1, HANDLED_MS, 500, 503)}
 
@@ -134,8 +134,8 @@ def parked(purgatory: Purgatory, timeout_ms: int) -> ParkedResponse:
 
 async def test_a_coroutine_is_remote_until_it_has_answered(autojump_clock: MockClock) -> None:
     times = begun()
-    answer = fed(engine_for(autojump_clock, lambda: later([b"done"]), times))
-    assert await cast("Any", answer) == [b"done"]
+    answer = fed(engine_for(autojump_clock, lambda: later((b"done",)), times))
+    assert await cast("Any", answer) == (b"done",)
     assert read(times) == {"Heartbeat": (1, HANDLED_MS, 200, 203)}
 
 
@@ -148,7 +148,7 @@ async def test_a_coroutine_that_ends_with_an_operation_counts_once_that_has_ende
     assert response.operation is operation
     assert read(times) == {}
     await trio.sleep(0.3)
-    assert response.finish() == [b"late"]
+    assert response.finish() == (b"late",)
     assert read(times) == {"Heartbeat": (1, HANDLED_MS, 500, 503)}
 
 
@@ -156,12 +156,12 @@ async def test_an_operation_that_ends_with_a_coroutine_counts_once_that_has_answ
     autojump_clock: MockClock,
 ) -> None:
     times = begun()
-    engine = engine_for(autojump_clock, lambda: ParkedResponse(Waiting(), lambda: later([b"read"])), times)
+    engine = engine_for(autojump_clock, lambda: ParkedResponse(Waiting(), lambda: later((b"read",))), times)
     response = fed(engine)
     await trio.sleep(0.3)
     answer = cast("ParkedResponse", response).finish()
     assert read(times) == {}
-    assert await cast("Any", answer) == [b"read"]
+    assert await cast("Any", answer) == (b"read",)
     assert read(times) == {"Heartbeat": (1, HANDLED_MS, 500, 503)}
 
 
@@ -204,8 +204,8 @@ async def test_what_was_parked_before_anybody_measured_is_answered_and_not_count
 ) -> None:
     response = ParkedResponse(Waiting(), late)
     times = begun()
-    fed(engine_for(autojump_clock, lambda: [b"other"], times))
-    assert response.finish() == [b"late"]
+    fed(engine_for(autojump_clock, lambda: (b"other",), times))
+    assert response.finish() == (b"late",)
     assert read(times) == {"Heartbeat": (1, HANDLED_MS, 0, HANDLED_MS)}
 
 
@@ -256,7 +256,7 @@ async def test_a_fetch_counts_as_that_of_who_sent_it(
 ) -> None:
     times = begun()
     fed(
-        engine_for(autojump_clock, lambda: [b""], times),
+        engine_for(autojump_clock, lambda: (b"",), times),
         frame_of(fetch(version, replica_id), version, client_id),
     )
     one = (1, HANDLED_MS, 0, HANDLED_MS)
@@ -268,13 +268,13 @@ async def test_a_consumer_whose_rack_looks_like_the_number_of_a_replica_is_one(
 ) -> None:
     times = begun()
     frame = frame_of(fetch(17, -1, rack_id="\x01\x0d" + 12 * "r"), 17)
-    fed(engine_for(autojump_clock, lambda: [b""], times), frame)
+    fed(engine_for(autojump_clock, lambda: (b"",), times), frame)
     assert "FetchConsumer" in read(times)
 
 
 async def test_all_fetches_together_are_those_of_consumers_and_followers(autojump_clock: MockClock) -> None:
     times = begun()
-    engine = engine_for(autojump_clock, lambda: [b""], times)
+    engine = engine_for(autojump_clock, lambda: (b"",), times)
     for replica_id in (-1, 2, -1):
         fed(engine, frame_of(fetch(17, replica_id), 17))
     assert {api: count for api, (count, *_) in read(times).items()} == {

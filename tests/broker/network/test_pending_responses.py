@@ -99,7 +99,7 @@ async def to_come() -> bytes:
 
 
 async def made_of(coroutine: Any) -> Response:
-    return [await coroutine]
+    return (await coroutine,)
 
 
 def never() -> Response:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.broker.handlers.fetch import short_path
 from kcli.broker.handlers.fetch.delayed_fetch import DelayedFetch, Fetched
 from kcli.broker.handlers.fetch.down_conversion import (
     CONVERTED_BELOW,
@@ -26,7 +27,14 @@ from kcli.broker.handlers.fetch.down_conversion import (
     convert_rows,
 )
 from kcli.broker.handlers.fetch.wire import UNKNOWN, encode_rows, is_plain
-from kcli.broker.replication.fetch_data import FetchPartition, FetchPartitionKey, partition_key
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import NONE_DENIED, authorize_topics, is_cluster_authorized
+from kcli.broker.replication.fetch_data import (
+    FetchedPartition,
+    FetchPartition,
+    FetchPartitionKey,
+    partition_key,
+)
 from kcli.broker.replication.fetch_session import NO_SESSION
 from kcli.broker.replication.replica_manager import FetchParams
 from kcli.broker.waiting.timer import monotonic_ms
@@ -35,6 +43,7 @@ from kcli.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -47,11 +56,11 @@ from kcli.storage.log.log_read import Isolation
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Iterable
 
+    from kcli.broker.handlers.fetch.wire import ShortFetch
     from kcli.broker.network.client_quotas import Allowance
     from kcli.broker.network.request_context import RequestContext
-    from kcli.broker.replication.fetch_data import FetchedPartition
+    from kcli.broker.network.responses import Frame
     from kcli.broker.replication.fetch_session import FetchContext
-    from kcli.protocol.messages.fetch import FetchRequest
 
 _ISOLATIONS = {0: Isolation.HIGH_WATERMARK, 1: Isolation.TXN_COMMITTED}
 _NO_BYTES = b""
@@ -61,14 +70,30 @@ ANY_REPLICA_FROM = 11
 
 
 def fetch(
-    request: FetchRequest, context: RequestContext
-) -> Fetched | DelayedFetch | Coroutine[None, None, Fetched]:
+    request: FetchRequest | ShortFetch, context: RequestContext
+) -> Fetched | Frame | DelayedFetch | Coroutine[None, None, Fetched]:
     """Answer with what there is, now or when enough has come."""
+    if type(request) is tuple:
+        frame = short_path.read(request, context)
+        if frame is not None:
+            return frame
+        request = short_path.in_full(request, context.api_version)
+    assert isinstance(request, FetchRequest)
     return _Fetch(request, context).start()
 
 
-def failed_fetch(request: FetchRequest, error: KafkaError) -> FetchResponse:
+def failed_fetch(request: FetchRequest | ShortFetch, error: KafkaError) -> FetchResponse:
     """Answer with the same error for every partition, and for the response as a whole."""
+    if type(request) is tuple:
+        topic, index = request[:2]
+        row = PartitionData(
+            partition_index=index, error_code=error.code, high_watermark=-1, records=_NO_BYTES
+        )
+        # One of the two is what the version has.
+        name, topic_id = topic.decode(errors="replace"), topic.ljust(16)[:16]
+        topics = [FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[row])]
+        return FetchResponse(error_code=error.code, responses=topics)
+    assert isinstance(request, FetchRequest)
     return FetchResponse(
         error_code=error.code,
         responses=[
@@ -110,6 +135,9 @@ class _Fetch:
             self._min_bytes = min(self._min_bytes, self._max_bytes)
         self._reader = self._reader_of(request)
         self._session = self._open_session(request)
+        self._denied = NONE_DENIED
+        if context.access is not None:
+            self._denied = self._authorize()
 
     def start(self) -> Fetched | DelayedFetch | Coroutine[None, None, Fetched]:
         session = self._session
@@ -184,8 +212,29 @@ class _Fetch:
                     partition.topic = topic_name(partition.topic_id)
         return session
 
+    def _authorize(self) -> frozenset[str]:
+        """Return the topics of the session that the principal may not read."""
+        names = {each.topic for each in self._session.partitions if each.topic is not None}
+        if self._replica_id < 0:
+            return authorize_topics(self._context, Operation.READ, names)
+        return (
+            NONE_DENIED
+            if is_cluster_authorized(self._context, Operation.CLUSTER_ACTION)
+            else frozenset(names)
+        )
+
     def _read(self) -> list[FetchedPartition]:
-        return self._replica_manager.read_from_log(self._session.partitions, self._reader, self._max_bytes)
+        wanted, denied = self._session.partitions, self._denied
+        if not denied:
+            return self._replica_manager.read_from_log(wanted, self._reader, self._max_bytes)
+        allowed = [each for each in wanted if each.topic not in denied]
+        rows = iter(self._replica_manager.read_from_log(allowed, self._reader, self._max_bytes))
+        return [
+            FetchedPartition(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if each.topic in denied
+            else next(rows)
+            for each in wanted
+        ]
 
     def _is_due(self, rows: Collection[FetchedPartition]) -> bool:
         size = 0

@@ -1,9 +1,10 @@
 """Fetch of one partition, without a session, read and answered in one go.
 
 That is what librdkafka, and others that keep no session, send in a loop, and they wait while it is handled.
-Whatever is not of this shape, or not answered at once with records alone (nothing to read yet, an error,
-aborted transactions), or of a client with a quota, is left to `fetch.fetch`, which begins anew: looking has
-changed nothing, except that an I/O error has failed the log directory, as it then says.
+`reader` reads requests of this shape in a short form and all others in full. `read` leaves to the handler
+what is not answered at once with records alone: nothing to read yet, an error, a denied topic, aborted
+transactions, or a client with a quota. Looking has changed nothing then, except that an I/O error has failed
+the log directory, as the handler will say.
 """
 
 from __future__ import annotations
@@ -13,15 +14,22 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.broker.handlers.fetch.wire import TOPIC_IDS_FROM
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import authorize_topics
 from kcli.broker.network.outbox import SENDFILE_FROM
+from kcli.broker.network.request_context import CloseConnection
 from kcli.protocol.error_codes import KafkaError
+from kcli.protocol.messages.fetch import FetchRequest
+from kcli.protocol.schema.declaration import DecodeError, codec
 from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from kcli.broker.handlers.fetch.wire import ShortFetch
     from kcli.broker.network.request_context import RequestContext
+    from kcli.broker.network.responses import Frame
     from kcli.broker.replication.partition import Partition
     from kcli.broker.replication.replica_manager import ReplicaManager
     from kcli.storage.log.log_read import LogRead
@@ -34,13 +42,13 @@ _PLAIN_HEAD = Struct(">iiiibiiih")
 """Replica, wait, fewest and most bytes, isolation, session and its epoch; one topic, length of its name."""
 _PLAIN_PARTITION = Struct(">iiiqqiih")
 """One partition: index, leader epoch, offset, log start, most bytes; none forgotten; length of the rack."""
-_FLEXIBLE_15 = Struct(">BiiibiiB16sBiiqiqiIB")
-"""The same behind the header's tags, but for the replica: followers have it in a tag.
+_FLEXIBLE_15 = Struct(">iiibiiB16sBiiqiqiIB")
+"""The same without the replica, which followers have in a tag.
 
 The name is an id, and behind the offset is the last epoch fetched. The last five bytes: no tags of partition
 and topic, none forgotten, no rack, no tags.
 """
-_FLEXIBLE_13 = Struct(">BiiiibiiB16sBiiqiqiIB")
+_FLEXIBLE_13 = Struct(">iiiibiiB16sBiiqiqiIB")
 """The same with the replica."""
 _PLAIN_HEAD_SIZE = _PLAIN_HEAD.size
 _PLAIN_PARTITION_SIZE = _PLAIN_PARTITION.size
@@ -50,43 +58,61 @@ _read_13, _read_15 = _FLEXIBLE_13.unpack_from, _FLEXIBLE_15.unpack_from
 _NOTHING_MORE = 0x0000_0101
 """No tags of partition and topic; of what is forgotten, and of the rack, the compact length of nothing."""
 
-_FLEXIBLE_ANSWER = Struct(">iixihiB16sBihqqqBi")
+_FLEXIBLE_FRAME = Struct(">iixihiB16sBihqqqBi")
 """Size, correlation id, no tags, throttle time, error, session; one topic, its id; one partition: index,
 error, high watermark, last stable offset, log start, aborted transactions, preferred replica."""
-_FLEXIBLE_ANSWER_SIZE = _FLEXIBLE_ANSWER.size - 4
-_pack_flexible = _FLEXIBLE_ANSWER.pack
+_FLEXIBLE_FRAME_SIZE = _FLEXIBLE_FRAME.size - 4
+_pack_flexible = _FLEXIBLE_FRAME.pack
 _NO_TAGS = b"\x00\x00\x00"
-"""Of partition, topic and answer."""
+"""Of partition, topic and response."""
 
 _ISOLATIONS = (Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED)
 
-Wanted = tuple[bytes, int, int, int, int, int, int, int]
-"""Topic, partition, leader epoch, offset, isolation level, longest wait, fewest and most bytes."""
+
+def reader(version: int) -> Callable[[memoryview, int, int], tuple[FetchRequest | ShortFetch, int]]:
+    """Return what reads a request body of this version for the handler. It raises `DecodeError`."""
+    read_in_full = codec(FetchRequest, version).decode
+    if version != PLAIN_VERSION and version < TOPIC_IDS_FROM:
+        return read_in_full
+    if version == PLAIN_VERSION:
+        read_short = read_plain
+    else:
+        read_short = read_flexible if version >= _STATE_IN_TAG_FROM else read_flexible_13
+
+    def read_either(buffer: memoryview, position: int, end: int) -> tuple[FetchRequest | ShortFetch, int]:
+        found = read_short(buffer, position, end)
+        return read_in_full(buffer, position, end) if found is None else (found, end)
+
+    return read_either
 
 
-def fetch_directly(context: RequestContext, buffer: memoryview, position: int, end: int) -> list[Any] | None:
-    """Handle a request, of which `buffer[position:end]` is the body; None if it is not of this shape.
+def in_full(request: ShortFetch, version: int) -> FetchRequest:
+    """Return the request of a short form. Raises `CloseConnection` if it cannot be read after all."""
+    try:
+        return codec(FetchRequest, version).decode(*request[8:])[0]
+    except DecodeError as error:
+        raise CloseConnection(error.message) from error
 
-    In flexible versions the tags of the header stand before the body.
-    """
-    if context.allowance is not None:
-        return None
-    version = context.api_version
-    form = _FLEXIBLE if version >= TOPIC_IDS_FROM else _PLAIN
-    wanted = form.read(buffer, position, end, version)
-    if wanted is None:
-        return None
-    topic, index, epoch, offset, isolation, wait_ms, min_bytes, max_bytes = wanted
-    broker = context.node
-    partition = form.find(broker.replica_manager, topic, index)
-    if partition is None or (epoch != -1 and epoch != partition.leader_epoch):
+
+def read(request: ShortFetch, context: RequestContext) -> Frame | None:
+    """Return the records that are there; None leaves the request to the handler."""
+    topic, index, epoch, offset, isolation, wait_ms, min_bytes, max_bytes, _, _, _ = request
+    node = context.node
+    form = _FLEXIBLE if context.api_version >= TOPIC_IDS_FROM else _PLAIN
+    partition = form.find(node.replica_manager, topic, index)
+    if (
+        partition is None
+        or (epoch != -1 and epoch != partition.leader_epoch)
+        or context.allowance is not None
+        or (context.access is not None and authorize_topics(context, Operation.READ, (partition.topic,)))
+    ):
         return None
     log = partition.log
     if offset >= log.high_watermark:
         return None
     try:
         found = log.read(
-            offset, min(max_bytes, broker.config.fetch_max_bytes), isolation=_ISOLATIONS[isolation]
+            offset, min(max_bytes, node.config.fetch_max_bytes), isolation=_ISOLATIONS[isolation]
         )
         records = found.file_slice
         if records is None or found.aborted:
@@ -96,21 +122,21 @@ def fetch_directly(context: RequestContext, buffer: memoryview, position: int, e
             return None
         head = form.head(context.correlation_id, topic, index, found, size)
         if size >= SENDFILE_FROM:
-            return [head, records, *form.tail]
+            return head, records, *form.tail
         data = records.read()
     except (KafkaError, OSError):
         return None
-    return [b"".join((head, data, *form.tail))] if len(data) == size else None
+    return (b"".join((head, data, *form.tail)),) if len(data) == size else None
 
 
-def read_plain(buffer: memoryview, position: int, end: int, version: int) -> Wanted | None:
+def read_plain(buffer: memoryview, start: int, end: int) -> ShortFetch | None:
     """Read a request before the flexible versions; None if it is not of this shape."""
-    if version != PLAIN_VERSION or position + _PLAIN_HEAD_SIZE > end:
+    if start + _PLAIN_HEAD_SIZE > end:
         return None
-    head = _read_plain_head(buffer, position)
+    head = _read_plain_head(buffer, start)
     replica, wait_ms, min_bytes, max_bytes, isolation, session, session_epoch, topic_count, size = head
-    start = position + _PLAIN_HEAD_SIZE
-    position = start + size
+    name_start = start + _PLAIN_HEAD_SIZE
+    position = name_start + size
     if (
         position + _PLAIN_PARTITION_SIZE != end
         or size < 0
@@ -125,39 +151,44 @@ def read_plain(buffer: memoryview, position: int, end: int, version: int) -> Wan
     partition_count, index, epoch, offset, _, partition_max_bytes, forgotten_count, rack_size = row
     if partition_count != 1 or forgotten_count or rack_size:
         return None
-    name = buffer[start:position].tobytes()
-    return name, index, epoch, offset, isolation, wait_ms, min_bytes, min(max_bytes, partition_max_bytes)
+    name = buffer[name_start:position].tobytes()
+    most_bytes = min(max_bytes, partition_max_bytes)
+    return name, index, epoch, offset, isolation, wait_ms, min_bytes, most_bytes, buffer, start, end
 
 
-def read_flexible(buffer: memoryview, position: int, end: int, version: int) -> Wanted | None:
-    """Read a request that names its topic by id, from its header's tags on; None if not of this shape."""
-    replica = -1  # Counts are compact: one more than there are.
-    if version >= _STATE_IN_TAG_FROM:
-        if position + _FLEXIBLE_15.size != end:
-            return None
-        head_tags, *rest = _read_15(buffer, position)
-    else:
-        if position + _FLEXIBLE_13.size != end:
-            return None
-        head_tags, replica, *rest = _read_13(buffer, position)
+def read_flexible_13(buffer: memoryview, start: int, end: int) -> ShortFetch | None:
+    """Read a request of versions 13 and 14, which has a replica id; None if it is not of this shape."""
+    if start + _FLEXIBLE_13.size != end:
+        return None
+    replica, *rest = _read_13(buffer, start)
+    return _short_flexible(rest, buffer, start, end) if replica == -1 else None
+
+
+def read_flexible(buffer: memoryview, start: int, end: int) -> ShortFetch | None:
+    """Read a request from version 15 on; None if it is not of this shape."""
+    if start + _FLEXIBLE_15.size != end:
+        return None
+    return _short_flexible(_read_15(buffer, start), buffer, start, end)
+
+
+def _short_flexible(fields: Sequence[Any], buffer: memoryview, start: int, end: int) -> ShortFetch | None:
     (
         wait_ms, min_bytes, max_bytes, isolation, session, session_epoch, topic_count, topic_id,
         partition_count, index, epoch, offset, last_epoch, _, partition_max_bytes, more, tags,
-    ) = rest  # fmt: skip
+    ) = fields  # fmt: skip
     if (
-        head_tags
-        or replica != -1
-        or not 0 <= isolation <= 1
+        not 0 <= isolation <= 1
         or session
         or session_epoch != -1
         or topic_count != 2
-        or partition_count != 2
+        or partition_count != 2  # Counts are compact: one more than there are.
         or last_epoch != -1
         or more != _NOTHING_MORE
         or tags
     ):
         return None
-    return topic_id, index, epoch, offset, isolation, wait_ms, min_bytes, min(max_bytes, partition_max_bytes)
+    most_bytes = min(max_bytes, partition_max_bytes)
+    return topic_id, index, epoch, offset, isolation, wait_ms, min_bytes, most_bytes, buffer, start, end
 
 
 def _with_name(manager: ReplicaManager, name: bytes, index: int) -> Partition | None:
@@ -174,8 +205,8 @@ def _with_id(manager: ReplicaManager, topic_id: bytes, index: int) -> Partition 
 
 
 def _plain_head(correlation_id: int, name: bytes, index: int, found: LogRead, size: int) -> bytes:
-    """Return an answer up to its records, of which there are `size` bytes."""
-    pack, head_size = _plain_answer(len(name))
+    """Return a frame up to its records, which have `size` bytes."""
+    pack, head_size = _plain_frame(len(name))
     return pack(
         head_size + size, correlation_id, 0, 0, 0, 1, len(name), name, 1, index, 0, found.high_watermark,
         found.last_stable_offset, found.log_start_offset, -1 if found.aborted is None else 0, -1, size,
@@ -183,15 +214,15 @@ def _plain_head(correlation_id: int, name: bytes, index: int, found: LogRead, si
 
 
 @cache
-def _plain_answer(name_size: int) -> tuple[Callable[..., bytes], int]:
+def _plain_frame(name_size: int) -> tuple[Callable[..., bytes], int]:
     layout = Struct(f">iiihiih{name_size}siihqqqiii")
     return layout.pack, layout.size - 4
 
 
 def _flexible_head(correlation_id: int, topic_id: bytes, index: int, found: LogRead, size: int) -> bytes:
-    """Return an answer up to its records, of which there are `size` bytes."""
+    """Return a frame up to its records, which have `size` bytes."""
     length = encode_unsigned_varint(size + 1)
-    whole = _FLEXIBLE_ANSWER_SIZE + len(length) + size + len(_NO_TAGS)
+    whole = _FLEXIBLE_FRAME_SIZE + len(length) + size + len(_NO_TAGS)
     head = _pack_flexible(
         whole, correlation_id, 0, 0, 0, 2, topic_id, 2, index, 0, found.high_watermark,
         found.last_stable_offset, found.log_start_offset, 0 if found.aborted is None else 1, -1,
@@ -200,13 +231,12 @@ def _flexible_head(correlation_id: int, topic_id: bytes, index: int, found: LogR
 
 
 class _Form(NamedTuple):
-    """What requests and answers look like: with names and without tags, or with ids and tags."""
+    """How a topic is named and a frame looks: with names and without tags, or with ids and tags."""
 
-    read: Callable[[memoryview, int, int, int], Wanted | None]
     find: Callable[[ReplicaManager, bytes, int], Partition | None]
     head: Callable[[int, bytes, int, LogRead, int], bytes]
     tail: tuple[bytes, ...]
 
 
-_PLAIN = _Form(read_plain, _with_name, _plain_head, ())
-_FLEXIBLE = _Form(read_flexible, _with_id, _flexible_head, (_NO_TAGS,))
+_PLAIN = _Form(_with_name, _plain_head, ())
+_FLEXIBLE = _Form(_with_id, _flexible_head, (_NO_TAGS,))

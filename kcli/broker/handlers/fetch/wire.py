@@ -25,6 +25,13 @@ PREFERRED_FROM, FLEXIBLE_FROM, TOPIC_IDS_FROM = 11, 12, 13
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """Answered without asking a log: the list of aborted transactions is empty then, not null."""
 
+ShortFetch = tuple[bytes, int, int, int, int, int, int, int, memoryview, int, int]
+"""Topic (name, or id from version 13 on), partition, leader epoch, offset, isolation level, longest wait,
+fewest and most bytes, then the buffer, start and end of the body: one partition, without a session.
+
+A tuple, for many clients send nothing else.
+"""
+
 _COUNT = Struct(">i").pack
 _LENGTH = Struct(">h").pack
 _SESSION = Struct(">ihi").pack

@@ -20,21 +20,24 @@ from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import checkpoint
 
+from kcli.broker.handlers.produce import short_path
+from kcli.broker.handlers.produce.refusals import check_one_batch, explain, failed_produce, refused_row
 from kcli.broker.handlers.produce.slow_batches import (
     LOOP_DECOMPRESSED_BYTES,
     WRITTEN_ON_LOOP_BYTES,
+    YIELD_BYTES,
     LongReading,
     LongWriting,
     OtherWriting,
 )
-from kcli.broker.handlers.produce.wire import TOPIC_IDS_FROM, encode_rows
+from kcli.broker.handlers.produce.wire import TOPIC_IDS_FROM, ProduceData, encode_rows
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import NONE_DENIED, authorize_topics, authorize_transactional_id
 from kcli.broker.network.request_context import CloseConnection
-from kcli.broker.network.responses import DelayedResponse, once_settled
+from kcli.broker.network.responses import DelayedResponse, Frame, once_settled
 from kcli.broker.replication.partition import ACKS_ALL
-from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
@@ -43,12 +46,12 @@ from kcli.protocol.messages.produce import (
 )
 from kcli.protocol.records.record import NO_PRODUCER_ID
 from kcli.protocol.topics import INTERNAL_TOPICS
-from kcli.storage.log.log_validator import InvalidRecords, TooMuchToRead
+from kcli.storage.log.log_validator import TooMuchToRead
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Iterator
 
-    from kcli.broker.handlers.produce.wire import ProduceData, Row
+    from kcli.broker.handlers.produce.wire import Row, ShortProduce, Topic
     from kcli.broker.network.request_context import RequestContext
     from kcli.broker.replication.partition import Partition
     from kcli.broker.replication.replica_manager import ReplicaManager
@@ -81,40 +84,30 @@ class PendingWrite:
         return True
 
 
-YIELD_BYTES = 1024 * 1024
-
 _ADMIN_CLIENT_ID = "__admin_client"
-_BATCH_HEAD = Struct(">iibIh")
-"""From byte 8: batch length, leader epoch, magic, CRC, attributes."""
-_BATCH_HEAD_POSITION = 8
 _PRODUCER_ID = Struct(">q")
 _PRODUCER_ID_POSITION = 43
 _MIN_BATCH_SIZE = 61
-_MIN_ENTRY_SIZE = 17
-"""An entry's offset, size and what stands before its magic, with it."""
-_LOG_OVERHEAD = 12
-_SIZE = Struct(">i")
-_TRANSACTIONAL = 0x10
-_WITHOUT_LOG_START = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
 _NO_RECORDS = memoryview(bytearray())
 LEADERS_FROM = 10
 """From this version on an answer may say who leads (KIP-951)."""
 
 SlowWork = LongReading | LongWriting | OtherWriting
-Produced = ProduceResponse | DelayedResponse[ProduceResponse] | bytes | None
+Produced = ProduceResponse | DelayedResponse[ProduceResponse] | bytes | Frame | None
 
 
-def produce(request: ProduceData, context: RequestContext) -> Produced | Coroutine[Any, Any, Produced]:
+def produce(
+    request: ProduceData | ShortProduce, context: RequestContext
+) -> Produced | Coroutine[Any, Any, Produced]:
     """Append, and answer when `acks` is met."""
+    if type(request) is tuple:
+        response = short_path.append(request, context)
+        if response is not None:
+            return response
+        request = short_path.in_full(request, context.api_version)
+    assert isinstance(request, ProduceData)
+    if request.transactional_id is not None:
+        authorize_transactional_id(context, Operation.WRITE, request.transactional_id)
     if request.acks not in (-1, 0, 1):
         return failed_produce(request, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1"))
     append = _Append(request, context)
@@ -140,47 +133,12 @@ async def _produce_in_turns(
     return await append.flush_and_finish()
 
 
-def failed_produce(request: ProduceData, error: KafkaError) -> ProduceResponse | None:
-    """Answer with the same error for every partition; None, to close the connection, with acks=0."""
-    if request.acks == 0:
-        return None
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=name,
-                topic_id=topic_id,
-                partition_responses=[_error_row(index, error) for index, _ in partitions],
-            )
-            for name, topic_id, partitions in request.topics
-        ]
-    )
-
-
-def refused_row(index: int, error: KafkaError, log_start_offset: int) -> Row:
-    """Return the row for a partition whose log refused the records; some errors show its start."""
-    return index, error.code, -1, -1, -1 if error.code in _WITHOUT_LOG_START else log_start_offset
-
-
-def _error_row(index: int, error: KafkaError) -> PartitionProduceResponse:
-    row = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1)
-    _explain(row, error)
-    return row
-
-
-def _explain(row: PartitionProduceResponse, error: KafkaError) -> None:
-    row.error_message = error.message
-    if isinstance(error, InvalidRecords):
-        row.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
-            for number, why in error.record_errors
-        ]
-
-
 class _Append:
     """One request on its way: what was appended, and what went wrong."""
 
     __slots__ = (
         "_context",
+        "_denied",
         "_errors",
         "_now_ms",
         "_pending",
@@ -202,12 +160,16 @@ class _Append:
         self._pending: list[tuple[int, int, Partition, int]] = []
         self.to_flush: list[tuple[int, int, Partition]] = []
         """The rows of partitions that have to be on disk first."""
+        self._denied = NONE_DENIED
+        if context.access is not None:
+            names = [self._name(topic) or "" for topic in request.topics]
+            self._denied = authorize_topics(context, Operation.WRITE, filter(None, names))
 
     def steps(self) -> Iterator[SlowWork | None]:
         """Append partition by partition. Work that comes out is to be run before the next step."""
-        by_id = self._version >= TOPIC_IDS_FROM
-        for number, (name, topic_id, partitions) in enumerate(self._request.topics):
-            known = self._replica_manager.topic_name(topic_id) if by_id else name
+        for number, topic in enumerate(self._request.topics):
+            name, topic_id, partitions = topic
+            known = self._name(topic)
             rows: list[Row] = []
             self._rows.append((name, topic_id, rows))
             for index, records in partitions:
@@ -228,6 +190,11 @@ class _Append:
                     row = refused_row(index, error, log_start)
                 rows.append(row)
                 yield None
+
+    def _name(self, topic: Topic) -> str | None:
+        """Return the name of a topic, None for an id that names none."""
+        name, topic_id, _ = topic
+        return self._replica_manager.topic_name(topic_id) if self._version >= TOPIC_IDS_FROM else name
 
     def _append_slowly(
         self,
@@ -259,6 +226,8 @@ class _Append:
         """Return the partition; raise `KafkaError` for what is refused without looking at its log."""
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        if name in self._denied:
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = self._replica_manager.partition(name, index)
         if self._version >= 3:
             check_one_batch(records or _NO_RECORDS, self._version)
@@ -351,7 +320,7 @@ class _Append:
         for (topic_number, number), error in self._errors.items():
             topic = topics[topic_number]
             row = topic.partition_responses[number]
-            _explain(row, error)
+            explain(row, error)
             if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and self._version >= LEADERS_FROM:
                 leader = self._leader_of(topic, row.index)
                 if leader is not None:
@@ -381,37 +350,3 @@ def _producer_id(records: memoryview | None) -> int:
         return NO_PRODUCER_ID
     producer_id: int = _PRODUCER_ID.unpack_from(records, _PRODUCER_ID_POSITION)[0]
     return producer_id
-
-
-def check_one_batch(records: memoryview, version: int) -> None:
-    """Raise `KafkaError` unless `records` is one batch that this version may carry."""
-    if len(records) < _MIN_BATCH_SIZE:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "there is no record batch")
-    length, _, magic, _, attributes = _BATCH_HEAD.unpack_from(records, _BATCH_HEAD_POSITION)
-    if magic != 2:
-        raise _wrong_magic(magic, version)
-    if length + _LOG_OVERHEAD != len(records):
-        _check_end(records, length, version)
-    if version < 7 and attributes & 7 == Codec.ZSTD:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 or later")
-    if attributes & _TRANSACTIONAL:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "there is no transaction coordinator")
-
-
-def _wrong_magic(magic: int, version: int) -> KafkaError:
-    code = ErrorCode.INVALID_RECORD if magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE
-    return KafkaError(code, f"version {version} carries record batches of magic 2, not {magic}")
-
-
-def _check_end(records: memoryview, length: int, version: int) -> None:
-    """Raise `KafkaError` unless the batch is whole and nothing whole comes behind it.
-
-    A part of an entry behind the batch is dropped, as everywhere.
-    """
-    if length + _LOG_OVERHEAD < _MIN_BATCH_SIZE:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot be as short as {length} bytes")
-    rest = records[length + _LOG_OVERHEAD :]
-    if length + _LOG_OVERHEAD > len(records):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the record batch is cut short")
-    if len(rest) >= _MIN_ENTRY_SIZE and _SIZE.unpack_from(rest, 8)[0] + _LOG_OVERHEAD <= len(rest):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"version {version} carries exactly one record batch")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kcli.storage.log.log_validator import LogValidator, ValidatedRecords
 
 
+YIELD_BYTES = 1024 * 1024
+"""A request above this size lets others run between its partitions."""
 LOOP_DECOMPRESSED_BYTES = 512 * 1024
 """Decompressed in a millisecond; a record counts for 128 bytes at least (`BYTES_PER_RECORD`)."""
 MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024

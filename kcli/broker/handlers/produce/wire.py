@@ -30,6 +30,11 @@ _PARTITION = Struct(">ii")
 _INDEX = Struct(">i")
 _UUID_SIZE = 16
 
+ShortProduce = tuple[int, bytes, int, memoryview, memoryview, int, int]
+"""Acks, topic, partition and records, then the buffer, start and end of the body: one batch to one partition.
+
+A tuple, for it is made for most requests that a broker gets.
+"""
 Topic = tuple[str, bytes, list[tuple[int, "memoryview | None"]]]
 """Name, topic id (one of the two is empty or zero), and (index, records) of each partition."""
 
@@ -219,23 +224,23 @@ _END_8 = _NO_ERRORS_8 + _NO_THROTTLE
 _NO_ERRORS_9 = b"\x01\x00\x00"
 """No record errors, no error message; from version 9 both compact, and no tags."""
 
-OneRowAnswer = tuple["Callable[..., bytes]", int, bytes, bytes]
-"""What packs a whole answer; its size, and what stands before and behind the row."""
-_answers: dict[tuple[bytes, int], OneRowAnswer] = {}
-_MAX_ANSWERS = 10_000
+OneRowFrame = tuple["Callable[..., bytes]", int, bytes, bytes]
+"""What packs a whole frame; its size, and the bytes before and behind the row."""
+_frames: dict[tuple[bytes, int], OneRowFrame] = {}
+_MAX_FRAMES = 10_000
 
 
-def one_row_answer(name: bytes, version: int) -> OneRowAnswer:
-    """Return what makes the answer of one success in one topic, in a version from 5 to 12.
+def one_row_frame(name: bytes, version: int) -> OneRowFrame:
+    """Return what makes the frame for one success in one topic, in a version from 5 to 12.
 
     It packs the size, a correlation id, the first part, the row's fields and the second part.
     """
-    return _answers.get((name, version)) or _make_answer(name, version)
+    return _frames.get((name, version)) or _make_frame(name, version)
 
 
-def _make_answer(name: bytes, version: int) -> OneRowAnswer:
-    if len(_answers) >= _MAX_ANSWERS:
-        _answers.clear()
+def _make_frame(name: bytes, version: int) -> OneRowFrame:
+    if len(_frames) >= _MAX_FRAMES:
+        _frames.clear()
     if version >= FLEXIBLE_FROM:
         # The header has no tags either.
         head = b"".join((b"\x00\x02", encode_unsigned_varint(len(name) + 1), name, b"\x02"))
@@ -245,8 +250,8 @@ def _make_answer(name: bytes, version: int) -> OneRowAnswer:
         head = b"".join((one, _LENGTH.pack(len(name)), name, one))
         tail = _END_8 if version == 8 else _NO_THROTTLE
     layout = Struct(f">ii{len(head)}sihqqq{len(tail)}s")
-    answer = _answers[name, version] = layout.pack, layout.size - 4, head, tail
-    return answer
+    frame = _frames[name, version] = layout.pack, layout.size - 4, head, tail
+    return frame
 
 
 def encode_rows(topics: Iterable[tuple[str, bytes, list[Row]]], version: int) -> bytes:

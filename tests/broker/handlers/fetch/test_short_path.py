@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.broker.handlers.fetch.short_path import PLAIN_VERSION, fetch_directly, read_flexible, read_plain
+from kcli.broker.handlers.fetch.short_path import (
+    PLAIN_VERSION,
+    read_flexible,
+    read_flexible_13,
+    read_plain,
+    reader,
+)
+from kcli.broker.handlers.fetch.short_path import read as read_directly
 from kcli.broker.handlers.fetch.wire import TOPIC_IDS_FROM
 from kcli.broker.network.apis import APIS, Api
 from kcli.broker.network.outbox import SENDFILE_FROM
 from kcli.broker.network.request_context import RequestContext
+from kcli.broker.network.request_engine import RequestEngine
 from kcli.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -53,10 +62,13 @@ def request_of(name: str = "t", topic_id: bytes = ID, **fields: Any) -> FetchReq
 
 def read(data: bytes, version: int) -> Any:
     """Return what the direct way makes of a body: None, or all that is in it."""
-    tags = b"\x00" if version >= TOPIC_IDS_FROM else b""
-    buffer = memoryview(BEFORE + tags + data)
-    reading = read_flexible if version >= TOPIC_IDS_FROM else read_plain
-    return reading(buffer, len(BEFORE), len(BEFORE) + len(tags) + len(data), version)
+    buffer = memoryview(BEFORE + data)
+    if version >= TOPIC_IDS_FROM:
+        reading = read_flexible if version >= 15 else read_flexible_13
+    else:
+        reading = read_plain
+    found = reading(buffer, len(BEFORE), len(BEFORE) + len(data))
+    return None if found is None else found[:8]
 
 
 @given(
@@ -121,11 +133,18 @@ def test_no_byte_is_overlooked(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
-def test_tags_of_the_header_are_left_to_the_rest(version: int) -> None:
-    body = codec(FetchRequest, version).encode(request_of())
-    for count in range(1, 256):
-        buffer = memoryview(bytes([count]) + body)
-        assert read_flexible(buffer, 0, len(buffer), version) is None
+async def test_tags_of_the_header_change_nothing(version: int, tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        ids = await fill_topics(node, client)
+        body = codec(FetchRequest, version).encode(request_of(topic_id=ids["small"], partition=1))
+        head = struct.pack(">hhih", 1, version, 7, -1)
+        answers = []
+        for tags in (b"\x00", b"\x01\x05\x02ab"):
+            buffer = memoryview(bytearray(head + tags + body))
+            context = RequestContext(node, LISTENER, "somewhere")  # type: ignore[arg-type]
+            answers.append(RequestEngine(APIS).feed(context, buffer, 0, len(buffer)))
+        assert isinstance(answers[0], tuple)
+        assert answers[0] == answers[1]
 
 
 def check_reading(data: bytes, version: int) -> None:
@@ -326,7 +345,7 @@ DIRECT = (
 
 
 def test_the_broker_knows_the_direct_way() -> None:
-    assert [api.name for api in APIS if api.direct is fetch_directly] == ["Fetch"]
+    assert [api.name for api in APIS if api.reader is reader] == ["Fetch"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -353,9 +372,9 @@ def directly(node: Node, request: FetchRequest, version: int) -> Any:
     """Return what the direct way makes of a request."""
     context = RequestContext(node, LISTENER, "somewhere")  # type: ignore[arg-type]
     context.api_version = version
-    tags = b"\x00" if version >= TOPIC_IDS_FROM else b""
-    body = memoryview(tags + codec(FetchRequest, version).encode(request))
-    return fetch_directly(context, body, 0, len(body))
+    body = memoryview(codec(FetchRequest, version).encode(request))
+    short, _ = reader(version)(body, 0, len(body))
+    return read_directly(short, context) if type(short) is tuple else None
 
 
 async def test_what_cannot_be_read_is_left_to_the_rest(
@@ -384,6 +403,8 @@ async def test_a_name_that_is_none_and_an_id_of_before_are_left_to_the_rest(tmp_
         context.api_version = PLAIN_VERSION
         body = codec(FetchRequest, PLAIN_VERSION).encode(request_of("small", partition=1))
         buffer = memoryview(body.replace(b"small", b"\xffmall"))
-        assert fetch_directly(context, buffer, 0, len(buffer)) is None
+        short, _ = reader(PLAIN_VERSION)(buffer, 0, len(buffer))
+        assert type(short) is tuple
+        assert read_directly(short, context) is None
         node.replica_manager.partition("small", 1).topic_id = ID
         assert directly(node, request_of(topic_id=ids["small"], partition=1), 16) is None

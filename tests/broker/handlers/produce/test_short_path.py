@@ -26,16 +26,15 @@ BEFORE = b"\x00" * 7
 
 def read(data: bytes, version: int) -> Any:
     """Return what the direct way makes of a body: None, or all that is in it."""
-    tags = b"\x00" if version >= FLEXIBLE_FROM else b""
-    buffer = memoryview(bytearray(BEFORE + tags + data + b"\x00" * 50))
+    buffer = memoryview(bytearray(BEFORE + data + b"\x00" * 50))
     reading = read_flexible if version >= FLEXIBLE_FROM else read_plain
     try:
-        found = reading(buffer, len(BEFORE), len(BEFORE) + len(tags) + len(data))
+        found = reading(buffer, len(BEFORE), len(BEFORE) + len(data))
     except (StructError, IndexError):
         return None
     if found is None:
         return None
-    acks, name, index, records = found
+    acks, name, index, records = found[:4]
     return acks, name, index, bytes(records)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.broker.handlers.produce.wire import decoder, encode_rows, one_row_answer
+from kcli.broker.handlers.produce.wire import decoder, encode_rows, one_row_frame
 from kcli.protocol.frames import encode_response
 from kcli.protocol.messages.produce import (
     PartitionProduceData,
@@ -153,5 +153,5 @@ def test_rows_are_written_as_the_codec_does(version: int, contents: Any) -> None
 @given(name=st.text("abc._-", min_size=1, max_size=249), row=rows)
 def test_one_row_is_answered_as_the_codec_does(version: int, name: str, row: Any) -> None:
     body = response(version, [(name, ZERO_UUID, [row])])
-    pack, size, head, tail = one_row_answer(name.encode(), version)
+    pack, size, head, tail = one_row_frame(name.encode(), version)
     assert pack(size, 77, head, *row, tail) == encode_response(0, version, 77, body)

@@ -1,0 +1,112 @@
+"""What Produce refuses without a look at a log, and the rows and responses that say so."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from kcli.broker.handlers.produce.wire import ProduceData, Row, ShortProduce, Topic
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kcli.protocol.uuids import ZERO_UUID
+from kcli.storage.log.log_validator import InvalidRecords
+
+_BATCH_HEAD = Struct(">iibIh")
+"""From byte 8: batch length, leader epoch, magic, CRC, attributes."""
+_BATCH_HEAD_POSITION = 8
+_MIN_BATCH_SIZE = 61
+_MIN_ENTRY_SIZE = 17
+"""An entry's offset, size and what stands before its magic, with it."""
+_LOG_OVERHEAD = 12
+_SIZE = Struct(">i")
+_TRANSACTIONAL = 0x10
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+def failed_produce(request: ProduceData | ShortProduce, error: KafkaError) -> ProduceResponse | None:
+    """Return the same error for every partition; None, to close the connection, with acks=0."""
+    if type(request) is tuple:
+        acks, name, index = request[:3]
+        topic: Topic = (name.decode(errors="replace"), ZERO_UUID, [(index, None)])
+        request = ProduceData(None, acks, 0, [topic], 0)
+    assert isinstance(request, ProduceData)
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=name,
+                topic_id=topic_id,
+                partition_responses=[_error_row(index, error) for index, _ in partitions],
+            )
+            for name, topic_id, partitions in request.topics
+        ]
+    )
+
+
+def refused_row(index: int, error: KafkaError, log_start_offset: int) -> Row:
+    """Return the row for a partition whose log refused the records; some errors show its start."""
+    return index, error.code, -1, -1, -1 if error.code in _WITHOUT_LOG_START else log_start_offset
+
+
+def _error_row(index: int, error: KafkaError) -> PartitionProduceResponse:
+    row = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1)
+    explain(row, error)
+    return row
+
+
+def explain(row: PartitionProduceResponse, error: KafkaError) -> None:
+    row.error_message = error.message
+    if isinstance(error, InvalidRecords):
+        row.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
+            for number, why in error.record_errors
+        ]
+
+
+def check_one_batch(records: memoryview, version: int) -> None:
+    """Raise `KafkaError` unless `records` is one batch that this version may carry."""
+    if len(records) < _MIN_BATCH_SIZE:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "there is no record batch")
+    length, _, magic, _, attributes = _BATCH_HEAD.unpack_from(records, _BATCH_HEAD_POSITION)
+    if magic != 2:
+        raise _wrong_magic(magic, version)
+    if length + _LOG_OVERHEAD != len(records):
+        _check_end(records, length, version)
+    if version < 7 and attributes & 7 == Codec.ZSTD:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 or later")
+    if attributes & _TRANSACTIONAL:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "there is no transaction coordinator")
+
+
+def _wrong_magic(magic: int, version: int) -> KafkaError:
+    code = ErrorCode.INVALID_RECORD if magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE
+    return KafkaError(code, f"version {version} carries record batches of magic 2, not {magic}")
+
+
+def _check_end(records: memoryview, length: int, version: int) -> None:
+    """Raise `KafkaError` unless the batch is whole and nothing whole comes behind it.
+
+    A part of an entry behind the batch is dropped, as everywhere.
+    """
+    if length + _LOG_OVERHEAD < _MIN_BATCH_SIZE:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot be as short as {length} bytes")
+    rest = records[length + _LOG_OVERHEAD :]
+    if length + _LOG_OVERHEAD > len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the record batch is cut short")
+    if len(rest) >= _MIN_ENTRY_SIZE and _SIZE.unpack_from(rest, 8)[0] + _LOG_OVERHEAD <= len(rest):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"version {version} carries exactly one record batch")

@@ -1,0 +1,93 @@
+"""The questions that every handler and every short path asks right after it has read the names in a request.
+
+Without an authorizer `context.access` is None: everything is allowed, and that test is all it costs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.broker.network.access import Operation, ResourceType
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kcli.broker.network.access import Access
+    from kcli.broker.network.request_context import RequestContext
+
+CLUSTER_NAME = "kafka-cluster"
+NONE_DENIED: frozenset[str] = frozenset()
+NOT_ASKED_FOR = -(2**31)
+"""The authorized operations in a response if the request does not ask for them."""
+
+_OPERATIONS = {
+    ResourceType.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
+    ResourceType.GROUP: (3, 6, 8, 10, 11),
+    ResourceType.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
+    ResourceType.TRANSACTIONAL_ID: (4, 8, 15),
+}
+_ALL_OPERATIONS = {type: sum(1 << number for number in numbers) for type, numbers in _OPERATIONS.items()}
+
+
+def authorize_topics(context: RequestContext, operation: Operation, names: Iterable[str]) -> frozenset[str]:
+    """Return the topics among `names` for which the operation is denied."""
+    return _denied(context.access, operation, ResourceType.TOPIC, names)
+
+
+def authorize_groups(context: RequestContext, operation: Operation, names: Iterable[str]) -> frozenset[str]:
+    """Return the groups among `names` for which the operation is denied."""
+    return _denied(context.access, operation, ResourceType.GROUP, names)
+
+
+def authorize_group(context: RequestContext, operation: Operation, name: str) -> None:
+    """Raise `KafkaError` GROUP_AUTHORIZATION_FAILED if the operation on a group is denied."""
+    if authorize_groups(context, operation, (name,)):
+        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def authorize_transactional_id(context: RequestContext, operation: Operation, name: str) -> None:
+    """Raise `KafkaError` TRANSACTIONAL_ID_AUTHORIZATION_FAILED if the operation is denied."""
+    if _denied(context.access, operation, ResourceType.TRANSACTIONAL_ID, (name,)):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def authorize_cluster(context: RequestContext, operation: Operation) -> None:
+    """Raise `KafkaError` CLUSTER_AUTHORIZATION_FAILED if the operation on the cluster is denied."""
+    if not is_cluster_authorized(context, operation):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def is_cluster_authorized(context: RequestContext, operation: Operation) -> bool:
+    """Return whether an operation on the cluster is allowed; for handlers that have an alternative."""
+    access = context.access
+    return access is None or access.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def is_any_topic_authorized(context: RequestContext, operation: Operation) -> bool:
+    """Return whether an operation is allowed on at least one topic."""
+    access = context.access
+    return access is None or access.may_any(operation, ResourceType.TOPIC)
+
+
+def authorized_operations(context: RequestContext, type: ResourceType, name: str) -> int:
+    """Return the operations that are allowed on a resource, as a bit field (KIP-430)."""
+    access = context.access
+    if access is None:
+        return _ALL_OPERATIONS[type]
+    return sum(1 << number for number in _OPERATIONS[type] if access.may(Operation(number), type, name))
+
+
+def cluster_operations(context: RequestContext) -> int:
+    """Return the operations that are allowed on the cluster, as a bit field; 0 without DESCRIBE."""
+    if not is_cluster_authorized(context, Operation.DESCRIBE):
+        return 0
+    return authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _denied(
+    access: Access | None, operation: Operation, type: ResourceType, names: Iterable[str]
+) -> frozenset[str]:
+    if access is None:
+        return NONE_DENIED
+    return frozenset(name for name in dict.fromkeys(names) if not access.may(operation, type, name))
