@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.client.config import (
-    ClientConfig,
-    ConsumerConfig,
-    ProducerConfig,
-    duration_ms,
-)
+from kcli.client.config import ClientConfig, ConsumerConfig, ProducerConfig, duration_ms
 from kcli.errors import UsageError
 
 

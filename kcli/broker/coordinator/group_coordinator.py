@@ -56,9 +56,7 @@ NOT_FOUND_IS_AN_ERROR_FROM = 6
 
 
 class GroupCoordinator:
-    """The groups of one partition and their offsets; `image` returns the cluster's metadata, `new_id` a
-    unique text.
-    """
+    """The groups of one partition and their offsets; `image` returns the metadata, `new_id` a unique text."""
 
     def __init__(
         self, config: GroupConfig, *, image: Callable[[], MetadataImage], new_id: Callable[[], str]
@@ -145,12 +143,7 @@ class GroupCoordinator:
         return effects + left(answers, None)
 
     def consumer_group_heartbeat(
-        self,
-        now: Now,
-        token: Token,
-        request: ConsumerGroupHeartbeatRequest,
-        version: int,
-        client: ClientInfo,
+        self, now: Now, token: Token, request: ConsumerGroupHeartbeatRequest, version: int, client: ClientInfo
     ) -> list[Effect]:
         """Handle ConsumerGroupHeartbeat."""
         return self._consumer.heartbeat(now, token, request, version=version, client=client)

@@ -36,28 +36,10 @@ from kcli.client.admin.client_quotas import (
     alter_client_quotas,
     describe_client_quotas,
 )
-from kcli.client.admin.cluster import (
-    api_versions,
-    describe_cluster,
-    describe_log_dirs,
-    unregister_broker,
-)
-from kcli.client.admin.configs import (
-    describe_configs,
-    incremental_alter_configs,
-    list_config_resources,
-)
-from kcli.client.admin.group_offsets import (
-    alter_group_offsets,
-    delete_group_offsets,
-    list_group_offsets,
-)
-from kcli.client.admin.groups import (
-    delete_groups,
-    describe_groups,
-    list_groups,
-    remove_members,
-)
+from kcli.client.admin.cluster import api_versions, describe_cluster, describe_log_dirs, unregister_broker
+from kcli.client.admin.configs import describe_configs, incremental_alter_configs, list_config_resources
+from kcli.client.admin.group_offsets import alter_group_offsets, delete_group_offsets, list_group_offsets
+from kcli.client.admin.groups import delete_groups, describe_groups, list_groups, remove_members
 from kcli.client.admin.partitions import delete_records, list_offsets
 from kcli.client.admin.replicas import (
     ElectionType,

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.client.admin.driver import check, error_of, retry_items
-from kcli.client.admin.types import (
-    ConfigAlteration,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSynonym,
-)
+from kcli.client.admin.types import ConfigAlteration, ConfigEntry, ConfigResource, ConfigSynonym
 from kcli.client.network.metadata import ANY, CONTROLLER, Target
 from kcli.protocol.configs import (
     ConfigResourceType,

@@ -297,11 +297,7 @@ def _with_code(error: KcliError) -> KafkaError:
 
 
 async def ask_about_group(
-    client: Client,
-    group_id: str,
-    *,
-    ask: Callable[[Node], Awaitable[Value]],
-    timeout_ms: int | None,
+    client: Client, group_id: str, *, ask: Callable[[Node], Awaitable[Value]], timeout_ms: int | None
 ) -> Value:
     """Call `ask(coordinator)` for one group until it returns, or raises an error that is not retriable."""
 

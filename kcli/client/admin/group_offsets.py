@@ -213,11 +213,7 @@ async def alter_group_offsets(
 
 
 async def delete_group_offsets(
-    client: Client,
-    group_id: str,
-    partitions: Iterable[TopicPartition],
-    *,
-    timeout_ms: int | None = None,
+    client: Client, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, KafkaError | None]:
     """Delete a group's offsets of some partitions; raise if there is no such group.
 

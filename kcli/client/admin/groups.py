@@ -102,9 +102,7 @@ async def list_groups(
 
 
 def _merged(answers: Mapping[int, tuple[GroupListing, ...] | KcliError]) -> GroupListings:
-    """Merge the listings; while a coordinator moves, two brokers may list a group, and the later one
-    counts.
-    """
+    """Merge the listings; if two brokers list a group because it moves, the later one counts."""
     groups: dict[str, GroupListing] = {}
     errors: dict[int, KcliError] = {}
     for node_id, answer in answers.items():
@@ -116,9 +114,7 @@ def _merged(answers: Mapping[int, tuple[GroupListing, ...] | KcliError]) -> Grou
 
 
 def _needs_filter(types: Collection[str]) -> bool:
-    """Return whether brokers must know the filter: older ones have only classic groups
-    (`ListGroupsRequest`).
-    """
+    """Return whether brokers must know the filter: older ones have only classic groups."""
     wanted = {name.lower() for name in types}
     return bool(wanted) and wanted not in ({"classic"}, {"classic", "consumer"})
 

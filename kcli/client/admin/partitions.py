@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kcli.client.admin.driver import ask_leaders, error_of
 from kcli.client.admin.types import OffsetAndTimestamp
@@ -28,11 +28,14 @@ from kcli.protocol.messages.offset_for_leader_epoch import (
 from kcli.protocol.topics import TopicPartition, by_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kcli.client.client import Client
     from kcli.client.network.retry_warnings import RetryWarnings
     from kcli.protocol.error_codes import KafkaError
+
+Topic = TypeVar("Topic")
+Row = TypeVar("Row")
 
 
 async def list_offsets(
@@ -54,7 +57,12 @@ async def list_offsets(
         return ListOffsetsRequest(
             replica_id=-1,
             isolation_level=int(read_committed),
-            topics=_topics_to_list(timestamps, group),
+            topics=_topics(
+                timestamps,
+                group,
+                lambda name, rows: ListOffsetsTopic(name=name, partitions=rows),
+                lambda index, timestamp: ListOffsetsPartition(partition_index=index, timestamp=timestamp),
+            ),
             timeout_ms=remaining_ms,
         )
 
@@ -77,20 +85,16 @@ async def list_offsets(
     )
 
 
-def _topics_to_list(
-    timestamps: Mapping[TopicPartition, int], group: list[TopicPartition]
-) -> list[ListOffsetsTopic]:
+def _topics(
+    values: Mapping[TopicPartition, int],
+    group: list[TopicPartition],
+    topic: Callable[[str, list[Row]], Topic],
+    row: Callable[[int, int], Row],
+) -> list[Topic]:
+    """Return the topics of a request, with `row(index, value)` for each partition of `group`."""
     return [
-        ListOffsetsTopic(
-            name=topic,
-            partitions=[
-                ListOffsetsPartition(
-                    partition_index=index, timestamp=timestamps[TopicPartition(topic, index)]
-                )
-                for index in indexes
-            ],
-        )
-        for topic, indexes in by_topic(group).items()
+        topic(name, [row(index, values[TopicPartition(name, index)]) for index in indexes])
+        for name, indexes in by_topic(group).items()
     ]
 
 
@@ -104,18 +108,12 @@ async def delete_records(
 
     def build(group: list[TopicPartition], remaining_ms: int) -> DeleteRecordsRequest:
         return DeleteRecordsRequest(
-            topics=[
-                DeleteRecordsTopic(
-                    name=topic,
-                    partitions=[
-                        DeleteRecordsPartition(
-                            partition_index=index, offset=offsets[TopicPartition(topic, index)]
-                        )
-                        for index in indexes
-                    ],
-                )
-                for topic, indexes in by_topic(group).items()
-            ],
+            topics=_topics(
+                offsets,
+                group,
+                lambda name, rows: DeleteRecordsTopic(name=name, partitions=rows),
+                lambda index, offset: DeleteRecordsPartition(partition_index=index, offset=offset),
+            ),
             timeout_ms=remaining_ms,
         )
 
@@ -152,18 +150,12 @@ async def epoch_ends(
     def build(group: list[TopicPartition], _: int) -> OffsetForLeaderEpochRequest:
         return OffsetForLeaderEpochRequest(
             replica_id=_CONSUMER_REPLICA_ID,
-            topics=[
-                OffsetForLeaderTopic(
-                    topic=topic,
-                    partitions=[
-                        OffsetForLeaderPartition(
-                            partition=index, leader_epoch=epochs[TopicPartition(topic, index)]
-                        )
-                        for index in indexes
-                    ],
-                )
-                for topic, indexes in by_topic(group).items()
-            ],
+            topics=_topics(
+                epochs,
+                group,
+                lambda name, rows: OffsetForLeaderTopic(topic=name, partitions=rows),
+                lambda index, epoch: OffsetForLeaderPartition(partition=index, leader_epoch=epoch),
+            ),
         )
 
     def read(response: OffsetForLeaderEpochResponse) -> dict[TopicPartition, EpochEnd | KafkaError]:

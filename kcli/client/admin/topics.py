@@ -39,11 +39,7 @@ from kcli.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     TopicRequest,
 )
-from kcli.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseTopic,
-)
+from kcli.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -61,11 +57,7 @@ TOPICS_PER_REQUEST = 500
 
 
 async def create_topics(
-    client: Client,
-    topics: Iterable[NewTopic],
-    *,
-    validate_only: bool = False,
-    timeout_ms: int | None = None,
+    client: Client, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
 ) -> dict[str, TopicCreated | KafkaError]:
     """Create topics, or only check that they could be created."""
     wanted = {topic.name: topic for topic in topics}

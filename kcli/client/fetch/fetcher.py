@@ -349,11 +349,7 @@ class Fetcher:
             self._fail(error)
 
     def _answered(
-        self,
-        node_id: int,
-        session: FetchSession,
-        asked: list[FetchedPartition],
-        response: FetchResponse,
+        self, node_id: int, session: FetchSession, asked: list[FetchedPartition], response: FetchResponse
     ) -> None:
         if response.error_code != ErrorCode.NONE:
             # The session or its topics are unknown now: the next request is a full one.

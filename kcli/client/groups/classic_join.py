@@ -28,11 +28,7 @@ from kcli.protocol.consumer_protocol import (
     encode_subscription,
 )
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
+from kcli.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kcli.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kcli.protocol.schema.declaration import DecodeError
 from kcli.protocol.topics import TopicPartition, by_topic
@@ -139,10 +135,7 @@ def assign(
     return [
         SyncGroupRequestAssignment(
             member_id=member_id,
-            assignment=encode_assignment(
-                Assignment(_grouped(partitions)),
-                ASSIGNMENT_VERSION,
-            ),
+            assignment=encode_assignment(Assignment(_grouped(partitions)), ASSIGNMENT_VERSION),
         )
         for member_id, partitions in strategy.assign(counts, members, racks).items()
     ]

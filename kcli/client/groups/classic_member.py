@@ -41,11 +41,7 @@ class ClassicMember(Member):
     """
 
     def __init__(
-        self,
-        client: Client,
-        config: ConsumerConfig,
-        assigned: AssignedPartitions,
-        callbacks: Callbacks,
+        self, client: Client, config: ConsumerConfig, assigned: AssignedPartitions, callbacks: Callbacks
     ) -> None:
         self.membership = ClassicMembership()
         super().__init__(client, config, assigned, membership=self.membership, callbacks=callbacks)

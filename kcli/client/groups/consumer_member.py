@@ -44,11 +44,7 @@ class ConsumerMember(Member):
     """
 
     def __init__(
-        self,
-        client: Client,
-        config: ConsumerConfig,
-        assigned: AssignedPartitions,
-        callbacks: Callbacks,
+        self, client: Client, config: ConsumerConfig, assigned: AssignedPartitions, callbacks: Callbacks
     ) -> None:
         self.membership = ConsumerMembership(str(uuid.uuid4()))
         super().__init__(client, config, assigned, membership=self.membership, callbacks=callbacks)

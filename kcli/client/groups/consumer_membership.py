@@ -55,12 +55,7 @@ class ConsumerState(Enum):
 
 
 _IN_GROUP = frozenset(
-    {
-        ConsumerState.JOINING,
-        ConsumerState.RECONCILING,
-        ConsumerState.ACKNOWLEDGING,
-        ConsumerState.STABLE,
-    }
+    {ConsumerState.JOINING, ConsumerState.RECONCILING, ConsumerState.ACKNOWLEDGING, ConsumerState.STABLE}
 )
 _FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 

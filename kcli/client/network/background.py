@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 
 class Background:
-    """Runs `_running` as its `async with` block; a single error of its nursery is raised without the
-    group.
-    """
+    """Runs `_running` as its `async with` block; a single error is raised without its group."""
 
     _manager: AbstractAsyncContextManager[None] | None = None
 
@@ -39,10 +37,7 @@ class Background:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         assert self._manager is not None
         with unwrapped():

@@ -149,9 +149,7 @@ class NodeLink:
         self._become(LinkState.READY)
 
     def _setup_seconds(self) -> float:
-        """Return the timeout for connecting and negotiating: it doubles with each failure, up to a
-        maximum.
-        """
+        """Return the timeout for connecting and negotiating: it doubles with each failure."""
         first, longest = (
             self._config.socket_connection_setup_timeout_ms,
             self._config.socket_connection_setup_timeout_max_ms,

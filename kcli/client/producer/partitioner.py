@@ -131,11 +131,9 @@ class Partitioner:
         self._random = random.Random() if rng is None else rng
         self._hash = None if ignore_keys else _HASHES.get(name)
         self._empty_is_none = name == "consistent_random"
-        self._choose = {
-            "murmur2": self._sticky,
-            "sticky": self._sticky,
-            "roundrobin": self._in_turn,
-        }.get(name, self._at_random)
+        self._choose = {"murmur2": self._sticky, "sticky": self._sticky, "roundrobin": self._in_turn}.get(
+            name, self._at_random
+        )
         self.is_sticky = self._choose == self._sticky
         self._sticky_states: dict[str, StickyState] = {}
         self._counters: dict[str, int] = {}

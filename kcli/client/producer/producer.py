@@ -261,14 +261,11 @@ class Producer(Background):
     # --- topics, flushing, closing ---------------------------------------------------------------------
 
     async def partitions_for(self, topic: str) -> TopicMetadata:
-        """Return a topic's metadata, waiting up to `max.block.ms`; raise `KafkaError` 7 or the topic's
-        error.
-        """
+        """Return a topic's metadata, waiting up to `max.block.ms`; raise `KafkaError`."""
         with trio.move_on_after(self.config.max_block_ms / 1000):
             return await self._client.wait_for_topic(topic, auto_create=True)
         raise KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT,
-            f"waited {self.config.max_block_ms} ms for metadata of topic {topic}",
+            ErrorCode.REQUEST_TIMED_OUT, f"waited {self.config.max_block_ms} ms for metadata of topic {topic}"
         )
 
     async def flush(self) -> None:

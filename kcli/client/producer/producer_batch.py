@@ -32,9 +32,7 @@ class GivenUp(KafkaError):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was stored. `offset` is -1 under acks=0; `timestamp` is that of the log if it sets
-    its own.
-    """
+    """Where a record was stored. `offset` is -1 under acks=0; `timestamp` may be that of the log."""
 
     topic: str
     partition: int

@@ -53,11 +53,7 @@ NO_ANSWER = PartitionProduceResponse(index=-1, error_code=-1, base_offset=-1)
 
 
 def produce_request(
-    batches: list[ProducerBatch],
-    cluster: ClusterMetadata,
-    *,
-    config: ProducerConfig,
-    versions: NodeVersions,
+    batches: list[ProducerBatch], cluster: ClusterMetadata, *, config: ProducerConfig, versions: NodeVersions
 ) -> tuple[ProduceRequest, int]:
     """Return the Produce request for built batches, at most one per partition, and its version.
 

@@ -26,9 +26,7 @@ SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class PartitionSequences:
-    """One partition: its producer id and epoch, the next number, and the unsettled numbered batches in
-    order.
-    """
+    """One partition: producer id and epoch, the next number, and its unsettled batches in order."""
 
     __slots__ = ("epoch", "is_unresolved", "last_acked", "needs_restart", "next_sequence", "on_wire",
                  "producer_id", "unsettled")  # fmt: skip

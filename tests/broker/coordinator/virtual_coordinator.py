@@ -202,8 +202,7 @@ class VirtualCoordinator:
         )
         host = ClientInfo(client, "/127.0.0.1")
         return self.call(
-            f"join {member_id}",
-            lambda now, call: self.shard.join_group(now, call, request, version, host),
+            f"join {member_id}", lambda now, call: self.shard.join_group(now, call, request, version, host)
         )
 
     def sync(

@@ -152,9 +152,7 @@ class Producer:
             builder.append(START_MS + int(trio.current_time() * 1000), None, value.encode())
         row = PartitionProduceData(index=self.partition, records=bytes(builder.build()))
         return ProduceRequest(
-            acks=-1,
-            timeout_ms=1500,
-            topic_data=[TopicProduceData(name=TOPIC, partition_data=[row])],
+            acks=-1, timeout_ms=1500, topic_data=[TopicProduceData(name=TOPIC, partition_data=[row])]
         )
 
     async def _back_off(self, cluster: SimulatedCluster) -> None:

@@ -184,9 +184,7 @@ async def test_all_members_are_those_that_the_group_has(autojump_clock: trio.tes
         assert brokers.received(LeaveGroupRequest)[0].members[0].reason == "member was removed by an admin"
 
 
-async def test_nobody_is_removed_from_a_group_without_members(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_nobody_is_removed_from_a_group_without_members(autojump_clock: trio.testing.MockClock) -> None:
     async with fake_cluster() as (brokers, client):
         empty = consumer_group("new")
         empty.members = []

@@ -77,10 +77,7 @@ async def test_groups_on_several_coordinators_are_handled_together(tmp_path: Pat
 
 
 async def test_a_groups_member_is_described_guarded_and_removed(tmp_path: Path) -> None:
-    async with (
-        running_cluster(tmp_path) as cluster,
-        connect(",".join(cluster.bootstrap_servers)) as client,
-    ):
+    async with running_cluster(tmp_path) as cluster, connect(",".join(cluster.bootstrap_servers)) as client:
         await admin.create_topics(client, [admin.NewTopic("orders", partitions=2)])
         member_id = await join_alone(await (await client.coordinators.link("billing")).ready())
 

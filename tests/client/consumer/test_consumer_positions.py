@@ -25,12 +25,7 @@ async def _slowly(node_id: int, request: Any, version: int) -> None:
 
 @pytest.mark.parametrize(
     ("strategy", "expected"),
-    [
-        ("earliest", 0),
-        ("latest", 20),
-        ("by_duration:PT1H", 20),
-        ("by_duration:P99999999999999D", 20),
-    ],
+    [("earliest", 0), ("latest", 20), ("by_duration:PT1H", 20), ("by_duration:P99999999999999D", 20)],
 )
 async def test_without_a_position_the_reset_strategy_decides(
     strategy: str, expected: int, autojump_clock: trio.testing.MockClock

@@ -58,9 +58,7 @@ async def test_it_is_told_with_what_there_is(
     async with assigned(config) as (_, consumer, warnings):
         consumer.seek(ORDERS_0, sought)
         await read(consumer, 5)
-        assert warnings == [
-            f"orders-0: offset {sought} is out of range (3 to 10), going on at {expected}",
-        ]
+        assert warnings == [f"orders-0: offset {sought} is out of range (3 to 10), going on at {expected}"]
 
 
 async def test_it_is_told_each_time(autojump_clock: trio.testing.MockClock) -> None:

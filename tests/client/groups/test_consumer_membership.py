@@ -114,12 +114,7 @@ def test_a_target_that_changed_meanwhile_is_reconciled_next() -> None:
 
 @pytest.mark.parametrize(
     "state",
-    [
-        ConsumerState.JOINING,
-        ConsumerState.RECONCILING,
-        ConsumerState.ACKNOWLEDGING,
-        ConsumerState.STABLE,
-    ],
+    [ConsumerState.JOINING, ConsumerState.RECONCILING, ConsumerState.ACKNOWLEDGING, ConsumerState.STABLE],
 )
 @pytest.mark.parametrize(
     ("number", "action", "following"),

@@ -20,10 +20,7 @@ from tests.client.groups.grouped_consumer import CONFIG, COOPERATIVE, ORDERS, Di
 async def test_ways_to_subscribe_exclude_each_other(autojump_clock: trio.testing.MockClock) -> None:
     async with grouped() as (_, client, _), Consumer(client, CONFIG) as consumer:
         consumer.subscribe(["orders"])
-        for attempt in (
-            lambda: consumer.assign(ORDERS),
-            lambda: consumer.subscribe(re.compile("o.*")),
-        ):
+        for attempt in (lambda: consumer.assign(ORDERS), lambda: consumer.subscribe(re.compile("o.*"))):
             with pytest.raises(SubscriptionConflict):
                 attempt()
         await consumer.unsubscribe()

@@ -24,10 +24,7 @@ class Protocol(NamedTuple):
 
 
 CLASSIC = Protocol(
-    grouped_consumer.CONFIG,
-    grouped_consumer.grouped,
-    grouped_consumer.committed,
-    lambda group: group.members,
+    grouped_consumer.CONFIG, grouped_consumer.grouped, grouped_consumer.committed, lambda group: group.members
 )
 CONSUMER = Protocol(
     consumer_member.CONFIG,

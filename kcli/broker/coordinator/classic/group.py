@@ -24,11 +24,7 @@ from kcli.broker.coordinator.effects import Cancel, CoordinatorRecord, Schedule
 from kcli.broker.coordinator.group import committed_at
 from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.internal.coordinator_records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    MemberMetadata,
-)
+from kcli.protocol.internal.coordinator_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from kcli.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from kcli.protocol.messages.join_group import JoinGroupResponseMember
 from kcli.protocol.messages.list_groups import ListedGroup
@@ -44,9 +40,7 @@ if TYPE_CHECKING:
 
 
 class ClassicGroupState(Enum):
-    """The state of a classic group (Kafka class `ClassicGroupState`); the value is the name that clients
-    see.
-    """
+    """The state of a classic group (Kafka class `ClassicGroupState`); the value is what clients see."""
 
     EMPTY = "Empty"
     """No members; offsets may linger. Also a group that only commits offsets and never had members.

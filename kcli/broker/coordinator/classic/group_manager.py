@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.coordinator.classic.group import (
-    ClassicGroup,
-    ClassicGroupState,
-)
+from kcli.broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from kcli.broker.coordinator.classic.join_group import join_group
 from kcli.broker.coordinator.classic.rebalance import (
     accept_sync,

@@ -46,9 +46,7 @@ MEMBER_ID_REQUIRED_FROM = 4
 
 @dataclass(frozen=True, slots=True)
 class JoinContext:
-    """One JoinGroup request with its context, for groups of both protocols; `new_id` returns a unique
-    text.
-    """
+    """One JoinGroup request with its context, for both kinds of groups; `new_id` returns a unique text."""
 
     now: Now
     token: Token

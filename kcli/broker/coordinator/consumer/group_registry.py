@@ -330,12 +330,7 @@ class ConsumerGroupRegistry:
         group_id = update.group.group_id
         everybody = [*update.group.members, *update.members]
         classic = to_classic(
-            group_id,
-            members,
-            targets=update.targets,
-            epoch=update.group.epoch,
-            now=now,
-            image=self.image(),
+            group_id, members, targets=update.targets, epoch=update.group.epoch, now=now, image=self.image()
         )
         assignments = {member.member_id: member.assignment for member in classic.members.values()}
         records = [*update.records, *update.tombstones(), classic.record(assignments)]

@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from kcli.broker.metadata.metadata_image import MetadataImage
 
 
-ASSIGNORS: Mapping[str, ServerAssignor] = {
-    "uniform": assign_uniform,
-    "range": assign_range,
-}
+ASSIGNORS: Mapping[str, ServerAssignor] = {"uniform": assign_uniform, "range": assign_range}
 
 
 def choose_assignor(members: Collection[ConsumerMember], offered: Sequence[str]) -> str:
@@ -107,10 +104,7 @@ class GroupUpdate:
         target = self.targets.get(old.member_id, {})
         self.remove([old])
         self.put(new)
-        self.records += [
-            self._record.target(new.member_id, target),
-            self._record.assignment(new),
-        ]
+        self.records += [self._record.target(new.member_id, target), self._record.assignment(new)]
         self.targets = {**self.targets, new.member_id: target}
 
     def remove(self, members: Collection[ConsumerMember]) -> None:
@@ -160,9 +154,7 @@ class GroupUpdate:
         self.regexes = {regex: resolved for regex, resolved in self.regexes.items() if regex in used}
 
     def _match_regexes(self) -> bool:
-        """Match new expressions, or all if topics were created or deleted; return True if a result
-        changed.
-        """
+        """Match new expressions, or all if topics came or went; return True if a result changed."""
         used = {member.regex for member in self.members.values() if member.regex}
         due = self._are_regexes_due()
         self.drop_unused_regexes()
@@ -246,11 +238,7 @@ class GroupUpdate:
         self.targets, self.target_epoch = targets, self.epoch
 
     def reconcile(
-        self,
-        member_id: str,
-        owned: Mapping[bytes, Collection[int]] | None,
-        *,
-        subscription_changed: bool,
+        self, member_id: str, owned: Mapping[bytes, Collection[int]] | None, *, subscription_changed: bool
     ) -> ConsumerMember:
         """Perform the next step of a member; return the member after it."""
         member = self.members[member_id]

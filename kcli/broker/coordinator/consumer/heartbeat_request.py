@@ -139,9 +139,7 @@ def _has_no_more(owned: Mapping[bytes, Collection[int]] | None, member: Consumer
 
 
 def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
-    """Return the member with an instance id; raise UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for another
-    id.
-    """
+    """Return the member with an instance id; raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     member = group.static_member(instance_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id is unknown: `{instance_id}`")

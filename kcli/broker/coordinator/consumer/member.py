@@ -136,12 +136,7 @@ class ConsumerMember:
     ) -> ConsumerMember:
         """Return the member after one step; the current epoch becomes the previous one."""
         return replace(
-            self,
-            epoch=epoch,
-            previous_epoch=self.epoch,
-            state=state,
-            assigned=assigned,
-            revoking=revoking,
+            self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking
         )
 
     def with_static_leave(self) -> ConsumerMember:
@@ -193,9 +188,7 @@ class ConsumerMember:
 
 
 def _owned(entries: Iterable[CurrentPartitions], member_epoch: int) -> Owned:
-    """Return partitions with their epochs; records from before Kafka 4.3 lack them, the member's epoch
-    counts.
-    """
+    """Return partitions with their epochs; records from before Kafka 4.3 get that of the member."""
     owned: dict[bytes, dict[int, int]] = {}
     for entry in entries:
         epochs = entry.assignment_epochs

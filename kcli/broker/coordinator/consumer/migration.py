@@ -117,9 +117,7 @@ def _to_consumer(
 def _owned(
     assignment: Assignment, generation: int, *, image: MetadataImage, taken: set[TopicIdPartition]
 ) -> dict[bytes, dict[int, int]]:
-    """Return the partitions of an assignment that exist; a partition assigned twice goes to the first
-    member.
-    """
+    """Return the existing partitions of an assignment; the first member keeps one assigned twice."""
     owned: dict[bytes, dict[int, int]] = {}
     for name, partitions in assignment.partitions.items():
         topic = image.topics.get(name)

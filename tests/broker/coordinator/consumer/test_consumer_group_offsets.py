@@ -32,10 +32,7 @@ def test_a_group_is_described_with_what_its_members_have_and_are_to_have(world: 
         )
         for each in group.members
     }
-    assert told == {
-        "a": (1, [("t", [0, 1, 2, 3])], [("t", [0, 1])], 1),
-        "b": (2, [], [("t", [2, 3])], 1),
-    }
+    assert told == {"a": (1, [("t", [0, 1, 2, 3])], [("t", [0, 1])], 1), "b": (2, [], [("t", [2, 3])], 1)}
     assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     (listed,) = world.shard.list_groups()
     assert (listed.group_type, listed.protocol_type, listed.group_state) == (

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kcli.broker.controller.replication_control import NewTopic
-from kcli.broker.coordinator.effects import (
-    Append,
-    CoordinatorRecord,
-    Effect,
-    Now,
-    Reply,
-    Schedule,
-    Token,
-)
+from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, Now, Reply, Schedule, Token
 from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse, CoordinatorSettings
 from kcli.broker.metadata.metadata_image import Endpoint

@@ -151,9 +151,7 @@ def damaged_pages() -> list[tuple[str, bytearray, list[str]]]:
     ("page", "expected"), [each[1:] for each in damaged_pages()], ids=[each[0] for each in damaged_pages()]
 )
 def test_damage_costs_a_line_and_nothing_around_it(page: bytearray, expected: list[str]) -> None:
-    notebook, replay, lines = replayed(
-        batch(record("a", 1)) + page + batch(record("b", 5), offset=3),
-    )
+    notebook, replay, lines = replayed(batch(record("a", 1)) + page + batch(record("b", 5), offset=3))
     assert notebook.numbers == {"a": 1, "b": 5}
     assert replay.next_offset == 4
     assert len(lines) == len(expected)
