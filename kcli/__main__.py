@@ -1,6 +1,6 @@
 """The `kcli` program, and `python -m kcli`.
 
-An interrupt while the program is still being imported ends it as quietly as any later one.
+An interrupt during the imports ends the program as quietly as a later one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import signal
 import sys
 
 YOUNG_OBJECTS = 200_000
-"""How many new objects trigger a garbage collection: more than imports make, which leave no garbage."""
+"""How many new objects trigger a garbage collection: more than the imports make, as they leave no garbage."""
 
 
 def open_standard_files() -> None:
-    """Put nothing where a shell closed input, output or errors (`>&-`): sockets would take their numbers."""
+    """Open /dev/null for standard files that a shell closed (`>&-`): a socket would take their numbers."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
@@ -24,13 +24,13 @@ def open_standard_files() -> None:
 
 
 def write_any_text() -> None:
-    """Have text escaped that the output's encoding lacks: that of another locale, or `PYTHONIOENCODING`."""
+    """Escape characters that the encoding of stdout (locale or `PYTHONIOENCODING`) lacks."""
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.encoding.lower().startswith("utf"):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def refuse_bytes(arguments: list[str]) -> bool:
-    """Say on stderr which argument is not text, if one is not; return whether that is so."""
+    """Print an error if an argument is not UTF-8, and return whether one is."""
     for number, argument in enumerate(arguments, 1):
         try:
             argument.encode()
@@ -42,7 +42,7 @@ def refuse_bytes(arguments: list[str]) -> bool:
 
 
 def drop_unread_errors() -> None:
-    """Point stderr at nothing if nobody reads it: the interpreter's flush at exit would change the code."""
+    """Replace a broken stderr by /dev/null: the interpreter's flush at exit would change the exit code."""
     try:
         sys.stderr.flush()
     except OSError:
@@ -63,11 +63,11 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         code = run_shortcut(sys.argv[1:])
         if code is not None:
-            # Everything is written and closed: tearing the interpreter down would only take time.
+            # Everything is written and closed: skip the interpreter's teardown, which takes time.
             os._exit(code)
     from kcli.cli import main
 
-    # trio takes interrupts over from Python's own handler only.
+    # trio takes over interrupts only from Python's own handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     code = main()
     drop_unread_errors()

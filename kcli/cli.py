@@ -1,8 +1,8 @@
-"""The root Typer application: it lists the commands, and imports only the ones that are named.
+"""The root Typer application: it lists all commands and imports only those on the command line.
 
-`COMMANDS` holds every command's name, module and one-line help. A command that the command line does not
-name is a placeholder with that help, so `kcli --help` imports no command at all. Verbs that it does not name
-are placeholders too: to have Typer read the options of all would be a twentieth of a short command.
+`COMMANDS` has every command's name, module and one-line help. A command that is not on the command line is a
+placeholder with that help, so `kcli --help` imports no command. Verbs that are not on it are placeholders
+too: reading the options of all verbs would take a twentieth of a short command's time.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ TYPERS_WORDS = {
     r"is not a valid int(eger)?( range)?\b": "is not a whole number",
     r"is not a valid float( range)?\b": "is not a number",
 }
-"""Patterns in Typer's messages, and how kcli's own messages put the same."""
+"""Patterns in Typer's messages, and the words of kcli's messages for them."""
 
 SUGGESTION = r" Did you mean .*\?$"
-"""What ends Typer's message of an unknown command; that of kcli has a hint."""
+"""The end of Typer's message for an unknown command, which kcli replaces with a hint."""
 
 EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 wrong usage or invalid input file, "
@@ -90,7 +90,7 @@ LONGEST_SUMMARY = 200
 
 
 class WholeSummaries(TyperGroup):
-    """A group whose help shows the summary of each command to its end, on several lines if it must."""
+    """A group whose help does not shorten the summaries of commands."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  # Typer's own click
         """Write the names and summaries of the commands."""
@@ -106,7 +106,7 @@ class WholeSummaries(TyperGroup):
 
 
 def print_version(requested: bool) -> None:
-    """Print the version and end, before any command is looked at."""
+    """Print the version and exit before any command is parsed."""
     if requested:
         from kcli import __version__
 
@@ -124,11 +124,11 @@ def root(
 
 
 def placeholder() -> None:
-    """Stand for a command that the command line does not name."""
+    """Do nothing, in place of a command that is not on the command line."""
 
 
 def build_app(names: Collection[str] | None = None) -> typer.Typer:
-    """Return the root application, with the commands in `names` and all others listed only; None is all."""
+    """Return the root application with the commands in `names`, all if None; others are placeholders."""
     app = typer.Typer(
         name="kcli",
         cls=WholeSummaries,
@@ -148,7 +148,7 @@ def build_app(names: Collection[str] | None = None) -> typer.Typer:
 
 
 def with_named(group: typer.Typer, names: Collection[str] | None) -> typer.Typer:
-    """Return a group, and the groups in it, with the commands in `names` and all others listed only."""
+    """Return a group, and the groups in it, with the commands in `names`; others are placeholders."""
     made = copy(group)
     made.registered_commands = [
         each if names is None or each.name in names else listed_only(each)
@@ -163,7 +163,7 @@ def with_named(group: typer.Typer, names: Collection[str] | None) -> typer.Typer
 
 
 def listed_only(command: CommandInfo) -> CommandInfo:
-    """Return a command that does nothing, with the help of another."""
+    """Return a placeholder with the help of a command."""
     made = copy(command)
     made.help = command.help or getattr(command.callback, "__doc__", None)
     made.callback = placeholder
@@ -171,13 +171,13 @@ def listed_only(command: CommandInfo) -> CommandInfo:
 
 
 def named_words(arguments: Sequence[str]) -> set[str]:
-    """Return every word that may name a command, also those of a line that a shell wants completed."""
+    """Return every word that may name a command, including those of a line to be completed."""
     line = f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}"
     return {*arguments, *line.split()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run kcli with `arguments` (those of the process by default) and return its exit code."""
+    """Run kcli with `arguments`, by default those of the process, and return the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         app = build_app(named_words(arguments))
@@ -186,11 +186,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             get_completion_inspect_parameters()  # called for its side effect: it registers the shells
         code = app(arguments, prog_name="kcli", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
-    except (typer.Abort, KeyboardInterrupt):  # a command that runs reports its own
+    except (typer.Abort, KeyboardInterrupt):  # a running command reports its interrupts itself
         code = 130
     except (OSError, SystemExit) as error:
-        # The help could not be written: whatever a command meets, it reports itself. Where nobody reads it,
-        # Typer would end the process.
+        # The help could not be written: commands report their own errors. For a closed pipe Typer would end
+        # the process.
         met = error.__context__ if isinstance(error, SystemExit) else error
         if not isinstance(met, OSError):
             raise
@@ -202,15 +202,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not hasattr(error, "format_message"):
             raise
         code = int(getattr(error, "exit_code", 2))
-        with suppress(OSError):  # nobody reads the error, or it has no place in a file
+        with suppress(OSError):  # stderr is closed or its disk full
             report_usage_error(error, arguments)
     return code if isinstance(code, int) else 0
 
 
 def report_usage_error(error: Exception, arguments: Sequence[str]) -> None:
-    """Print an error in the command line itself the way the runner prints every other error."""
+    """Print a usage error the way the runner prints all other errors."""
     if hasattr(error, "possibilities"):
-        error.possibilities = None  # the hint has them
+        error.possibilities = None  # they are in the hint
     message: str = error.format_message()  # type: ignore[attr-defined]
     if message.startswith("Usage:"):  # a group without a verb: the message is the group's help
         print(message, file=sys.stderr, flush=True)
@@ -219,7 +219,7 @@ def report_usage_error(error: Exception, arguments: Sequence[str]) -> None:
     for typers, plain in TYPERS_WORDS.items():
         message = re.sub(typers, plain, message)
     context: typer.Context | None = getattr(error, "ctx", None)
-    if context is None:  # a value is missing at the end of the line
+    if context is None:  # the value of the last option is missing
         hint = f"{called_path(arguments)} --help"
     else:
         from kcli.commands.usage_hints import usage_hint
@@ -230,7 +230,7 @@ def report_usage_error(error: Exception, arguments: Sequence[str]) -> None:
 
 
 def called_path(arguments: Sequence[str]) -> str:
-    """Return the command that a command line calls, as far as its words name one: `kcli topics create`."""
+    """Return the command at the start of a command line, such as `kcli topics create`."""
     here: Any = typer.main.get_command(build_app(named_words(arguments)))
     path = ["kcli"]
     for word in arguments:

@@ -1,13 +1,12 @@
-"""The control socket: how a command acts on the broker process of a data directory.
+"""The control socket: commands send operations through it to the broker process of a data directory.
 
-`<data-dir>/control.sock` takes one JSON object a line, as
-``{"operation": "node.stop", "arguments": {"node": 2}}``, and answers each with one line:
-``{"result": …}``, or ``{"error": message, "hint": hint, "exit_code": number}``.
-It exists while the process runs; only the user who started that may open it. An operation that lasts, such
-as `requests.measure`, ends with what it has when the client shuts down its side, or has gone, and when the
-process ends in order.
+A request to `<data-dir>/control.sock` is one line of JSON,
+``{"operation": "node.stop", "arguments": {"node": 2}}``, and so is its response, ``{"result": …}`` or
+``{"error": message, "hint": hint, "exit_code": number}``. The socket exists while the process runs, and only
+the user of the process may open it. A long operation, such as `requests.measure`, ends with the result so far
+when the client shuts down its side or is gone, and when the process stops in order.
 
-The name of a socket has room for a hundred bytes: a longer one is reached through the directory's descriptor.
+A socket's name has at most a hundred bytes: a longer path is reached through the directory's descriptor.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ _MAX_NAME_BYTES = 100
 _CONNECT_SECONDS = 5.0
 _RECEIVE_BYTES = 65536
 _PEER = struct.Struct("3i")
-"""The id of a process, and its user and group."""
+"""Process id, user id and group id."""
 
 SILENT_SECONDS = 2.0
-"""Who has not answered for so long is looked at: a stopped process never does."""
+"""How long to wait for a response before checking whether the process is stopped."""
 
 
 @contextmanager
 def socket_name(data_dir: Path) -> Iterator[str]:
-    """Give the name under which the socket of a directory can be bound or connected to. Raises `OSError`."""
+    """Yield a name for binding or connecting to the socket of a directory. Raises `OSError`."""
     path = str(data_dir / SOCKET_NAME)
     if len(os.fsencode(path)) <= _MAX_NAME_BYTES:
         yield path
@@ -54,9 +53,9 @@ def socket_name(data_dir: Path) -> Iterator[str]:
 
 
 def ask(data_dir: Path, operation: str, *, timeout_seconds: float, **arguments: object) -> Any:  # noqa: ANN401 - JSON
-    """Have the process of a data directory perform an operation; return its result, which is JSON's.
+    """Send an operation to the process of a data directory and return its result, a JSON value.
 
-    Raises `KcliError` if no process listens there, if it is stopped or refuses, or if it takes longer.
+    Raises `KcliError` if no process listens there, if it is stopped or refuses, or if the time is over.
     """
     with asking(data_dir, operation, **arguments) as question:
         return question.answer(timeout_seconds=timeout_seconds)
@@ -64,30 +63,30 @@ def ask(data_dir: Path, operation: str, *, timeout_seconds: float, **arguments: 
 
 @contextmanager
 def asking(data_dir: Path, operation: str, **arguments: object) -> Iterator[Question]:
-    """Ask for an operation that lasts, and let go of it at the end of the block.
+    """Start a long operation, which ends at the latest with the block.
 
-    Raises `KcliError` if no process listens there, or one that is stopped.
+    Raises `KcliError` if no process listens there, or if it is stopped.
     """
     with _connect(data_dir) as connection:
-        refuse_stopped(_peer(connection))  # It would do later what nobody waits for.
+        refuse_stopped(_peer(connection))  # It would run the operation later, when nobody waits for it.
         question = Question(connection, data_dir)
         question.ask(operation, arguments)
         yield question
 
 
 class Question:
-    """What a process has been asked for and has yet to answer."""
+    """One operation sent to a process, and its response."""
 
     def __init__(self, connection: socket.socket, data_dir: Path) -> None:
         self._connection = connection
         self._data_dir = data_dir
 
     def fileno(self) -> int:
-        """Return the descriptor that can be read once there is an answer, or none to come."""
+        """Return the descriptor, which is readable when the response or the end of the connection arrives."""
         return self._connection.fileno()
 
     def ask(self, operation: str, arguments: Mapping[str, object]) -> None:
-        """Send the question. Raises `KcliError`."""
+        """Send the operation. Raises `KcliError`."""
         request = {"operation": operation, "arguments": arguments}
         try:
             self._connection.sendall(json.dumps(request).encode() + b"\n")
@@ -95,14 +94,14 @@ class Question:
             raise self._went_away(error) from error
 
     def hurry(self) -> None:
-        """Have an operation that lasts be over: its answer is what there is by now. Raises `KcliError`."""
+        """Make a long operation end now with the result so far. Raises `KcliError`."""
         try:
             self._connection.shutdown(socket.SHUT_WR)
         except OSError as error:
             raise self._went_away(error) from error
 
     def answer(self, *, timeout_seconds: float) -> Any:  # noqa: ANN401 - JSON
-        """Return the result. Raises `KcliError` if it is refused, or does not come in time."""
+        """Return the result. Raises `KcliError` if the operation is refused or the time is over."""
         try:
             line = _receive_line(self._connection, timeout_seconds)
         except TimeoutError as error:
@@ -136,7 +135,7 @@ def _connect(data_dir: Path) -> socket.socket:
 
 
 def refuse_stopped(process_id: int) -> None:
-    """Raise `KcliError` for a process that a signal has stopped, where the system tells of that."""
+    """Raise `KcliError` if a process is stopped by a signal; without /proc do nothing."""
     try:
         state = Path(f"/proc/{process_id}/stat").read_bytes().rpartition(b") ")[2]
     except OSError:
@@ -167,7 +166,7 @@ def _receive_line(connection: socket.socket, timeout_seconds: float) -> bytes:
 
 
 def _peer(connection: socket.socket) -> int:
-    """Return the id of the process that listens, 0 where the system does not tell."""
+    """Return the id of the listening process, 0 if the system does not provide it."""
     if not hasattr(socket, "SO_PEERCRED"):
         return 0
     process_id: int = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[

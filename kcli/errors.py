@@ -1,7 +1,7 @@
-"""The errors that reach a user, each with the exit code it ends the program with.
+"""The errors that users see, each with the exit code of the program.
 
-A command never prints an error itself: it raises one of these, and `kcli.commands.shared.runner` prints
-``error: message`` and, where there is something to do, ``hint: hint``.
+A command never prints an error: it raises one of these, and `kcli.commands.shared.runner` prints
+``error: message`` and, if there is a hint, ``hint: hint``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ LIBRARIES = {
     "avro": ("fastavro",),
     "scenario": ("pyyaml>=6",),
 }
-"""What the extras of kcli bring, as `pyproject.toml` has them."""
+"""The libraries of kcli's extras, as in `pyproject.toml`."""
 
 
 class KcliError(Exception):
-    """Anything refused, unreachable or broken. `message` is one line without a full stop.
+    """Something is refused, unreachable or broken. `message` is one line without a full stop.
 
-    `wants_hint` tells whether a hint for errors of its kind may be added where it has none of its own.
+    `wants_hint` says whether the runner may add the usual hint of its kind to an error without a hint.
     """
 
     exit_code: ClassVar[int] = 1
@@ -37,13 +37,13 @@ class KcliError(Exception):
 
 
 class UsageError(KcliError):
-    """Wrong usage, or an input file that does not say what it should."""
+    """Wrong usage, or an invalid input file."""
 
     exit_code = 2
 
 
 class MissingArgument(UsageError):
-    """An argument, or an option that stands for one, was not given. The runner adds where to read more."""
+    """A required argument or option is missing. The runner adds a hint at the help."""
 
     def __init__(self, name: str, *, what: str = "argument") -> None:
         super().__init__(f"missing {what} `{name}`")
@@ -62,12 +62,12 @@ class Interrupted(KcliError):
 
 
 def reason_of(error: Exception) -> str:
-    """Return why something failed: for the operating system's errors their words, without number and path."""
+    """Return why something failed; for errors of the operating system without number and path."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint at the name that was probably meant, whatever its case; None if there is none like it."""
+    """Return a hint at the most similar known name, ignoring case; None if no name is similar."""
     from difflib import get_close_matches
 
     by_lower = {each.lower(): each for each in known}
@@ -76,5 +76,5 @@ def nearest_hint(name: str, known: Iterable[str]) -> str | None:
 
 
 def install_hint(extra: str) -> str:
-    """Return how to get what an extra brings: by its own name, as PyPI's `kcli` is another project."""
+    """Return how to install the libraries of an extra by name: PyPI's `kcli` is another project."""
     return " ".join(("pip install", *(f"'{one}'" if ">" in one else one for one in LIBRARIES[extra])))

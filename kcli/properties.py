@@ -1,9 +1,9 @@
 """Java properties files: `key=value` lines with comments, escapes and continuation lines.
 
 The grammar of Java's `Properties.load`: a line that starts with `#` or `!` is a comment; a key ends at the
-first `=`, `:` or white space that no backslash protects; a line that ends with an odd number of
-backslashes goes on in the next, whose leading white space is dropped; `\\t \\n \\r \\f \\uXXXX` are
-characters, and before any other character a backslash disappears. A key given twice has its last value.
+first `=`, `:` or white space without a backslash before it; a line that ends with an odd number of
+backslashes continues in the next, whose leading white space is dropped; `\\t \\n \\r \\f \\uXXXX` are
+characters, and before any other character a backslash is dropped. The last value of a repeated key counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Return the properties of a file, in its order; raise `UsageError` if it cannot be read as one."""
+    """Return the properties of a file in order; raise `UsageError` if it cannot be read or is malformed."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -88,7 +88,7 @@ def _unescape(text: str) -> str:
             position += 4
         else:
             pieces.append(_ESCAPES.get(escaped, escaped))
-    # Characters beyond 16 bits come as two escaped surrogates.
+    # Characters beyond 16 bits are two escaped surrogates.
     return "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16")
 
 

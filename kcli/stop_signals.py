@@ -1,8 +1,8 @@
-"""SIGINT, SIGTERM and SIGHUP: the first asks for an orderly end, one that comes later means "now".
+"""SIGINT, SIGTERM and SIGHUP: the first one asks for an orderly stop, a later one stops at once.
 
-What comes within half a second of the first only repeats it. GNU `timeout` signals the program, and then the
-group that it is in; a supervisor that had Ctrl-C of a terminal passes on to its children what the terminal
-has told them already. So does a shell whose terminal has gone.
+A signal within half a second of the first only repeats it. GNU `timeout` signals the program and then its
+process group; a supervisor forwards Ctrl-C, and a shell a hang-up, to children that the terminal has already
+signalled.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 REPEAT_SECONDS = 0.5
-"""How long after the first signal another one is taken for the same."""
+"""How long after the first signal another one only repeats it."""
 
 
 def heard_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals to stop at: a hang-up is none of them where it is ignored, as under `nohup`."""
+    """Return the stop signals, without SIGHUP if it is ignored, as under `nohup`."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return tuple(number for number in STOP_SIGNALS if number is not signal.SIGHUP)
     return STOP_SIGNALS
@@ -31,7 +31,7 @@ def heard_signals() -> tuple[signal.Signals, ...]:
 async def obey(
     signals: AsyncIterable[int], *, stop: Callable[[int], object], abort: Callable[[int], object]
 ) -> None:
-    """Call `stop` with the first signal and `abort` with each that is more than a repeat of it."""
+    """Call `stop` with the first signal and `abort` with each later one that does not repeat it."""
     asked_at: float | None = None
     async for number in signals:
         if asked_at is None:

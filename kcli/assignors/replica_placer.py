@@ -1,10 +1,10 @@
-"""Which brokers get a new partition's replicas: the placement that Kafka's tools use.
+"""Places the replicas of new partitions on brokers, as Kafka's tools do (class `AdminUtils`, KIP-36).
 
 Brokers stand in a row, ordered by id. The first replica of partition k goes to broker (k + start) mod n, so
-leaders spread evenly; the others follow at a distance that `shift` sets and that grows by one each time the
-row was gone through, so that followers of one broker's partitions spread as well. With racks, the row takes
-one broker of each rack in turn, and a candidate is passed over while its rack (or itself) already has a
-replica of the partition and another has none (class `AdminUtils`, KIP-36).
+leaders spread evenly. The others follow at a distance that begins with `shift` and grows by one after each
+pass through the row, so that followers of one broker's partitions spread as well. With racks, the row takes
+one broker of each rack in turn, and a broker is skipped if it or its rack already has a replica of the
+partition while another one has none.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def place_replicas(
 
 
 def growth_start(candidates: Sequence[Candidate], first_leader: int) -> int:
-    """Return the index that new partitions of a topic start at (and shift by).
+    """Return the start index of new partitions of an existing topic, which is their shift as well.
 
-    It is that of the first broker at or above the leader preferred by partition 0, so that growth goes on
-    as creation began.
+    It is the index of the first broker at or above the preferred leader of partition 0, which continues the
+    placement of the existing partitions.
     """
     with_racks = bool(candidates) and all(candidate.rack is not None for candidate in candidates)
     row = (
@@ -69,12 +69,12 @@ def growth_start(candidates: Sequence[Candidate], first_leader: int) -> int:
 
 
 def _follower(first: int, distance: int, count: int) -> int:
-    """Return an index other than `first`, which for count - 1 distances in a row is a new one each."""
+    """Return an index other than `first`; consecutive distances give different ones."""
     return (first + 1 + distance % (count - 1)) % count
 
 
 def _alternate_racks(candidates: Sequence[Candidate]) -> list[int]:
-    """Return the brokers taking one of each rack in turn; racks by name, brokers by id."""
+    """Return the brokers, one of each rack in turn; racks by name, brokers by id."""
     by_rack: dict[str, list[int]] = {}
     for candidate in sorted(candidates, key=lambda each: (each.rack or "", each.node_id)):
         by_rack.setdefault(candidate.rack or "", []).append(candidate.node_id)

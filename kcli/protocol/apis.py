@@ -27,9 +27,10 @@ class Api(NamedTuple):
 
     def usable(self, low: int, high: int) -> int | None:
         """Return the highest version that kcli has in common with a broker's range, None without one."""
-        if self.kcli is None or max(self.kcli[0], low) > min(self.kcli[1], high):
+        if self.kcli is None:
             return None
-        return min(self.kcli[1], high)
+        lowest, highest = self.kcli
+        return min(highest, high) if max(lowest, low) <= min(highest, high) else None
 
 
 APIS = {

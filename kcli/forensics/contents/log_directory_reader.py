@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from struct import Struct
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from kcli.errors import KcliError, UsageError
 from kcli.forensics.contents.log_directories import log_directories, replica_directories
@@ -27,6 +27,9 @@ from kcli.storage.checkpoints import (
     read_partition_metadata,
 )
 from kcli.storage.log_paths import LOG_SUFFIX, SWAP_SUFFIX, base_offset_of
+
+if TYPE_CHECKING:
+    from kcli.protocol.topics import TopicPartition
 
 BLOCK_BYTES = 1024 * 1024
 
@@ -48,19 +51,19 @@ class ReplicaDirectory(NamedTuple):
     topic_id: bytes | None
 
 
-def find_replicas(directories: Iterable[Path]) -> dict[tuple[str, int], ReplicaDirectory]:
+def find_replicas(directories: Iterable[Path]) -> dict[TopicPartition, ReplicaDirectory]:
     """Return the replicas in log directories, and in those of a data directory's nodes.
 
     Of a partition that is there several times, the replica that reaches furthest is the one.
     """
-    found: dict[tuple[str, int], ReplicaDirectory] = {}
+    found: dict[TopicPartition, ReplicaDirectory] = {}
     for directory in _log_directories(directories):
-        for name, (topic, partition) in replica_directories(directory):
+        for name, partition in replica_directories(directory):
             path = Path(name)
-            replica = ReplicaDirectory(topic, partition, path, topic_id_of(path))
-            other = found.get((topic, partition))
+            replica = ReplicaDirectory(*partition, path, topic_id_of(path))
+            other = found.get(partition)
             if other is None or end_offset(path) > end_offset(other.path):
-                found[topic, partition] = replica
+                found[partition] = replica
     return found
 
 
@@ -100,15 +103,14 @@ def segment_files(path: Path) -> list[tuple[int, Path]]:
     return sorted(segments.items())
 
 
-def start_offsets(directories: Iterable[Path]) -> dict[tuple[str, int], int]:
+def start_offsets(directories: Iterable[Path]) -> dict[TopicPartition, int]:
     """Return the log start offsets that the checkpoints of log directories tell."""
-    offsets: dict[tuple[str, int], int] = {}
+    offsets: dict[TopicPartition, int] = {}
     for directory in _log_directories(directories):
         try:
-            checkpoint = read_offsets(f"{directory}/{LOG_START_OFFSET_CHECKPOINT}")
+            offsets.update(read_offsets(f"{directory}/{LOG_START_OFFSET_CHECKPOINT}"))
         except CheckpointError:
             continue
-        offsets.update({(topic, partition): offset for (topic, partition), offset in checkpoint.items()})
     return offsets
 
 
