@@ -105,7 +105,7 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
     type, name = resource
     match type:
         case ConfigResourceType.TOPIC if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no configuration in common")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no default configuration")
         case ConfigResourceType.TOPIC:
             check_topic_name(name)
             if name not in image.topics:
@@ -117,9 +117,9 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
                 raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {name}")
         case ConfigResourceType.GROUP:
             if not name:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no configuration in common")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no default configuration")
         case ConfigResourceType.CLIENT_METRICS:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "metrics of clients are not collected here")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "client metrics are not collected")
         case ConfigResourceType.BROKER_LOGGER:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "the levels of loggers cannot be replaced as a whole, only changed"

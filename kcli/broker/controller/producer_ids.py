@@ -35,7 +35,7 @@ def allocate_producer_ids(
     """Allocate the next block to a broker."""
     first = image.next_producer_id
     if first > _LAST_PRODUCER_ID - BLOCK_SIZE:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids have been given away")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used up")
     record = ProducerIdsRecord(
         broker_id=node_id, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE
     )

@@ -353,7 +353,7 @@ class _TakenNames:
         check_topic_name(name)
         if name == METADATA_TOPIC:
             # Its directory would be that of the metadata log.
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{name}` is the controller's own")
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{name}` is reserved for the controller")
         if name in self._names:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic `{name}` already exists")
         if "." not in name and "_" not in name:

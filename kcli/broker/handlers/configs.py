@@ -229,7 +229,7 @@ def _entries(resource: DescribeConfigsResource, broker: NodeContext) -> list[Con
         case ConfigResourceType.CLIENT_METRICS:
             return []
         case ConfigResourceType.GROUP if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no configuration in common")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no default configuration")
         case ConfigResourceType.GROUP:
             return DescribedConfigs(broker.config).group(broker.image.config(ConfigResourceType.GROUP, name))
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {resource.resource_type}")

@@ -86,7 +86,7 @@ def create_topics(request: CreateTopicsRequest, context: RequestContext) -> Crea
         if topic.name in denied:
             refused.setdefault(topic.name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         elif topic.name == METADATA_TOPIC:
-            refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, "it is the controller's own")
+            refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, "it is reserved for the controller")
         elif topic.name not in refused:
             accepted.append(topic)
     results = [_not_created(name, error) for name, error in refused.items()]

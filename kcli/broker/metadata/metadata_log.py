@@ -369,7 +369,7 @@ class MetadataLog:
             return
         if offsets[0] > start:
             raise InvalidMetadata(
-                f"the metadata log begins at offset {offsets[0]}, what was before is missing"
+                f"the metadata log begins at offset {offsets[0]}, earlier batches are missing"
             )
         self.end_offset = offsets[0]
         for offset in offsets:

@@ -99,7 +99,7 @@ class NodeWatch:
         try:
             self._election.tick(now_ms)
         except (OSError, KcliError) as error:
-            _log.error("the controller could not do what is due: %s", error)
+            _log.error("periodic work of the controller failed: %s", error)
 
 
 __all__ = ["Cluster", "ClusterOptions"]
@@ -450,7 +450,7 @@ class Cluster:
         if not node.is_alive:
             raise KcliError(f"node {node.node_id} was {node.ended_by or 'killed'} while it stopped")
         if not is_relieved:
-            _log.warning("node %d stops without having handed over what it leads", node.node_id)
+            _log.warning("node %d stops, but other nodes do not lead its partitions yet", node.node_id)
         node.broker.stop_coordinating()
         await trio.lowlevel.checkpoint()
         node.ended_by = "stopped"
@@ -561,7 +561,7 @@ def _warn_of_new_id(cluster_id: str, log_dirs: Iterable[str]) -> None:
     for log_dir in log_dirs:
         if os.path.isdir(f"{log_dir}/{METADATA_TOPIC}-0"):
             _log.warning(
-                "`%s` has metadata of a cluster, but no `%s` tells its id: it is %s from now on",
+                "`%s` has metadata of a cluster, but no `%s` with the cluster id: it is %s from now on",
                 log_dir,
                 META_PROPERTIES,
                 cluster_id,

@@ -57,7 +57,7 @@ class ClusterEvents:
         if lost:
             _log.warning("without a leader: %s", _named(lost))
         if unclean:
-            _log.warning("led by who was not in sync, records may be lost: %s", _named(unclean))
+            _log.warning("unclean leaders, records may be lost: %s", _named(unclean))
         if found:
             _log.info("led again: %s", _named(found))
 
@@ -67,11 +67,11 @@ def _tell_of_node(node_id: int, before: BrokerRegistration | None, after: Broker
         _log.info("node %d is unregistered", node_id)
     elif after.fenced and before is not None and not before.fenced:
         if before.in_controlled_shutdown:
-            _log.info("node %d has handed over what it led, and stops", node_id)
+            _log.info("node %d has handed over its partitions, and stops", node_id)
         else:
             _log.warning("node %d is fenced: others lead until it is back", node_id)
     elif not after.fenced and (before is None or before.fenced):
-        _log.info("node %d takes part", node_id)
+        _log.info("node %d is unfenced", node_id)
 
 
 def _changes(

@@ -48,7 +48,7 @@ def find_lost_ids(log_dirs: Mapping[int, tuple[str, ...]], lost: Iterable[int]) 
     for node_id, directory_id in back.items():
         _log.warning(
             "a log directory of node %d has lost its `directory.id`: "
-            "it takes %s back, as the metadata names it",
+            "it gets %s again, the id in the metadata",
             node_id,
             uuid_to_text(directory_id),
         )

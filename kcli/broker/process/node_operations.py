@@ -67,7 +67,7 @@ async def stop_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str,
     node.refuse(NodeState.STOPPING, NodeState.DEAD, NodeState.STARTING)
     if node.state is NodeState.PAUSED:
         raise KcliError(
-            f"node {node.node_id} is paused, and cannot hand over what it leads",
+            f"node {node.node_id} is paused, and cannot hand over its partitions",
             hint="resume it first, or kill it",
         )
     await cluster.stop_node(node)
@@ -178,7 +178,7 @@ async def move_controller(cluster: Cluster, arguments: Mapping[str, Any]) -> dic
 def _node(cluster: Cluster, arguments: Mapping[str, Any]) -> Node:
     node_id = arguments.get("node")
     if not isinstance(node_id, int) or isinstance(node_id, bool):
-        raise UsageError("which node? `node` has to be its number")
+        raise UsageError("`node` must be the id of a node")
     return cluster.node(node_id)
 
 

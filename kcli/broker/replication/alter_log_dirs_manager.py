@@ -81,7 +81,7 @@ class AlterLogDirsManager:
                 if each.is_online:
                     return
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory `{directory}` is offline")
-        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"`{directory}` is no log directory of this node")
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"`{directory}` is not a log directory of this node")
 
     # --- the task --------------------------------------------------------------------------------
 

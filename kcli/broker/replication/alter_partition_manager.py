@@ -103,7 +103,7 @@ class AlterPartitionManager:
         else:
             # The controller knows more than this node; the metadata will follow.
             key = change.partition.key
-            _log.info("in-sync replicas of %s-%d are left to the metadata: %d", *key, answer.error_code)
+            _log.info("in-sync replicas of %s-%d wait for the metadata: error %d", *key, answer.error_code)
 
     def _encode(self, changes: Iterable[IsrChange]) -> AlterPartitionRequest:
         topics: dict[bytes, TopicData] = {}

@@ -61,7 +61,7 @@ class AssignmentsManager:
             try:
                 self._send(list(waiting.values()))
             except KafkaError as error:
-                _log.debug("log directories could not be told yet: %s", error.message)
+                _log.debug("log directories could not be reported yet: %s", error.message)
                 self._waiting = {**waiting, **self._waiting}
                 self._wanted.set()
                 await trio.sleep(RETRY_SECONDS)

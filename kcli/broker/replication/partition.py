@@ -502,7 +502,10 @@ class Partition:
     def delete_records(self, offset: int) -> int:
         """Move the log start up to `offset`, -1 for the high watermark; return it. Raises `KafkaError`."""
         if not self.log.config.is_deleted:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{self.topic} is compacted: its records go by key")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self.topic} is compacted: its records cannot be deleted by offset",
+            )
         start = self.log.delete_records_before(self.log.high_watermark if offset == -1 else offset)
         self.tell_offsets(at_once=True)
         self._touch(self.key)

@@ -260,7 +260,7 @@ def test_a_log_whose_beginning_nobody_knows_is_refused(cluster: Cluster, damage:
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(InvalidMetadata, match="what was before is missing"):
+    with pytest.raises(InvalidMetadata, match="earlier batches are missing"):
         cluster.open()
 
 

@@ -49,7 +49,7 @@ def test_a_node_that_falls_silent_and_comes_back(caplog: pytest.LogCaptureFixtur
     world.fence(1)
     assert world.said() == ["! node 1 is fenced: others lead until it is back"]
     world.unfence(1)
-    assert world.said() == ["node 1 takes part"]
+    assert world.said() == ["node 1 is unfenced"]
 
 
 def test_partitions_that_nobody_leads_are_named_and_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -62,7 +62,7 @@ def test_partitions_that_nobody_leads_are_named_and_counted(caplog: pytest.LogCa
         "! without a leader: a-0, a-1, a-2, a-3, a-4 and 2 more",
     ]
     world.unfence(3)
-    assert world.said() == ["node 3 takes part", "led again: a-0, a-1, a-2, a-3, a-4 and 2 more"]
+    assert world.said() == ["node 3 is unfenced", "led again: a-0, a-1, a-2, a-3, a-4 and 2 more"]
 
 
 def test_a_leader_that_was_not_in_sync_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -73,7 +73,7 @@ def test_a_leader_that_was_not_in_sync_is_told(caplog: pytest.LogCaptureFixture)
     world.unfence(2)
     world.said()
     world.controller.elect_leaders([("a", 0)], type=ElectionType.UNCLEAN)
-    assert world.said() == ["! led by who was not in sync, records may be lost: a-0 (node 2)"]
+    assert world.said() == ["! unclean leaders, records may be lost: a-0 (node 2)"]
 
 
 def test_a_node_that_stops_in_order_and_one_that_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
@@ -84,6 +84,6 @@ def test_a_node_that_stops_in_order_and_one_that_is_forgotten(caplog: pytest.Log
         world.controller.heartbeat(
             node_id=node_id, epoch=epoch, applied_offset=100, want_shutdown=stops, now_ms=0
         )
-    assert world.said() == ["node 1 has handed over what it led, and stops"]
+    assert world.said() == ["node 1 has handed over its partitions, and stops"]
     world.controller.unregister_broker(node_id=1)
     assert world.said() == ["node 1 is unregistered"]

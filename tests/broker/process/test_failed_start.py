@@ -152,10 +152,10 @@ async def test_a_cluster_that_gets_another_id_is_told(
 ) -> None:
     async with running_cluster(tmp_path) as cluster:
         await created(cluster, "t")
-    assert "tells its id" not in caplog.text
+    assert "with the cluster id" not in caplog.text
     (tmp_path / "node-1" / "meta.properties").unlink()
     async with running_cluster(tmp_path, nodes=1) as cluster:
-        told = f"no `meta.properties` tells its id: it is {cluster.cluster_id} from now on"
+        told = f"no `meta.properties` with the cluster id: it is {cluster.cluster_id} from now on"
     assert [each.message for each in caplog.records if each.message.endswith(told)] == [
         f"`{tmp_path}/node-1` has metadata of a cluster, but {told}"
     ]
@@ -168,7 +168,7 @@ async def test_another_id_is_told_of_no_start_that_fails(
         await created(cluster, "t")
     (tmp_path / "node-1" / "meta.properties").unlink()
     await fail_to_start(tmp_path, nodes=3)
-    assert "tells its id" not in caplog.text
+    assert "with the cluster id" not in caplog.text
 
 
 # --- directories that are made ---------------------------------------------------------------------------

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
         ("resume", 2, "node 2 is not running: it was killed"),
         ("move-controller", 2, "node 2 is not running: it was killed"),
         ("pause", 3, "node 3 is paused"),
-        ("stop", 3, "node 3 is paused, and cannot hand over what it leads"),
+        ("stop", 3, "node 3 is paused, and cannot hand over its partitions"),
         ("start", 3, "node 3 is paused"),
         ("move-controller", 3, "node 3 is paused"),
-        ("stop", None, "which node? `node` has to be its number"),
+        ("stop", None, "`node` must be the id of a node"),
     ],
 )
 async def test_what_cannot_be_done_is_refused_and_changes_nothing(

@@ -9,6 +9,7 @@ import trio
 
 from kcli.broker.faults.faults import Faults
 from kcli.broker.faults.scenario import parse_scenario
+from kcli.broker.process.cluster import Cluster
 from kcli.broker.process.scenario_run import run_scenario
 from kcli.errors import KcliError
 
@@ -25,6 +26,8 @@ class ClusterWithoutNodes:
         self.peers: Any = None
         self.nodes: dict[int, Any] = {}
         self.faults = Faults(self)
+
+    node: Any = Cluster.node
 
     @property
     def controller(self) -> Any:
