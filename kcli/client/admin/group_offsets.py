@@ -51,64 +51,21 @@ if TYPE_CHECKING:
     from kcli.client.network.connection import NodeVersions
     from kcli.client.network.metadata import Node
 
+    OffsetsToCommit: TypeAlias = Mapping[TopicPartition, CommittedOffset]
 
-FIRST_STATIC_VERSION = 7
-FIRST_EPOCH_VERSION = 9
+    Partitions: TypeAlias = Collection[TopicPartition] | None
 
-
-class CommitFailed(KafkaError):
-    """The group went on without this member: another member reads its uncommitted records again."""
-
-
-def commit_version(versions: NodeVersions, *, first: int = 1) -> int:
-    """Return the version of OffsetCommit to use; version 0 writes to ZooKeeper."""
-    return versions.choose(OffsetCommitRequest, min_version=first, max_version=LAST_VERSION_BY_NAME)
-
-
-def offset_commit(
-    group_id: str, instance_id: str, *, generation: Generation, offsets: OffsetsToCommit
-) -> OffsetCommitRequest:
-    """Return an OffsetCommit request; generation -1 and no member id mean a consumer outside of groups."""
-    return OffsetCommitRequest(
-        group_id=group_id,
-        generation_id_or_member_epoch=generation.generation_id,
-        member_id=generation.member_id,
-        group_instance_id=instance_id or None,
-        topics=_commit_topics(offsets),
-    )
-
-
-def _commit_topics(offsets: OffsetsToCommit) -> list[OffsetCommitRequestTopic]:
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (topic, index), committed in offsets.items():
-        topics.setdefault(topic, []).append(
-            OffsetCommitRequestPartition(
-                partition_index=index,
-                committed_offset=committed.offset,
-                committed_leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
-                committed_metadata=committed.metadata,
-            )
-        )
-    return [OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()]
-
-
-def expelled(code: ErrorCode) -> CommitFailed:
-    """Return the error of a member that the group went on without."""
-    return CommitFailed(
-        code,
-        f"cannot commit: {code.description}",
-        hint="poll more often, or raise `max.poll.interval.ms` or `session.timeout.ms`",
-    )
-
-
-if TYPE_CHECKING:
-    OffsetsToCommit = Mapping[TopicPartition, CommittedOffset]
+    Offsets: TypeAlias = dict[TopicPartition, CommittedOffset | KafkaError | None]
 
 
 Topic = TypeVar("Topic", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
 
 LAST_VERSION_BY_NAME = 9
 """The last version of OffsetCommit and OffsetFetch that names topics; later ones have their ids alone."""
+
+FIRST_STATIC_VERSION = 7
+FIRST_EPOCH_VERSION = 9
+"""The first versions of OffsetCommit for static members and for members of the consumer protocol."""
 
 MIN_FETCH_VERSION = 1
 """Version 0 reads offsets from ZooKeeper."""
@@ -121,6 +78,10 @@ _OLDEST_ADMIN_COMMIT = 2
 _ALL_TOPICS_VERSION = 2
 _STABLE_VERSION = 7
 _SEVERAL_GROUPS_VERSION = 8
+
+
+class CommitFailed(KafkaError):
+    """The group went on without this member: another member reads its uncommitted records again."""
 
 
 async def list_group_offsets(
@@ -242,7 +203,48 @@ async def delete_group_offsets(
     return await ask_about_group(client, group_id, ask=ask, timeout_ms=timeout_ms)
 
 
-# --- requests and answers --------------------------------------------------------------------------------
+# --- requests and responses ------------------------------------------------------------------------------
+
+
+def commit_version(versions: NodeVersions, *, first: int = 1) -> int:
+    """Return the version of OffsetCommit to use; version 0 writes to ZooKeeper."""
+    return versions.choose(OffsetCommitRequest, min_version=first, max_version=LAST_VERSION_BY_NAME)
+
+
+def offset_commit(
+    group_id: str, instance_id: str, *, generation: Generation, offsets: OffsetsToCommit
+) -> OffsetCommitRequest:
+    """Return an OffsetCommit request; generation -1 and no member id mean a consumer outside of groups."""
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation.generation_id,
+        member_id=generation.member_id,
+        group_instance_id=instance_id or None,
+        topics=_commit_topics(offsets),
+    )
+
+
+def _commit_topics(offsets: OffsetsToCommit) -> list[OffsetCommitRequestTopic]:
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, index), committed in offsets.items():
+        topics.setdefault(topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=committed.offset,
+                committed_leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return [OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()]
+
+
+def expelled(code: ErrorCode) -> CommitFailed:
+    """Return the error of a member that the group went on without."""
+    return CommitFailed(
+        code,
+        f"cannot commit: {code.description}",
+        hint="poll more often, or raise `max.poll.interval.ms` or `session.timeout.ms`",
+    )
 
 
 def offset_fetch(
@@ -254,8 +256,8 @@ def offset_fetch(
 ) -> OffsetFetchRequest:
     """Return an OffsetFetch request; versions below 8 carry a single group.
 
-    `require_stable` waits for offsets of open transactions, if the version can (KIP-447). `reader` is the
-    member of the consumer protocol that reads, and its epoch.
+    With `require_stable`, and if the version can, offsets of open transactions are refused (KIP-447).
+    `reader` is the member of the consumer protocol that reads, and its epoch.
     """
     require_stable = require_stable and version >= _STABLE_VERSION
     if version < _SEVERAL_GROUPS_VERSION:
@@ -321,9 +323,3 @@ def _partition_errors(
         for topic in response.topics
         for entry in topic.partitions
     }
-
-
-if TYPE_CHECKING:
-    Partitions: TypeAlias = Collection[TopicPartition] | None
-
-    Offsets: TypeAlias = dict[TopicPartition, CommittedOffset | KafkaError | None]
