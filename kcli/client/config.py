@@ -12,7 +12,6 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kcli.assignors.strategies import find_strategies
 from kcli.errors import UsageError, nearest_hint
 
 if TYPE_CHECKING:
@@ -191,7 +190,7 @@ class ConsumerConfig:
                 "`heartbeat.interval.ms` must be less than `session.timeout.ms`: "
                 f"{self.heartbeat_interval_ms} >= {self.session_timeout_ms}"
             )
-        find_strategies(self.partition_assignment_strategy)
+        _ = self.strategies  # raises `UsageError` for an unknown one
 
     @property
     def is_consumer_protocol(self) -> bool:
@@ -201,6 +200,9 @@ class ConsumerConfig:
     @property
     def strategies(self) -> tuple[Strategy, ...]:
         """Return the assignors to offer, the preferred one first."""
+        # Imported here: most commands have no consumer.
+        from kcli.assignors.strategies import find_strategies
+
         return find_strategies(self.partition_assignment_strategy)
 
     @property
