@@ -187,17 +187,17 @@ def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
         ("consume a --include b", "exactly one of `TOPIC` and `--include` must be given"),
         (
             "consume a --offset 5",
-            "`--offset` needs `--partition`\nhint: `--from-beginning` and `--from-time` are for all ",
+            "`--offset` needs `--partition`\nhint: `--from-beginning` and `--from-time` apply to all ",
         ),
         ("consume a --partition 0 --offset five", "`--offset` cannot be five"),
         ("consume a --partition 0 --offset 9223372036854775808", "`--offset` cannot be 9223372036854775808"),
-        ("consume a --partition zero", "`--partition` wants numbers"),
+        ("consume a --partition zero", "`--partition` needs numbers"),
         ("consume a --partition=", "`--partition` cannot be empty"),
         ("consume a --partition ,", "`--partition` cannot be empty"),
         ("consume a --partition= --partition 0", "`--partition` cannot be empty"),
         (
             "produce a --partition 0 --partition 1",
-            "`--partition` names several: 0, 1\nhint: all records go to one, or without ",
+            "`--partition` names several: 0, 1\nhint: all records go to one partition, or without ",
         ),
         ("consume --include a --partition 0", "`--partition` needs `TOPIC`"),
         ("consume a --from-beginning --from-time 0", "exclude each other"),
@@ -206,10 +206,10 @@ def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
         ("consume a --group g --partition 0", "`--group` and `--partition` exclude each other"),
         ("consume a --group g -X group.id=h", "`--group` contradicts `group.id`: g and h"),
         ("consume a --group g --from-time 0", "`--from-time` has no meaning in a group"),
-        ("consume a --group=", "`--group` cannot be empty\nhint: without `--group` it reads on its own\n"),
+        ("consume a --group=", "`--group` cannot be empty\nhint: without `--group` it reads alone\n"),
         (
             "preferred-replica-election --topic a",
-            "`--topic` and `--partition` need each other\nhint: a partition by itself is TOPIC:PARTITION\n",
+            "`--topic` and `--partition` need each other\nhint: TOPIC:PARTITION names one partition\n",
         ),
         ("consume a --group g -X group.protocol=streams", "invalid value for `group.protocol`: streams"),
         (
@@ -238,7 +238,7 @@ def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
         ("produce a /", "cannot read `/`: it is a directory"),
         ("produce a --acks 2", "invalid value for `acks`: 2"),
         ("produce a --acks 1 --idempotence", "an idempotent producer needs `acks` all: 1"),
-        ("produce a --reader-property parse.key", "`--reader-property` wants name=value: parse.key"),
+        ("produce a --reader-property parse.key", "`--reader-property` needs name=value: parse.key"),
         (
             "produce a --reader-property parse.key=maybe",
             "error: invalid value for `parse.key`: maybe\nhint: use true or false\n",
@@ -253,7 +253,7 @@ def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
             "cannot read `/no/such/file`: No such file or directory",
         ),
         ("topics list -X request.timeout.ms=soon", "invalid value for `request.timeout.ms`: soon"),
-        ("topics list -X nonsense", "`--command-property` wants name=value: nonsense"),
+        ("topics list -X nonsense", "`--command-property` needs name=value: nonsense"),
     ],
 )
 def test_wrong_usage(command: str, message: str, kcli: Kcli) -> None:
@@ -291,8 +291,8 @@ def test_a_topic_that_the_broker_does_not_create(tmp_path: Path, kcli: Kcli) -> 
         ("kafka-log-dirs.sh --describe", "kcli log-dirs"),
         ("kafka-console-consumer --topic orders", "kcli consume"),
         ("kafka-storage format", "`kcli broker start` formats its directories by itself"),
-        ("kafka-features describe", "kcli has no such command; Kafka's own tool speaks to a kcli broker"),
-        ("metadata-quorum describe", "kcli has no such command; Kafka's own tool speaks to a kcli broker"),
+        ("kafka-features describe", "kcli has no such command; Kafka's own tool works with a kcli broker"),
+        ("metadata-quorum describe", "kcli has no such command; Kafka's own tool works with a kcli broker"),
         ("no-such-command", "kcli --help"),
         ("no-such-command storage", "kcli --help"),
         ("cluster no-such-verb", "kcli cluster --help"),

@@ -60,7 +60,7 @@ def test_the_text_format_prints_nothing_of_what_was_sent(topic: str, kcli: Kcli)
 def test_a_topic_that_the_broker_makes_is_told_of_once(broker: KcliBroker, kcli: Kcli) -> None:
     lines = [kcli("produce", "misspelt", "-b", broker.bootstrap, input=b"one\n") for _ in range(2)]
     assert lines == [
-        Finished(0, "", "note: topic `misspelt` is new: the broker made it with 1 partition\n"),
+        Finished(0, "", "note: topic `misspelt` is new: the broker created it with 1 partition\n"),
         Finished(0, "", ""),
     ]
 
@@ -88,7 +88,7 @@ async def test_a_topic_that_the_broker_takes_long_to_make_is_told_of_too(
     monkeypatch.setattr(admin, "list_topics", listed)
     late: Any = LateTopic()
     await wait_for_topic(late, late, "late")
-    assert capsys.readouterr().err == "note: topic `late` is new: the broker made it with 2 partitions\n"
+    assert capsys.readouterr().err == "note: topic `late` is new: the broker created it with 2 partitions\n"
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -149,7 +149,7 @@ def test_serializers_and_deserializers(topic: str, kcli: Kcli) -> None:
     failed = kcli("consume", topic, "--from-beginning", "--until-end", "--value-deserializer", "int")
     assert failed.exit_code == 1
     assert "not a value of type int: 8 bytes" in failed.err
-    assert failed.err.splitlines()[-1] == "hint: `--skip-message-on-error` goes on behind such records"
+    assert failed.err.splitlines()[-1] == "hint: `--skip-message-on-error` skips such records"
     skipped = kcli(
         "consume",
         topic,

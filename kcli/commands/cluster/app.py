@@ -1,4 +1,4 @@
-"""`kcli cluster`: the cluster's id, its nodes, the APIs that they speak, and what becomes of lost ones."""
+"""`kcli cluster`: the cluster's id, its nodes, the APIs that they serve, and the removal of lost nodes."""
 
 from __future__ import annotations
 
@@ -25,18 +25,13 @@ app = typer.Typer(
 
 
 class ClusterId(NamedTuple):
-    """The id of a cluster, None if it has none."""
-
     cluster_id: str | None
 
     def lines(self) -> Sequence[str]:
-        """Return the line of Kafka's `kafka-cluster cluster-id`."""
         return [f"Cluster ID: {self.cluster_id}"]
 
 
 class NodeRow(NamedTuple):
-    """One broker."""
-
     node_id: int
     host: str
     port: int
@@ -52,17 +47,13 @@ class NodeRow(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """The brokers of a cluster."""
-
     cluster_id: str | None
     nodes: Sequence[NodeRow]
 
     def lines(self) -> Iterator[str]:
-        """Return a line for each broker."""
         return (node.address() for node in self.nodes)
 
     def tables(self) -> Iterator[Table]:
-        """Return one table."""
         rows = [
             (node.node_id, node.host, node.port, node.rack, node.is_fenced, node.is_controller)
             for node in self.nodes
@@ -71,17 +62,14 @@ class Nodes(NamedTuple):
 
 
 class Unregistered(NamedTuple):
-    """The broker that the cluster has forgotten."""
-
     broker: int
 
     def lines(self) -> Sequence[str]:
-        """Return the line of Kafka's `kafka-cluster unregister`."""
         return [f"Broker {self.broker} is no longer registered."]
 
 
 class ApiRange(NamedTuple):
-    """The versions of one API that a broker serves, and the newest that a current client would use."""
+    """The versions of one API that a broker serves."""
 
     key: int
     name: str | None
@@ -90,8 +78,6 @@ class ApiRange(NamedTuple):
 
 
 class NodeApis(NamedTuple):
-    """A broker and what it advertises."""
-
     node: NodeRow
     apis: Sequence[ApiRange]
 
@@ -116,13 +102,11 @@ def _range_text(advertised: ApiRange) -> str:
 
 
 class ApiVersions(NamedTuple):
-    """What the brokers of a cluster advertise."""
-
     nodes: Sequence[NodeApis]
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return the lines of Kafka's `kafka-broker-api-versions`."""
+        """Return the lines of `kafka-broker-api-versions`."""
         from kcli.protocol.apis import APIS
 
         for node, apis in self.nodes:
@@ -137,7 +121,6 @@ class ApiVersions(NamedTuple):
             yield ")"
 
     def tables(self) -> Iterator[Table]:
-        """Return a table for each broker."""
         for node, apis in self.nodes:
             rows = [(api.key, api.name, api.min_version, api.max_version) for api in apis]
             yield Table(("Key", "API", "From", "To"), rows, node.address())
@@ -164,7 +147,7 @@ async def nodes(
     *,
     cluster: ClusterAddress,
 ) -> Nodes:
-    """List the brokers, and which of them answers for the controller."""
+    """List the brokers, and mark the controller."""
     from kcli.client import admin
 
     async with cluster.connect() as client:
@@ -193,15 +176,15 @@ async def unregister(
         int | None, typer.Option("--id", "-i", min=0, max=LARGEST_INT32, metavar="ID", hidden=True)
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also a broker that runs: it is lost until its next start")
+        bool, typer.Option("--force", help="Also a running broker: clients lose it until its next start")
     ] = False,
     *,
     cluster: ClusterAddress,
 ) -> Unregistered:
-    """Have the cluster forget a broker that will not come back.
+    """Remove a broker that will not come back from the cluster.
 
-    Move its replicas first, with `kcli reassign-partitions generate --drain`. A broker that still runs is
-    refused: it would lead nothing and be told to nobody until it is started again.
+    Move its replicas first, with `kcli reassign-partitions generate --drain`. A running broker is refused: it
+    would lead nothing, and clients would not learn of it until its next start.
     """
     from kcli.client import admin
     from kcli.commands.shared.session import failure
@@ -224,14 +207,14 @@ async def unregister(
 
 
 def refuse_if_running(node_id: int, cluster: ClusterDescription) -> None:
-    """Raise for a broker that serves clients; Kafka's own tool takes even the only one from them."""
+    """Raise for a broker that serves clients. Kafka's tool unregisters even the only one."""
     running = [node.node_id for node in cluster.nodes if not node.is_fenced]
     if node_id not in running:
         return
     what = "the only broker that runs" if running == [node_id] else "running"
     raise KcliError(
         f"cannot unregister broker {node_id}: it is {what}",
-        hint="stop it first; with `--force` it is lost to clients until it is started again",
+        hint="stop it first; with `--force` clients lose it until its next start",
     )
 
 

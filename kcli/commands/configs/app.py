@@ -1,4 +1,4 @@
-"""`kcli configs`: describe and alter configurations of topics, brokers, groups, and quotas of clients."""
+"""`kcli configs`: describe and alter configurations of topics, brokers and groups, and quotas of clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kcli.commands.configs.entities import (
-    Altered,
+    AlteredConfigs,
     BrokerDefaults,
     BrokerId,
     BrokerLogger,
@@ -26,8 +26,8 @@ from kcli.commands.configs.entities import (
     chosen_entity,
     config_row,
     exists,
+    note_validation,
     refuse_others,
-    tell_of_validation,
 )
 from kcli.commands.configs.quotas import (
     AlteredQuotas,
@@ -86,7 +86,7 @@ async def describe(
     *,
     cluster: ClusterAddress,
 ) -> Configs | Quotas:
-    """Show the configuration of a topic, broker, group or client, or of all if only a type is given."""
+    """Show the configuration of a topic, broker, group or client, or of all of an entity type."""
 
     names = (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics)
     types, type_names = entity_type or (), entity_name or ()
@@ -112,14 +112,14 @@ async def describe(
         has_none = bool(found) and not found[0].configs
         is_missing = has_none and not await exists(client, entity)
     if has_none:
-        _tell_of_none(entity, is_missing=is_missing)
+        _note_none(entity, is_missing=is_missing)
     return Configs(found, show_all, is_missing=is_missing)
 
 
 async def _described(
     client: Client, entities: Sequence[Entity], *, show_all: bool
 ) -> tuple[list[EntityConfigs], list[KcliError]]:
-    """Return the configurations of entities, their own or all, and why those of some were not told."""
+    """Return the configurations of entities, their own or all, and the errors."""
     from kcli.client import admin
     from kcli.commands.shared.session import failure
 
@@ -139,7 +139,7 @@ async def _described(
     return found, failures
 
 
-def _tell_of_none(entity: Entity, *, is_missing: bool) -> None:
+def _note_none(entity: Entity, *, is_missing: bool) -> None:
     from kcli.commands.shared.output import note
 
     if is_missing:
@@ -208,7 +208,7 @@ async def alter(
     ] = False,
     *,
     cluster: ClusterAddress,
-) -> Altered | AlteredQuotas:
+) -> AlteredConfigs | AlteredQuotas:
     """Set, reset, extend or shorten configurations of a topic, a group or a broker, and quotas of clients."""
     from kcli.client import admin
     from kcli.commands.configs.names import name_hint, refuse_unknown
@@ -229,14 +229,14 @@ async def alter(
             raise UsageError("`--entity-name` or `--entity-default` is missing")
         if append or subtract:
             raise UsageError(
-                "quotas are numbers, nothing can be added to them or taken away",
+                "quotas are numbers: `--append` and `--subtract` do not apply",
                 hint="`--add name=value` sets one",
             )
         changes = quota_changes(added, parse_names(delete))
         async with cluster.connect() as client:
             altered = await alter_quotas(client, quotas, changes, validate_only=validate_only)
         if validate_only:
-            tell_of_validation(str(quotas))
+            note_validation(str(quotas))
         return altered
     entity = chosen_entity(names, types, type_names, is_default=entity_default, all_brokers=broker_defaults)
     if entity.name is None:
@@ -254,12 +254,12 @@ async def alter(
     if refused is not None:
         raise failure(f"cannot alter the configuration of {entity}", refused, hint=hint)
     if validate_only:
-        tell_of_validation(str(entity))
-    return Altered(entity, altered=not validate_only)
+        note_validation(str(entity))
+    return AlteredConfigs(entity, altered=not validate_only)
 
 
 def parse_pairs(options: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Return `a=1,b=[2,3]` strings as a dict: commas inside brackets belong to the value."""
+    """Return `a=1,b=[2,3]` strings as a dict; a comma inside brackets belongs to the value."""
     pairs: dict[str, str] = {}
     for item in options or ():
         before = ""
@@ -267,8 +267,8 @@ def parse_pairs(options: Sequence[str] | None, option: str) -> dict[str, str]:
             name, equals, value = pair.partition("=")
             if not equals or not name.strip():
                 whole = f"{before}=[{pairs.get(before)},{pair.strip()}]"
-                hint = f"a value with commas stands in brackets: {whole}" if before else None
-                raise UsageError(f"`{option}` wants name=value: {pair}", hint=hint)
+                hint = f"a value with commas needs brackets: {whole}" if before else None
+                raise UsageError(f"`{option}` needs name=value: {pair}", hint=hint)
             before = name.strip()
             pairs[name.strip()] = value.replace("[", "").replace("]", "").strip()
     return pairs
@@ -282,7 +282,7 @@ def parse_names(options: Sequence[str] | None) -> list[str]:
 def alterations(
     added: dict[str, str], deleted: Sequence[str], appended: dict[str, str], subtracted: dict[str, str]
 ) -> list[ConfigAlteration]:
-    """Return the changes in the order set, delete, append, subtract; there must be one."""
+    """Return the changes in the order set, delete, append, subtract; at least one is required."""
     from kcli.client.admin import ConfigAlteration, ConfigOperation
 
     operations = [

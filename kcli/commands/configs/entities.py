@@ -1,8 +1,6 @@
-"""What has a configuration: topics, brokers and their loggers, groups, and what clients tell of themselves.
+"""The entities of `kcli configs`: topics, brokers, broker loggers, groups, client metrics; and its results.
 
 An entity is named with Kafka's `--entity-type` and `--entity-name`, or with the option of its kind.
-
-What the verbs of `kcli configs` return, but for quotas, and what they note.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.configs import quotas as config_quotas
+from kcli.commands.configs.quotas import KINDS as QUOTA_KINDS
 from kcli.commands.groups.options import complete_group
 from kcli.commands.shared.arguments import LARGEST_INT32, whole_number
 from kcli.commands.shared.output import Table, note
@@ -33,7 +31,7 @@ KINDS = {
 }
 """The entity types of Kafka's tool, and what the protocol calls them."""
 
-_ALL_KINDS = [*KINDS, *config_quotas.KINDS]
+_ALL_KINDS = [*KINDS, *QUOTA_KINDS]
 KIND_NAMES = ", ".join(_ALL_KINDS[:-1]) + f" or {_ALL_KINDS[-1]}"
 HINT = (
     "TOPIC, --broker ID, --broker-defaults, --group ID, --user NAME, --client ID, "
@@ -49,7 +47,9 @@ EntityName = Annotated[
 ]
 EntityDefault = Annotated[
     bool,
-    typer.Option("--entity-default", help="The default of all: of --entity-type brokers, users or clients"),
+    typer.Option(
+        "--entity-default", help="The default of all brokers, users or clients, as --entity-type says"
+    ),
 ]
 BrokerId = Annotated[str | None, typer.Option("--broker", metavar="ID", help="A broker", show_default=False)]
 BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="The default of all brokers")]
@@ -61,26 +61,25 @@ GroupName = Annotated[
     typer.Option("--group", metavar="ID", help="A group", autocompletion=complete_group, show_default=False),
 ]
 ClientMetrics = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A subscription to metrics of clients", show_default=False)
+    str | None, typer.Option(metavar="NAME", help="A client metrics subscription", show_default=False)
 ]
 
 
 class Entity(NamedTuple):
-    """Whose configuration is meant, None where all of a kind are: the default of all brokers is ""."""
+    """An entity with a configuration; name None: all of a kind, "": the default of all brokers."""
 
     kind: str
     name: str | None
 
     @property
     def resource(self) -> ConfigResource:
-        """Return the entity as the protocol has it."""
         from kcli.client.admin import ConfigResource, ConfigResourceType
 
         return ConfigResource(ConfigResourceType[KINDS[self.kind]], self.name or "")
 
     @property
     def own_source(self) -> str | None:
-        """Return the source of the values that were set for this entity itself, None if all are its own."""
+        """Return the source of values set for this entity itself, None if every source is."""
         match self.kind:
             case "brokers" if not self.name:
                 return "DYNAMIC_DEFAULT_BROKER_CONFIG"
@@ -103,9 +102,9 @@ def chosen_entity(
     is_default: bool,
     all_brokers: bool,
 ) -> Entity:
-    """Return the entity that was named by its kind, or with Kafka's `--entity-type`; one must be.
+    """Return the one entity named with the option of its kind or with Kafka's `--entity-type`.
 
-    `names` has the name that was given of each kind, in the order of `KINDS`.
+    `names` has the given name of each kind, in the order of `KINDS`.
     """
     given = [Entity(kind, name) for kind, name in zip(KINDS, names, strict=True) if name is not None]
     if all_brokers:
@@ -130,13 +129,13 @@ def chosen_entity(
 
 
 def refuse_others(names: Sequence[str | None], *, all_brokers: bool) -> None:
-    """Raise if, beside a user or a client, something else is named that has a configuration."""
+    """Raise if another entity is named beside a user or a client."""
     if all_brokers or any(name is not None for name in names):
         raise UsageError("exactly one entity must be given", hint=HINT)
 
 
 async def all_entities(client: Client, kind: str) -> tuple[list[Entity], list[KcliError]]:
-    """Return all entities of a kind, the default of all brokers among them, and why some are missing."""
+    """Return all entities of a kind, including the default of all brokers, and the errors."""
     from kcli.client import admin
 
     failures: list[KcliError] = []
@@ -155,7 +154,7 @@ async def all_entities(client: Client, kind: str) -> tuple[list[Entity], list[Kc
 
 
 async def exists(client: Client, entity: Entity) -> bool:
-    """Tell whether an entity exists that has no configuration of its own; where not all is known, it may."""
+    """Tell whether an entity without its own configuration exists, or may exist."""
     from kcli.client import admin
 
     match entity.kind:
@@ -167,7 +166,7 @@ async def exists(client: Client, entity: Entity) -> bool:
 
 
 async def group_names(client: Client) -> tuple[list[str], list[KcliError]]:
-    """Return the groups that there are, and those that only have a configuration."""
+    """Return the existing groups and those that only have a configuration, and the errors."""
     from kcli.client import admin
     from kcli.client.network.connection import UnsupportedVersion
     from kcli.commands.groups.lookup import list_consumer_groups
@@ -181,7 +180,7 @@ async def group_names(client: Client) -> tuple[list[str], list[KcliError]]:
 
 
 class Synonym(NamedTuple):
-    """A place a value may come from."""
+    """A source of a value."""
 
     source: str
     name: str
@@ -189,7 +188,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigRow(NamedTuple):
-    """One configuration. A sensitive value is None."""
+    """A configuration. A sensitive value is None."""
 
     name: str
     value: str | None
@@ -199,15 +198,13 @@ class ConfigRow(NamedTuple):
     synonyms: Sequence[Synonym]
 
     def line(self) -> str:
-        """Return the line of Kafka's `kafka-configs`."""
+        """Return the line of `kafka-configs`."""
         synonyms = ", ".join(f"{source}:{name}={text(value)}" for source, name, value in self.synonyms)
         sensitive = str(self.is_sensitive).lower()
         return f"  {self.name}={text(self.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
 
 
 class EntityConfigs(NamedTuple):
-    """An entity and its configurations by name."""
-
     entity_type: str
     entity_name: str
     configs: Sequence[ConfigRow]
@@ -216,7 +213,7 @@ class EntityConfigs(NamedTuple):
 class Configs(NamedTuple):
     """The result of `configs describe`.
 
-    `is_all` tells whether inherited configurations are shown, `is_missing` that the entity does not exist.
+    `is_all`: inherited configurations are shown. `is_missing`: the entity does not exist.
     """
 
     entities: Sequence[EntityConfigs]
@@ -225,7 +222,7 @@ class Configs(NamedTuple):
     is_missing: bool = False
 
     def lines(self) -> Iterator[str]:
-        """Return the lines of Kafka's `kafka-configs`."""
+        """Return the lines of `kafka-configs`."""
         scope = "All" if self.is_all else "Dynamic"
         for kind, name, rows in self.entities:
             if self.is_missing:
@@ -238,11 +235,9 @@ class Configs(NamedTuple):
                 yield row.line()
 
     def document(self) -> object:
-        """Return the entities and the errors."""
         return {"entities": self.entities, "failures": self.failures}
 
     def tables(self) -> Iterator[Table]:
-        """Return a table for each entity."""
         for kind, name, rows in self.entities:
             yield Table(
                 ("Name", "Value", "Source", "Read only"),
@@ -251,14 +246,13 @@ class Configs(NamedTuple):
             )
 
 
-class Altered(NamedTuple):
-    """The entity whose configuration was altered, or only could be: `altered` tells which."""
+class AlteredConfigs(NamedTuple):
+    """The entity whose configuration was altered; `altered` is False for a dry run."""
 
     entity: Entity
     altered: bool
 
     def lines(self) -> Sequence[str]:
-        """Return the line of Kafka's `kafka-configs`, which always alters."""
         if not self.altered:
             return []
         if self.entity.name:
@@ -266,7 +260,6 @@ class Altered(NamedTuple):
         return [f"Completed updating default config for {self.entity.kind} in the cluster."]
 
     def document(self) -> object:
-        """Return the entity, and whether it was altered."""
         return {
             "entity_type": self.entity.kind,
             "entity_name": self.entity.name or "",
@@ -280,13 +273,11 @@ def text(value: str | None) -> str:
 
 
 def config_row(entry: ConfigEntry) -> ConfigRow:
-    """Return a described configuration with the names of its sources."""
     synonyms = [Synonym(synonym.source.name, synonym.name, synonym.value) for synonym in entry.synonyms]
     return ConfigRow(
         entry.name, entry.value, entry.source.name, entry.is_sensitive, entry.is_read_only, synonyms
     )
 
 
-def tell_of_validation(entity: str) -> None:
-    """Note that nothing was changed of an entity."""
+def note_validation(entity: str) -> None:
     note(f"dry run: nothing was changed, the broker accepts this for {entity}")

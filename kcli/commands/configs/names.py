@@ -1,7 +1,7 @@
-"""Names of configurations that are to return to their default: brokers take any, also a misspelled one.
+"""Checks of the names of configurations to delete, and hints for misspelled ones.
 
-So names that do not exist are refused here. Kafka's own tool refuses those without a value of their own, too;
-to return to a default twice is no error of kcli's.
+A broker accepts any name to delete. So kcli refuses names that do not exist. Kafka's tool also refuses a name
+without a value of its own; for kcli it is no error to return to a default twice.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 async def refuse_unknown(client: Client, resources: Iterable[ConfigResource], names: Sequence[str]) -> None:
-    """Raise for the first name that one of the resources does not know.
+    """Raise for the first name that one of the resources does not have.
 
-    The default of all brokers lists only what is set, so nothing can be told of it. Nor of a resource that is
-    not described: what is in the way of that is in the way of the alteration, too.
+    The default of all brokers lists only what is set, so it cannot be checked. A resource that cannot be
+    described is skipped: the alteration fails for the same reason.
     """
     from kcli.client import admin
 
@@ -46,7 +46,7 @@ async def refuse_unknown(client: Client, resources: Iterable[ConfigResource], na
 async def name_hint(
     client: Client, results: Mapping[ConfigResource, KafkaError | None], names: Collection[str]
 ) -> str | None:
-    """Return which name was probably meant, where an alteration was refused for one that does not exist."""
+    """Return the name that was probably meant, if an alteration was refused for an unknown name."""
     for resource, error in results.items():
         if error is not None and error.wants_hint and error.code is ErrorCode.INVALID_CONFIG:
             return likely_name(await known_names(client, resource), names)
@@ -54,16 +54,16 @@ async def name_hint(
 
 
 async def known_names(client: Client, resource: ConfigResource) -> list[str]:
-    """Return the names of a resource's configurations, none if it cannot be described."""
+    """Return the names of a resource's configurations, none if that fails."""
     from kcli.client import admin
 
-    with suppress(KcliError):  # They are only wanted for the hint of an error that is told anyway.
+    with suppress(KcliError):  # It is only for the hint of another error.
         answer = (await admin.describe_configs(client, [resource]))[resource]
         return [] if isinstance(answer, KcliError) else [entry.name for entry in answer]
     return []
 
 
 def likely_name(known: Collection[str], names: Iterable[str]) -> str | None:
-    """Return a hint at what was meant by the first of the names that is not known, None if there is none."""
+    """Return a hint for the first of `names` that is unknown, None if all are known or none is similar."""
     unknown = next((name for name in names if name not in known), None)
     return None if unknown is None else nearest_hint(unknown, known)

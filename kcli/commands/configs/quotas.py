@@ -1,7 +1,7 @@
 """Quotas of users and clients, as `kcli configs` describes and alters them.
 
-An entity is a user, a client, or a client of a user, each by name or the default; named with `--user`,
-`--client` and their `-defaults`, or with Kafka's `--entity-type users|clients`, which may come twice.
+An entity is a user, a client, or a client of a user, each by name or the default. It is named with `--user`,
+`--client` and their `-defaults`, or with Kafka's `--entity-type users|clients`, which may occur twice.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ KINDS = {"users": "user", "clients": "client-id"}
 BYTE_RATES = ("producer_byte_rate", "consumer_byte_rate")
 KNOWN = (*BYTE_RATES, "request_percentage", "controller_mutation_rate")
 MOST = 2.0**63
-"""What the largest number of 64 bits is as a double, which is what the protocol has."""
+"""The largest 64-bit number as a double, which is the type in the protocol."""
 FRACTION = 1e-6
-"""What Kafka does not mind in a whole number."""
+"""The fraction that Kafka tolerates in a whole number."""
 
 UserName = Annotated[
     str | None, typer.Option("--user", metavar="NAME", help="Quotas of a user", show_default=False)
@@ -42,18 +42,18 @@ _PRINCIPAL = {"user": "user-principal", "client-id": "client-id"}
 
 
 class QuotaEntity(NamedTuple):
-    """Whom quotas are of: a name for each type, "" for its default, None for all that have one."""
+    """An entity with quotas: a name for each type, "" for the default, None for all of the type."""
 
     names: Mapping[str, str | None]
 
     @property
     def parts(self) -> QuotaParts:
-        """Return the entity as the protocol has it; all names must be known."""
+        """Return the entity of the protocol; no name may be None."""
         return tuple((KINDS[kind], name or None) for kind, name in self.names.items())
 
     @property
     def filters(self) -> list[QuotaFilter]:
-        """Return what finds the entity, or all that are meant."""
+        """Return the filters that find the entity, or all entities of a type."""
         from kcli.client.admin import QuotaFilter, QuotaMatch
 
         return [
@@ -71,13 +71,13 @@ class QuotaEntity(NamedTuple):
 
 
 class QuotaRow(NamedTuple):
-    """An entity that has quotas. A type that is not part of it is missing, the name of a default is None."""
+    """An entity with its quotas; the name of a default is None."""
 
     entity: Mapping[str, str | None]
     quotas: Mapping[str, float]
 
     def line(self) -> str:
-        """Return the line of Kafka's `kafka-configs`."""
+        """Return the line of `kafka-configs`."""
         named = (
             f"the default {shown}" if self.entity[type] is None else f"{shown} '{self.entity[type]}'"
             for type, shown in _PRINCIPAL.items()
@@ -93,17 +93,14 @@ class Quotas(NamedTuple):
     rows: Sequence[QuotaRow]
 
     def lines(self) -> Iterator[str]:
-        """Return the lines of Kafka's `kafka-configs`."""
         for row in self.rows:
             yield row.line()
 
     def document(self) -> object:
-        """Return the entities."""
         rows = [{"entity": _fields(row.entity), "quotas": row.quotas} for row in self.rows]
         return {"entities": rows, "failures": []}
 
     def tables(self) -> Iterator[Table]:
-        """Return all quotas as one table."""
         yield Table(
             ("User", "Client id", "Quota", "Value"),
             [
@@ -115,13 +112,13 @@ class Quotas(NamedTuple):
 
 
 class AlteredQuotas(NamedTuple):
-    """The entity whose quotas were altered, or only could be: `altered` tells which."""
+    """The entity whose quotas were altered; `altered` is False for a dry run."""
 
     entity: QuotaEntity
     altered: bool
 
     def lines(self) -> Sequence[str]:
-        """Return the line of Kafka's `kafka-configs`, which always alters and tells of the first part."""
+        """Return the line of `kafka-configs`, which names only the first part."""
         if not self.altered:
             return []
         kind, name = next(iter(self.entity.names.items()))
@@ -130,7 +127,6 @@ class AlteredQuotas(NamedTuple):
         return [f"Completed updating default config for {kind} in the cluster."]
 
     def document(self) -> object:
-        """Return the entity, and whether it was altered."""
         return {"entity": _fields(dict(self.entity.parts)), "altered": self.altered}
 
 
@@ -141,16 +137,16 @@ def chosen_quotas(
     *,
     is_default: bool,
 ) -> QuotaEntity | None:
-    """Return whose quotas are meant, None if it is no user and no client.
+    """Return the entity whose quotas are meant, None if no user and no client is named.
 
-    `named` has the name, or that it is the default, which the options of each kind give; `types` and `names`
-    are those of `--entity-type` and `--entity-name`, which belong together in their order.
+    `named` has the name, or True for the default, from the options of each kind; `types` and `names` of
+    `--entity-type` and `--entity-name` match by their order.
     """
     found: dict[str, str | None] = {}
     for kind, (name, is_kinds_default) in named.items():
         if name is not None or is_kinds_default:
             if name is not None and is_kinds_default:
-                raise UsageError(f"either one of {kind} or their default, not both")
+                raise UsageError(f"name one of {kind} or their default, not both")
             found[kind] = name or ""
             if name == "":
                 raise UsageError(
@@ -161,7 +157,7 @@ def chosen_quotas(
         return None
     if len({*found, *types}) != len(found) + len(types) or not {*types} <= {*KINDS}:
         raise UsageError(
-            "quotas are of a user, a client, or a client of a user",
+            "quotas belong to a user, a client, or a client of a user",
             hint="`--user NAME`, `--client ID`, or both",
         )
     if len(names) + is_default > len(types) or (is_default and names):
@@ -176,7 +172,6 @@ def chosen_quotas(
 
 
 async def describe_quotas(client: Client, entity: QuotaEntity) -> Quotas:
-    """Return the quotas of an entity, or of all that are meant."""
     from kcli.client import admin
     from kcli.commands.shared.output import note
     from kcli.commands.shared.session import failure
@@ -194,9 +189,9 @@ async def describe_quotas(client: Client, entity: QuotaEntity) -> Quotas:
 async def alter_quotas(
     client: Client, entity: QuotaEntity, quotas: Mapping[str, float | None], *, validate_only: bool
 ) -> AlteredQuotas:
-    """Set and remove an entity's quotas, or only have the broker check that.
+    """Set and remove an entity's quotas, or only let the broker validate the change.
 
-    Kafka's line names the first part of the entity alone, so a note tells whose quotas were changed.
+    Kafka's line names only the first part of the entity, so a note names the whole.
     """
     from kcli.client import admin
     from kcli.commands.shared.output import note
@@ -212,7 +207,7 @@ async def alter_quotas(
 
 
 def quota_changes(added: Mapping[str, str], deleted: Sequence[str]) -> dict[str, float | None]:
-    """Return the values of quotas, None for those that are removed; there must be one."""
+    """Return the new values of quotas, None to remove one; at least one is required."""
     changes: dict[str, float | None] = {key: quota_value(key, text) for key, text in added.items()}
     for key in deleted:
         if key not in KNOWN:
@@ -224,19 +219,19 @@ def quota_changes(added: Mapping[str, str], deleted: Sequence[str]) -> dict[str,
 
 
 def quota_hint(key: str) -> str:
-    """Return which quota was probably meant, else which there are."""
+    """Return the quota that was probably meant, else all quotas."""
     return nearest_hint(key, KNOWN) or f"the quotas are {', '.join(KNOWN)}"
 
 
 def quota_value(key: str, text: str) -> float:
-    """Return the value of a quota. Raises `UsageError` for one that Kafka takes for none."""
+    """Return the value of a quota; raise `UsageError` for a value that Kafka refuses."""
     is_rate = key in BYTE_RATES
     sense = "bytes a second, as 1048576" if is_rate else None
     try:
         value = float(text)
     except ValueError:
         value = nan
-    # Python takes `1_0` for ten, too.
+    # Python also takes `1_0` for ten.
     if not isfinite(value) or "_" in text or not text.isascii():
         raise UsageError(f"`{key}` is not a number: {text}", hint=sense)
     if value <= 0:
@@ -247,7 +242,7 @@ def quota_value(key: str, text: str) -> float:
 
 
 def _fields(entity: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return an entity with names that are like those of other fields."""
+    """Return an entity with names of JSON fields."""
     return {type.replace("-", "_"): name for type, name in entity.items()}
 
 
@@ -259,6 +254,6 @@ def _shown(row: QuotaRow, type: str) -> str:
 
 
 def _order(row: QuotaRow, type: str) -> tuple[bool, bool, str]:
-    """Named ones first, then the default, then those that are of any."""
+    """Sort named entities first, then the default, then those without the type."""
     name = row.entity.get(type)
     return type not in row.entity, name is None, name or ""

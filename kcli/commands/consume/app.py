@@ -1,7 +1,4 @@
-"""The options of `kcli consume`, named as those of Kafka's console consumer where it has them.
-
-`kcli consume`: print the records of a topic.
-"""
+"""`kcli consume`: prints the records of a topic, with the options of Kafka's console consumer."""
 
 from __future__ import annotations
 
@@ -36,7 +33,9 @@ class IsolationLevel(StrEnum):
 Include = Annotated[
     str | None,
     typer.Option(
-        metavar="REGEX", help="Read all topics that match, also those that come later", show_default=False
+        metavar="REGEX",
+        help="Read all topics that match, also those that are created later",
+        show_default=False,
     ),
 ]
 PartitionNumbers = Annotated[
@@ -57,7 +56,7 @@ FromTime = Annotated[
     typer.Option(
         metavar="TIME",
         help="Begin at the first record of this time or later: milliseconds since 1970, or ISO 8601, UTC "
-        "unless it says otherwise",
+        "without a zone",
         show_default=False,
     ),
 ]
@@ -65,11 +64,11 @@ ToTime = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="End before the first record of this time or later, as --from-time",
+        help="End before the first record of this time or later; the format is that of --from-time",
         show_default=False,
     ),
 ]
-UntilEnd = Annotated[bool, typer.Option("--until-end", help="End where the topic ends now")]
+UntilEnd = Annotated[bool, typer.Option("--until-end", help="End at the current end of the topic")]
 MaxMessages = Annotated[
     int | None,
     typer.Option(min=-1, metavar="N", help="End after so many records; -1: never", show_default=False),
@@ -77,14 +76,14 @@ MaxMessages = Annotated[
 TimeoutMs = Annotated[
     int | None,
     typer.Option(
-        min=-1, metavar="MS", help="End when there is no record for so long; -1: never", show_default=False
+        min=-1, metavar="MS", help="End after so long without a record; -1: never", show_default=False
     ),
 ]
 GroupId = Annotated[
     str | None,
     typer.Option(
         metavar="ID",
-        help="Read as a member of this consumer group, from its committed offsets on, and commit",
+        help="Read as a member of this consumer group, from its committed offsets, and commit",
         autocompletion=complete_group,
         show_default=False,
     ),
@@ -93,8 +92,8 @@ FormatterName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="How records are printed: default, json, logging, noop, checksum, and of internal topics "
-        "offsets, group-metadata, transaction-log; or the class name in Kafka",
+        help="How records are printed: default, json, logging, noop, checksum; for internal topics "
+        "offsets, group-metadata, transaction-log; or a class name of Kafka",
         show_default=False,
     ),
 ]
@@ -102,7 +101,7 @@ FormatterProperty = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=VALUE",
-        help="print.timestamp=true, and so with partition, offset, delivery, epoch, headers, key, value; "
+        help="print.timestamp=true, likewise partition, offset, delivery, epoch, headers, key, value; "
         "key.separator, line.separator, headers.separator, null.literal; headers.deserializer "
         "(repeatable)",
     ),
@@ -119,20 +118,20 @@ KeyDeserializer = Annotated[
     ),
 ]
 ValueDeserializer = Annotated[
-    str | None, typer.Option(metavar="TYPE", help="Type of values, as of keys", show_default=False)
+    str | None, typer.Option(metavar="TYPE", help="Type of values, as for keys", show_default=False)
 ]
 Isolation = Annotated[
     IsolationLevel | None,
     typer.Option(help="read_committed leaves out open and aborted transactions", show_default=False),
 ]
 SkipMessageOnError = Annotated[
-    bool, typer.Option("--skip-message-on-error", help="Go on after a record that cannot be printed")
+    bool, typer.Option("--skip-message-on-error", help="Skip a record that cannot be printed")
 ]
 Verbose = Annotated[
     bool,
     typer.Option(
         "--verbose",
-        help="Tell which partitions a member gets and gives up, and show the traceback of an error",
+        help="Show which partitions a member gets and gives up, and the traceback of an error",
     ),
 ]
 
@@ -170,16 +169,16 @@ async def consume(
     output: OutputFormat | None = None,
     verbose: Verbose = False,
 ) -> None:
-    """Print the records of a topic, from now on unless told where to begin.
+    """Print the records of a topic, by default only new ones.
 
-    Without --group it commits nothing. A member of a group shares the partitions with the others, goes on
-    where the group committed, and commits exactly what it has printed. There, --from-beginning counts where
-    nothing is committed yet. `-X group.protocol=consumer` has the broker assign the partitions (KIP-848).
-    `--output json` prints an object for each record.
+    Without --group it commits nothing. A member of a group shares the partitions with the others, continues
+    at the committed offsets, and commits exactly what it has printed. In a group, --from-beginning applies to
+    partitions without a committed offset. With `-X group.protocol=consumer` the broker assigns the partitions
+    (KIP-848). `--output json` prints an object for each record.
     """
     from kcli.client.config import ConsumerConfig
     from kcli.commands.consume.formatters import make_formatter
-    from kcli.commands.consume.reading import Choice, End, Start, parse_offset, print_records
+    from kcli.commands.consume.reading import Choice, End, Reading, Start, parse_offset, print_records
     from kcli.commands.shared.session import client_properties, connect_with, connecting_ms
     from kcli.commands.shared.times import asked_time
     from kcli.commands.shared.topic_filter import some_ids
@@ -187,7 +186,7 @@ async def consume(
     if offset is not None and not partition:
         raise UsageError(
             "`--offset` needs `--partition`",
-            hint="`--from-beginning` and `--from-time` are for all partitions",
+            hint="`--from-beginning` and `--from-time` apply to all partitions",
         )
     properties = client_properties(
         renamed(consumer_config, "--consumer.config", cluster.command_config, "--command-config"),
@@ -229,9 +228,7 @@ async def consume(
         await print_records(
             client,
             config,
-            choice=choice,
-            start=start,
-            end=end,
+            Reading(choice, start, end),
             format_record=format_record,
             skip_errors=skip_message_on_error,
             verbose=verbose,
@@ -243,33 +240,33 @@ async def consume(
 def group_id(
     group: str | None, properties: Mapping[str, str], *, has_partitions: bool, from_time: str | None
 ) -> str:
-    """Return the group to read in, "" for none; refuse options that have no meaning in a group."""
+    """Return the group to read in, "" for none; raise for options without a meaning in a group."""
     configured = properties.get("group.id", "")
     if group is None:
-        group = "" if has_partitions else configured  # who names partitions reads on its own
+        group = "" if has_partitions else configured  # named partitions are read without a group
     elif not group:
-        raise UsageError("`--group` cannot be empty", hint="without `--group` it reads on its own")
+        raise UsageError("`--group` cannot be empty", hint="without `--group` it reads alone")
     elif configured not in ("", group):
         raise UsageError(f"`--group` contradicts `group.id`: {group} and {configured}")
     if group and has_partitions:
         raise UsageError("`--group` and `--partition` exclude each other")
     if group and from_time is not None:
         raise UsageError(
-            "`--from-time` has no meaning in a group, which begins where it committed",
-            hint="`kcli consumer-groups reset-offsets GROUP --to-datetime` moves it",
+            "`--from-time` has no meaning in a group, which begins at its committed offsets",
+            hint="`kcli consumer-groups reset-offsets GROUP --to-datetime` moves them",
         )
     return group
 
 
 def positive(number: int | None) -> int | None:
-    """Return a limit; -1 is none."""
+    """Return a limit, None for -1."""
     return None if number is None or number < 0 else number
 
 
 def format_properties(
     formatter_config: Path | None, formatter_properties: Sequence[str] | None, flags: dict[str, str | None]
 ) -> dict[str, str]:
-    """Return the formatter's properties: the file's, overridden by flags, and these by the command line's."""
+    """Return the formatter's properties: the file's, overridden by flags, and by the command line's."""
     return {
         **read_properties(formatter_config),
         **{name: value for name, value in flags.items() if value is not None},

@@ -1,16 +1,13 @@
 """Formatters: how `consume` prints a record, with the properties of Kafka's console consumer.
 
-A formatter is made from properties. It turns a record, together with the fetched records it is one of, into
-bytes for stdout. The names are short ones or those of Kafka's Java classes; `FORMATTERS` lists them all.
+A formatter is made from properties. It turns a record and its fetched records into bytes for stdout. It is
+named by a short name or by Kafka's Java class; `FORMATTERS` lists all.
 
-Formatters of the topics in which coordinators keep their state.
-
-Each prints one kind of record as a JSON object a line, as Kafka 4.3's formatters write it, and nothing for
-all other records (class `CoordinatorRecordMessageFormatter`):
+The formatters of coordinators' topics print one kind of record as a JSON object a line, as in Kafka 4.3
+(class `CoordinatorRecordMessageFormatter`), and nothing for other records. The value is null if the record
+deletes its key:
 
     {"key":{"type":1,"data":{"group":"g","topic":"t","partition":0}},"value":{"version":3,"data":{...}}}
-
-The value is null where the record deletes its key.
 """
 
 from __future__ import annotations
@@ -45,22 +42,22 @@ Decoder = Callable[[bytes, bytes | None], DecodedRecord]
 
 
 def offsets_formatter(properties: Mapping[str, str]) -> Format:
-    """Return the formatter of committed offsets in `__consumer_offsets`."""
+    """Format committed offsets in `__consumer_offsets`."""
     return coordinator_formatter(decode_record, OFFSET_COMMITS)
 
 
 def group_metadata_formatter(properties: Mapping[str, str]) -> Format:
-    """Return the formatter of classic groups in `__consumer_offsets`."""
+    """Format classic groups in `__consumer_offsets`."""
     return coordinator_formatter(decode_record, GROUP_METADATA)
 
 
 def transaction_log_formatter(properties: Mapping[str, str]) -> Format:
-    """Return the formatter of transactional ids in `__transaction_state`."""
+    """Format transactional ids in `__transaction_state`."""
     return coordinator_formatter(decode_transaction_record, None)
 
 
 def coordinator_formatter(decode: Decoder, types: Collection[int] | None) -> Format:
-    """Return a formatter of the records of some types, or of all that are known."""
+    """Return a formatter of the records of some types, None for all known types."""
 
     def format_record(fetched: FetchedRecords, record: Record) -> bytes:
         if record.key is None:
@@ -90,7 +87,7 @@ TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
 
 class DefaultFormat(NamedTuple):
-    """The default formatter's properties: which columns, in their fixed order, and what separates them."""
+    """The default formatter's properties: columns, in a fixed order, and separators."""
 
     columns: tuple[str, ...]
     key_separator: bytes
@@ -103,7 +100,6 @@ class DefaultFormat(NamedTuple):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> DefaultFormat:
-        """Return the format that formatter properties describe."""
         prints = {f"print.{column}": "false" for column in COLUMNS} | {"print.value": "true"}
         known = {**prints, **SEPARATORS}
         for name in properties:
@@ -120,12 +116,10 @@ class DefaultFormat(NamedTuple):
         return cls(columns, key_separator, line_separator, headers_separator, null, key, value, header)
 
     def format(self, fetched: FetchedRecords, record: Record) -> bytes:
-        """Return one record's columns."""
         cells = [CELLS[column](self, fetched, record) for column in self.columns]
         return self.key_separator.join(cells) + self.line_separator if cells else b""
 
     def text(self, data: bytes | None, deserialize: Convert | None) -> bytes:
-        """Return a key, value or header value as it is printed."""
         if data is None:
             return self.null_literal
         return data if deserialize is None else deserialize(data)
@@ -143,7 +137,7 @@ CELLS: dict[str, Cell] = {
     "timestamp": lambda _, fetched, record: timestamp_text(fetched, record).encode(),
     "partition": lambda _, fetched, record: b"Partition:%d" % fetched.partition.partition,
     "offset": lambda _, fetched, record: b"Offset:%d" % record.offset,
-    # Only share groups count deliveries, and Kafka's tool does not hand epochs to its formatters.
+    # Only share groups count deliveries, and Kafka's tool passes no epochs to its formatters.
     "delivery": lambda _, fetched, record: b"Delivery:NOT_PRESENT",
     "epoch": lambda _, fetched, record: b"Epoch:NOT_PRESENT",
     "headers": lambda form, fetched, record: form.headers(record),
@@ -164,7 +158,7 @@ def timestamp_text(fetched: FetchedRecords, record: Record) -> str:
 
 
 def default_formatter(properties: Mapping[str, str]) -> Format:
-    """Return the default formatter; when it prints plain values only, the short way."""
+    """Return the default formatter, a short path if it prints only plain values."""
     form = DefaultFormat.from_properties(properties)
     if form.columns == ("value",) and form.deserialize_value is None:
         null, end = form.null_literal, form.line_separator
@@ -173,7 +167,7 @@ def default_formatter(properties: Mapping[str, str]) -> Format:
 
 
 def logging_formatter(properties: Mapping[str, str]) -> Format:
-    """Return the default formatter with a line of log on stderr for each record."""
+    """Return the default formatter that also logs a line on stderr for each record."""
     import sys
 
     write = DefaultFormat.from_properties(properties).format
@@ -193,8 +187,8 @@ def json_formatter(properties: Mapping[str, str]) -> Format:
     """Return a formatter of one JSON object a line.
 
     Fields: topic, partition, offset, timestamp, timestamp_type, headers (a list of [name, value]), key,
-    value. Bytes are text where they are UTF-8, else `{"base64": "..."}`; a
-    deserializer makes them a number, a boolean or a string.
+    value. Bytes are text if they are UTF-8, else `{"base64": "..."}`; a deserializer makes them a number, a
+    boolean or a string.
     """
     import json
 
@@ -220,7 +214,7 @@ def json_formatter(properties: Mapping[str, str]) -> Format:
 
 
 def json_value(data: bytes | None, decode: Decode | None) -> object:
-    """Return a key or value as JSON shows it; numbers that JSON does not have are text."""
+    """Return a key or value as JSON has it; infinities and NaN are text."""
     if data is None:
         return None
     if decode is not None:
@@ -235,14 +229,14 @@ def json_value(data: bytes | None, decode: Decode | None) -> object:
 
 
 def noop_formatter(properties: Mapping[str, str]) -> Format:
-    """Return a formatter that prints nothing: to count or to measure."""
+    """Return a formatter that prints nothing, to count or to measure."""
     return lambda fetched, record: b""
 
 
 def checksum_formatter(properties: Mapping[str, str]) -> Format:
     """Return a formatter of `topic:checksum:N`, N the CRC-32C of key and value; `print.topic=false` omits it.
 
-    Records have had no checksum of their own since magic 2: this one serves comparing copies of a topic.
+    Since magic 2, records have no checksum of their own: this one serves to compare copies of a topic.
     """
     from kcli.protocol.records.batch_header import crc32c
 
@@ -256,7 +250,7 @@ def checksum_formatter(properties: Mapping[str, str]) -> Format:
 
 
 def readable(data: bytes) -> str:
-    """Return bytes as text, whatever they hold."""
+    """Return bytes as text with replacement characters."""
     return bytes(data).decode("utf-8", "replace")
 
 
@@ -273,7 +267,7 @@ FORMATTERS: dict[str, Callable[[Mapping[str, str]], Format]] = {
 
 
 def make_formatter(name: str, properties: Mapping[str, str]) -> Format:
-    """Return a formatter by its short name or its Java class name, of whichever Kafka version."""
+    """Return a formatter by its short name or its Java class name in any Kafka version."""
     java_name = re.split(r"[.$]", name)[-1].removesuffix("MessageFormatter").lower()
     known = {short.replace("-", ""): factory for short, factory in FORMATTERS.items()}
     factory = FORMATTERS.get(name) or known.get(java_name)

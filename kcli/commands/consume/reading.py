@@ -1,11 +1,7 @@
-"""What `consume` reads: which partitions, from where, to where; and the reading itself.
+"""What `consume` reads, from where to where, alone or as a member of a group.
 
-Following: partitions that come while `consume` reads without a group are read too.
-
-They are added to topics, or those of new topics, and begin at their first record: they were born while
-somebody was watching.
-
-What `consume` does as a member of a group: subscribes, and keeps track of what it is given.
+Without a group, it also reads partitions that appear meanwhile: in existing topics, or in new topics that
+match. They begin at their first record.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
 
 
 LEAST_BEGINNING_SECONDS = 1.0
-"""The time that finding out where to begin and to end has at least, however short a silence ends it."""
+"""Finding the begin and end offsets may take this long even if a shorter silence ends the reading."""
 
 OFFSET_WORDS = {"earliest": -2, "latest": -1}
 
@@ -46,14 +42,13 @@ class Choice(NamedTuple):
     exclude_internal: bool = True
 
     def check(self) -> None:
-        """Refuse an empty choice, and one that contradicts itself."""
+        """Raise `UsageError` for an empty or contradictory choice."""
         if (self.topic is None) == (self.include is None):
             raise UsageError("exactly one of `TOPIC` and `--include` must be given")
         if self.partitions is not None and self.topic is None:
             raise UsageError("`--partition` needs `TOPIC`")
 
     def accepts(self, topic: str) -> bool:
-        """Tell whether a topic is one to read."""
         from kcli.commands.shared.topic_filter import select_topics
 
         if self.topic is not None:
@@ -62,7 +57,7 @@ class Choice(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where to begin: at most one of the first three; else where `auto.offset.reset` says."""
+    """Where to begin: at most one of the first three, else `auto.offset.reset`."""
 
     offset: int | None = None
     from_beginning: bool = False
@@ -70,7 +65,7 @@ class Start(NamedTuple):
     reset: str | None = None
 
     def reset_strategy(self) -> str:
-        """Return where a partition begins for which no other place is given."""
+        """Return the `auto.offset.reset` to use for partitions without another begin."""
         if (self.offset is not None) + self.from_beginning + (self.time_ms is not None) > 1:
             raise UsageError("`--offset`, `--from-beginning` and `--from-time` exclude each other")
         if self.from_beginning and self.reset not in (None, "earliest"):
@@ -81,7 +76,7 @@ class Start(NamedTuple):
 
 
 class End(NamedTuple):
-    """Where to end, each of them if it is set."""
+    """Where to end: at the first bound that is reached."""
 
     max_messages: int | None = None
     timeout_ms: int | None = None
@@ -89,8 +84,16 @@ class End(NamedTuple):
     now: bool = False
 
 
+class Reading(NamedTuple):
+    """What to read, where to begin and where to end."""
+
+    choice: Choice
+    start: Start
+    end: End
+
+
 def parse_offset(text: str) -> int:
-    """Return an offset; `earliest` and `latest` are negative numbers."""
+    """Return an offset; `earliest` and `latest` are ListOffsets' negative timestamps."""
     offset = OFFSET_WORDS.get(text.lower())
     if offset is None:
         offset = whole_number(text, LARGEST_INT64)
@@ -100,7 +103,7 @@ def parse_offset(text: str) -> int:
 
 
 async def chosen_partitions(client: Client, choice: Choice) -> list[TopicPartition]:
-    """Return the partitions of the cluster that a choice means; raise `KcliError` if there is none."""
+    """Return the chosen partitions; raise `KcliError` if one or all of them do not exist."""
     from kcli.client import admin
     from kcli.commands.shared.topic_filter import select_topics
 
@@ -128,7 +131,7 @@ async def chosen_partitions(client: Client, choice: Choice) -> list[TopicPartiti
 
 
 async def begin(consumer: Consumer, partitions: Iterable[TopicPartition], start: Start) -> None:
-    """Assign partitions and set where each begins."""
+    """Assign partitions and seek to the begin of each."""
     partitions = list(partitions)
     consumer.assign(partitions)
     if start.offset is not None and start.offset >= 0:
@@ -147,7 +150,7 @@ async def begin(consumer: Consumer, partitions: Iterable[TopicPartition], start:
 async def end_offsets(
     consumer: Consumer, partitions: Iterable[TopicPartition], end: End
 ) -> dict[TopicPartition, int] | None:
-    """Return the offset to end at of each partition, None if there is no such bound."""
+    """Return the end offset of each partition, None without such a bound."""
     if not end.now and end.time_ms is None:
         return None
     partitions = list(partitions)
@@ -164,7 +167,7 @@ async def end_offsets(
 async def ends_in_time(
     consumer: Consumer, partitions: Sequence[TopicPartition], end: End
 ) -> dict[TopicPartition, int] | None:
-    """As `end_offsets`, of partitions that a group gives; where time runs out nothing is read of them."""
+    """Return the end offsets of partitions of a group; after a timeout nothing is read of them."""
     with trio.move_on_after(beginning_seconds(end)):
         return await end_offsets(consumer, partitions, end)
     warn_of_beginning(consumer)
@@ -172,67 +175,58 @@ async def ends_in_time(
 
 
 def beginning_seconds(end: End) -> float:
-    """Return how long it may take to know where to begin and to end."""
+    """Return how long finding the begin and end offsets may take."""
     from kcli.commands.consume.record_printer import trio_seconds
 
     return max(trio_seconds(end.timeout_ms), LEAST_BEGINNING_SECONDS)
 
 
 def warn_of_beginning(consumer: Consumer) -> None:
-    """Warn that nothing is read, and why."""
     from kcli.commands.shared.output import warn
 
-    warn(
-        f"nothing is read, where to begin or to end is not known: {consumer.last_retry_error or 'no answer'}"
-    )
+    warn(f"nothing is read: the begin or end offsets are unknown: {consumer.last_retry_error or 'no answer'}")
 
 
 async def begin_reading(
-    client: Client,
-    consumer: Consumer,
-    *,
-    choice: Choice,
-    start: Start,
-    end: End,
-    tell: Callable[[str], None],
+    client: Client, consumer: Consumer, reading: Reading, note: Callable[[str], None]
 ) -> Limits:
-    """Begin to read, as a member of a group if there is one.
+    """Begin to read, as a member if there is a group; return where to stop.
 
-    What is to be known first, as where partitions end, takes no longer than the silence that ends it.
+    Finding the begin and end offsets takes no longer than the silence that ends the reading.
     """
     from kcli.commands.consume.record_printer import Limits
     from kcli.commands.shared.session import hinted
 
-    with hinted(), trio.move_on_after(beginning_seconds(end)):
+    with hinted(), trio.move_on_after(beginning_seconds(reading.end)):
         if consumer.config.group_id:
-            return await join(client, consumer, choice=choice, end=end, tell=tell)
-        return await assign(client, consumer, choice=choice, start=start, end=end)
+            return await join(client, consumer, reading, note)
+        return await assign(client, consumer, reading)
     warn_of_beginning(consumer)
     return Limits(max_messages=0)
 
 
-async def join(
-    client: Client, consumer: Consumer, *, choice: Choice, end: End, tell: Callable[[str], None]
-) -> Limits:
-    """Begin to read as a member of the group."""
+async def join(client: Client, consumer: Consumer, reading: Reading, note: Callable[[str], None]) -> Limits:
+    """Begin to read as a member of a group."""
     from kcli.commands.consume.record_printer import Limits
     from kcli.commands.shared.topic_filter import topic_pattern
 
+    choice, end = reading.choice, reading.end
     if choice.topic is not None:
-        await chosen_partitions(client, choice)  # a name that does not exist is a mistake
+        await chosen_partitions(client, choice)  # it raises for a topic that does not exist
     is_bounded = end.now or end.time_ms is not None
-    reading = GroupReading(
-        consumer, (lambda added: ends_in_time(consumer, added, end)) if is_bounded else None, tell
+    listener = GroupReading(
+        consumer, (lambda added: ends_in_time(consumer, added, end)) if is_bounded else None, note
     )
     topics = [choice.topic] if choice.topic is not None else topic_pattern(choice.include or "")
-    consumer.subscribe(topics, reading)
-    return Limits(end.max_messages, end.timeout_ms, reading.ends if is_bounded else None)
+    consumer.subscribe(topics, listener)
+    return Limits(end.max_messages, end.timeout_ms, listener.ends if is_bounded else None)
 
 
-async def assign(client: Client, consumer: Consumer, *, choice: Choice, start: Start, end: End) -> Limits:
+async def assign(client: Client, consumer: Consumer, reading: Reading) -> Limits:
     """Begin to read without a group."""
     from kcli.commands.consume.record_printer import Limits
 
+    choice, start, end = reading
     partitions = await chosen_partitions(client, choice)
     ends = await end_offsets(consumer, partitions, end)
     if ends is None or start.offset is None:
@@ -240,13 +234,13 @@ async def assign(client: Client, consumer: Consumer, *, choice: Choice, start: S
     else:
         warn_of_ends(ends if end.time_ms is None else await consumer.end_offsets(partitions), start.offset)
         await begin(consumer, partitions, start)
-        # Before anything is fetched: a position beyond the end of the log would be reset.
+        # Pause before the first fetch: it would reset a position beyond the end of the log.
         consumer.pause(*(partition for partition, last in ends.items() if start.offset >= last))
     return Limits(end.max_messages, end.timeout_ms, ends)
 
 
 def warn_of_ends(ends: Mapping[TopicPartition, int], offset: int) -> None:
-    """Warn of partitions that end before the offset to begin with."""
+    """Warn of partitions that end before the first offset to read."""
     from kcli.commands.shared.output import warn
 
     for partition, last in ends.items():
@@ -260,15 +254,14 @@ def warn_of_ends(ends: Mapping[TopicPartition, int], offset: int) -> None:
 def following_new(
     client: Client, consumer: Consumer, choice: Choice, limits: Limits
 ) -> AbstractContextManager[None]:
-    """Return the block in which new partitions are read too: a group does so itself, a bound rules it out."""
-
+    """Return a context in which new partitions are read, unless a group does that or a bound forbids it."""
     if consumer.config.group_id or choice.partitions is not None or limits.end_offsets is not None:
         return nullcontext()
     return following(client, consumer, choice.accepts, all_topics=choice.topic is None)
 
 
 async def print_to_the_end(printer: RecordPrinter) -> None:
-    """Print until a limit is reached; where an error ends it, say how many records that were."""
+    """Print until a limit is reached; after an error, note how many records were printed."""
     from kcli.commands.shared.output import note
     from kcli.commands.shared.session import hinted
 
@@ -283,15 +276,13 @@ async def print_to_the_end(printer: RecordPrinter) -> None:
 async def print_records(
     client: Client,
     config: ConsumerConfig,
+    reading: Reading,
     *,
-    choice: Choice,
-    start: Start,
-    end: End,
     format_record: Format,
     skip_errors: bool,
     verbose: bool,
 ) -> None:
-    """Print what is chosen until it ends, then say on stderr how many records that were."""
+    """Print the records of a reading, and note on stderr how many they were."""
     from kcli.client.consumer.consumer import Consumer
     from kcli.commands.consume.record_output import record_output
     from kcli.commands.consume.record_printer import RecordPrinter
@@ -302,16 +293,16 @@ async def print_records(
     tell = note if verbose else lambda line: None
     async with record_output() as output, interruptible(hurry=output.give_up) as scope:
         with scope:
-            # An interrupt ends the watch as well: Ctrl-C ends whoever reads with who writes.
+            # Ctrl-C ends the reader too: then the interrupt must win over the broken pipe.
             async with (
                 ending_with_reader(),
                 Consumer(client, config, note=tell, warn=warn, close_seconds=CLOSE_SECONDS) as consumer,
             ):
-                limits = await begin_reading(client, consumer, choice=choice, start=start, end=end, tell=tell)
+                limits = await begin_reading(client, consumer, reading, tell)
                 printer = RecordPrinter(
                     consumer, format_record, output=output, limits=limits, skip_errors=skip_errors
                 )
-                with following_new(client, consumer, choice, limits):
+                with following_new(client, consumer, reading.choice, limits):
                     await print_to_the_end(printer)
     if printer is not None:
         note(f"Processed a total of {printer.count} messages")
@@ -323,7 +314,7 @@ async def print_records(
 def following(
     client: Client, consumer: Consumer, accepts: Callable[[str], bool], *, all_topics: bool
 ) -> Iterator[None]:
-    """Have the consumer read what new metadata shows, of the topics that `accepts`, while inside."""
+    """Let the consumer read new partitions of accepted topics, from their first record, while inside."""
 
     def take(cluster: ClusterMetadata) -> None:
         known = consumer.assignment
@@ -352,13 +343,13 @@ def following(
 Ends = Callable[[Sequence[TopicPartition]], Awaitable[dict[TopicPartition, int] | None]]
 
 CLOSE_SECONDS = 5.0
-"""How long an interrupted member may take to commit and to leave."""
+"""How long an interrupted member may take to commit and leave."""
 
 
 class GroupReading(RebalanceListener):
-    """The partitions of one member: where each ends, if there is such a bound, and a note of each change.
+    """The partitions of a member: their end offsets, if they are bounded, and a note of each change.
 
-    `find_ends` tells the ends of partitions that were added; `ends` is what it told of those there are.
+    `find_ends` returns the ends of added partitions, `ends` has those of the current ones.
     """
 
     def __init__(self, consumer: Consumer, find_ends: Ends | None, note: Callable[[str], None]) -> None:
@@ -368,17 +359,14 @@ class GroupReading(RebalanceListener):
         self._note = note
 
     async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Note what was added."""
         self._note(f"assigned: {names(partitions)}")
         if self._find_ends is not None:
             self.ends.update(await self._find_ends(partitions) or {})
 
     async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Note what is given up."""
         self._drop("revoked", partitions)
 
     async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """Note what others may read already."""
         self._drop("lost", partitions)
 
     def _drop(self, what: str, partitions: Sequence[TopicPartition]) -> None:
@@ -388,5 +376,4 @@ class GroupReading(RebalanceListener):
 
 
 def names(partitions: Sequence[TopicPartition]) -> str:
-    """Return partitions as a list for people."""
     return " ".join(map(str, partitions)) or "nothing"

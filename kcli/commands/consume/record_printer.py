@@ -1,8 +1,8 @@
 """RecordPrinter: reads a consumer to its end and writes formatted records to standard output.
 
-Where to stop is said by `Limits`. Output goes out once per poll, through a `RecordOutput`. Whatever ends the
-printing, the records that went out whole are those that count, and in a group the position of a partition,
-which is what will be committed, stands behind the last of them.
+`Limits` say where to stop. Output goes out once per poll, through a `RecordOutput`. Whatever ends the
+printing, exactly the records that went out whole count. In a group, the position of a partition, which will
+be committed, is right after the last of them.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from kcli.protocol.topics import TopicPartition
 
 RECORDS_PER_POLL = 5_000
-SKIP_HINT = "`--skip-message-on-error` goes on behind such records"
+SKIP_HINT = "`--skip-message-on-error` skips such records"
 
 LOOK_MS = 200
-"""How often partitions are looked at, which may have come to their end without a record: by what their group
-committed, or by a reset because what they were to begin with is deleted."""
+"""How often to check for partitions that reach their end without a record: by the committed offset of their
+group, or by a reset because the first records are deleted."""
 
 
 class Limits(NamedTuple):
-    """Where to stop: after so many records, after so much silence, or at these offsets (excluded).
+    """Where to stop: after so many records, after so much silence, or before these offsets.
 
-    The offsets are those of all partitions to read; in a group of those that it gives, as it gives them.
+    The offsets are those of all partitions to read, in a group those of the assigned partitions.
     """
 
     max_messages: int | None = None
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
 
 
 class RecordPrinter:
-    """Prints what a consumer reads; `count` is how many records were printed, or left out as unprintable."""
+    """Prints what a consumer reads; `count` is the number of records printed or skipped as unprintable."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class RecordPrinter:
     async def run(self) -> None:
         """Print records until a limit is reached."""
         limits = self._limits
-        # An empty partition has nothing to poll for: only its position tells that it is at its end.
+        # An empty partition returns no records: only its position tells that it is at its end.
         with trio.move_on_after(trio_seconds(limits.timeout_ms)) as silence:
             for partition in limits.end_offsets or ():
                 await self._consumer.position(partition)
@@ -97,7 +97,7 @@ class RecordPrinter:
         return True
 
     def _before_end(self, fetched: FetchedRecords) -> FetchedRecords:
-        """Leave out records beyond their partition's end, and read no more of it."""
+        """Drop records beyond their partition's end, and pause it."""
         if self._limits.end_offsets is None:
             return fetched
         end = self._limits.end_offsets.get(fetched.partition, 0)
@@ -112,7 +112,7 @@ class RecordPrinter:
             for part in fetched:
                 self._format_part(part, formatted)
         finally:
-            # What was formatted before an error is printed all the same.
+            # Records that were formatted before an error are printed.
             pieces = Pieces(formatted)
             try:
                 await self._output.write(pieces)
@@ -121,7 +121,7 @@ class RecordPrinter:
                 self._go_back(fetched, pieces.whole_items)
 
     def _go_back(self, fetched: list[FetchedRecords], printed: int) -> None:
-        """Let the first record that is not printed be the next one of its partition, in a group."""
+        """In a group, seek each partition to its first record that was not printed."""
         next_offsets: dict[TopicPartition, int] = {}
         for part in fetched if self._has_group else ():
             if printed < len(part.records):
@@ -131,7 +131,7 @@ class RecordPrinter:
             self._consumer.seek(partition, offset)
 
     def _format_part(self, fetched: FetchedRecords, formatted: list[bytes]) -> None:
-        """Append the records of one partition as they are printed, one item for each."""
+        """Append the formatted records of one partition, one item for each."""
         for record in fetched.records:
             try:
                 formatted.append(self._format(fetched, record))
@@ -145,5 +145,5 @@ class RecordPrinter:
 
 
 def trio_seconds(milliseconds: int | None) -> float:
-    """Return a time limit as trio has it."""
+    """Return a time limit in seconds, infinity for None."""
     return float("inf") if milliseconds is None else milliseconds / 1000

@@ -247,7 +247,7 @@ async def move(
     if to is None:
         raise MissingArgument("--to", what="option")
     if not to.startswith("/"):
-        raise UsageError(f"`--to` wants an absolute path: {to}")
+        raise UsageError(f"`--to` needs an absolute path: {to}")
     partitions = [parse_partition(text) for text in targets]
     refuse_twice(partitions, "a partition is named twice")
     moves = {admin.TopicPartitionReplica(*partition, broker): to for partition in partitions}

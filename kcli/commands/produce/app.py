@@ -1,7 +1,4 @@
-"""The options of `kcli produce`, named as in Kafka's console producer, each with the property it sets.
-
-`kcli produce`: send the lines of files or of standard input to a topic.
-"""
+"""`kcli produce`: sends lines as records, with the options of Kafka's console producer."""
 
 from __future__ import annotations
 
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 
 
 class Compression(StrEnum):
-    """What batches are compressed with."""
-
     NONE = "none"
     GZIP = "gzip"
     SNAPPY = "snappy"
@@ -39,8 +34,6 @@ class Compression(StrEnum):
 
 
 class PartitionerName(StrEnum):
-    """How a record's partition is chosen."""
-
     MURMUR2 = "murmur2"
     CONSISTENT_RANDOM = "consistent_random"
     FNV1A = "fnv1a"
@@ -50,9 +43,7 @@ class PartitionerName(StrEnum):
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="[FILE]...", help="Files of lines; standard input if there is none", show_default=False
-    ),
+    typer.Argument(metavar="[FILE]...", help="Files of lines; standard input by default", show_default=False),
 ]
 ReaderProperties = Annotated[
     list[str] | None,
@@ -71,7 +62,7 @@ KeySerializer = Annotated[
         metavar="TYPE", help="Type of keys: string, bytes, short, int, long, float, double, uuid, boolean"
     ),
 ]
-ValueSerializer = Annotated[str, typer.Option(metavar="TYPE", help="Type of values, as of keys")]
+ValueSerializer = Annotated[str, typer.Option(metavar="TYPE", help="Type of values, as for keys")]
 PartitionNumber = Annotated[
     list[int] | None,
     typer.Option(min=0, metavar="N", help="Send everything to this partition"),
@@ -79,14 +70,12 @@ PartitionNumber = Annotated[
 PartitionerOption = Annotated[
     PartitionerName | None,
     typer.Option(
-        help="How keys choose partitions: murmur2 as Java clients (default), consistent_random as "
-        "librdkafka, fnv1a as sarama; they differ, so send the keys of a topic with one of them only",
+        help="How keys choose partitions: murmur2 as in Java clients (default), consistent_random as in "
+        "librdkafka, fnv1a as in sarama; use only one of them for a topic",
         show_default=False,
     ),
 ]
-Sync = Annotated[
-    bool, typer.Option("--sync", help="Send one record at a time, each when the last is acknowledged")
-]
+Sync = Annotated[bool, typer.Option("--sync", help="Send each record after the acknowledgement of the last")]
 CompressionCodec = Annotated[
     Compression | None,
     typer.Option(
@@ -102,7 +91,7 @@ Acks = Annotated[
         "--acks",
         "--request-required-acks",
         metavar="all|1|0",
-        help="Who has a record before it counts as sent (acks): all in-sync replicas by default, "
+        help="Who must have a record before it counts as sent (acks): all in-sync replicas by default, "
         "the leader, nobody",
         show_default=False,
     ),
@@ -111,7 +100,7 @@ Idempotence = Annotated[
     bool | None,
     typer.Option(
         "--idempotence/--no-idempotence",
-        help="Write no record twice when it is sent again (enable.idempotence): by default with acks all",
+        help="Retries write no record twice (enable.idempotence): by default with acks all",
         show_default=False,
     ),
 ]
@@ -142,7 +131,7 @@ MaxRetries = Annotated[
     typer.Option(
         min=0,
         metavar="N",
-        help="How often a batch is sent again (retries): by default until 2 minutes are over",
+        help="How often a batch is sent again (retries): by default for 2 minutes",
         show_default=False,
     ),
 ]
@@ -169,7 +158,7 @@ MetadataExpiryMs = Annotated[
     typer.Option(
         min=0,
         metavar="MS",
-        help="How old metadata may become (metadata.max.age.ms), 300000 by default",
+        help="The largest age of metadata (metadata.max.age.ms), 300000 by default",
         show_default=False,
     ),
 ]
@@ -178,7 +167,7 @@ MaxBlockMs = Annotated[
     typer.Option(
         min=0,
         metavar="MS",
-        help="How long to wait for metadata or room to buffer (max.block.ms), 60000 by default",
+        help="How long to wait for metadata or buffer space (max.block.ms), 60000 by default",
         show_default=False,
     ),
 ]
@@ -187,7 +176,7 @@ MaxMemoryBytes = Annotated[
     typer.Option(
         min=0,
         metavar="BYTES",
-        help="Room for records that are not sent yet (buffer.memory), 32 MiB by default",
+        help="Buffer for unsent records (buffer.memory), 32 MiB by default",
         show_default=False,
     ),
 ]
@@ -244,7 +233,7 @@ async def produce(
     """Send each line of files or of standard input as a record.
 
     A line is the value. With parse.key=true it is KEY<tab>VALUE, with parse.headers=true it begins with
-    HEADER:VALUE,HEADER:VALUE<tab>. Options win over properties, and these over the properties file.
+    HEADER:VALUE,HEADER:VALUE<tab>. Options override properties, and these override the properties file.
     """
     from kcli.client.config import ProducerConfig
     from kcli.commands.produce.line_reader import open_inputs
@@ -291,11 +280,11 @@ async def produce(
 
 
 def one_partition(numbers: Sequence[int]) -> int | None:
-    """Return the partition that was named, None for none; it may be named twice."""
+    """Return the named partition, None for none; the same one may be named twice."""
     if len({*numbers}) > 1:
         raise UsageError(
             f"`--partition` names several: {', '.join(map(str, numbers))}",
-            hint="all records go to one, or without `--partition` to all",
+            hint="all records go to one partition, or without `--partition` to all",
         )
     return next(iter(numbers), None)
 
@@ -306,7 +295,7 @@ def read_format(
     key_serializer: str,
     value_serializer: str,
 ) -> ReaderFormat:
-    """Return how lines are read: the file's reader properties, overridden by those of the command line."""
+    """Return the format of lines: the file's reader properties, overridden by the command line's."""
     from kcli.commands.produce.line_reader import ReaderFormat
 
     return ReaderFormat.from_properties(

@@ -1,10 +1,9 @@
-"""LineReader: turns the lines of an input into records, with the properties of Kafka's console producer.
+"""The input of `produce`: files or standard input (`Input`), cut into lines, parsed by `LineReader`.
 
-A line is `headers <delimiter> key <separator> value`; headers and key are there only when `parse.headers`
-and `parse.key` say so. Bytes are kept as they are: nothing is decoded but header keys. A line ends at a line
-feed, with or without a carriage return before it.
-
-Reading the input of `produce`: files or standard input, in large chunks, without blocking other tasks.
+A line is `headers <delimiter> key <separator> value`, with the properties of Kafka's console producer;
+headers and key exist only with `parse.headers` and `parse.key`. Bytes are kept as they are, only header keys
+are decoded. A line ends at a line feed, with or without a carriage return before it. Input is read in large
+chunks, without blocking other tasks.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ DIFFERENT = (
 
 
 class ReaderFormat(NamedTuple):
-    """How lines are read: the reader properties, checked."""
+    """The checked reader properties."""
 
     parse_key: bool = False
     key_separator: bytes = b"\t"
@@ -55,7 +54,7 @@ class ReaderFormat(NamedTuple):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ReaderFormat:
-        """Return the format that reader properties describe; raise `UsageError` where they make no sense."""
+        """Check reader properties."""
         known = {*SEPARATORS, *FLAGS, "null.marker", "key.serializer", "value.serializer", "topic"}
         for name in properties:
             if name not in known:
@@ -85,7 +84,7 @@ class ReaderFormat(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether a line is a value as it stands."""
+        """Tell whether the bytes of a line are the value."""
         return not (self.parse_key or self.parse_headers or self.null_marker or self.value_serializer)
 
 
@@ -104,7 +103,6 @@ class LineReader:
             yield parse(line)
 
     def parse(self, line: bytes) -> Parsed:
-        """Return the record of one line."""
         form = self.format
         start, headers, key = 0, None, None
         if form.parse_headers:
@@ -119,7 +117,7 @@ class LineReader:
         )
 
     def _until(self, line: bytes, start: int, separator: bytes, name: str) -> tuple[bytes | None, int]:
-        """Return the part before a separator and where the rest starts; None and `start` if it is ignored."""
+        """Return the part before a separator and the start of the rest; None and `start` without one."""
         end = line.find(separator, start)
         if end >= 0:
             return line[start:end], end + len(separator)
@@ -127,11 +125,11 @@ class LineReader:
             return None, start
         raise KcliError(
             f"no {name} found on line {self.line_number}: {line.decode('utf-8', 'backslashreplace')}",
-            hint="`--reader-property ignore.error=true` sends such a line whole",
+            hint="`--reader-property ignore.error=true` sends such a line as a value",
         )
 
     def _field(self, data: bytes | None, serialize: Convert | None) -> bytes | None:
-        """Return a key or value as it is sent; the null marker is null."""
+        """Return a serialized key or value; the null marker is null."""
         if data is None or data == self.format.null_marker:
             return None
         if serialize is None:
@@ -142,7 +140,6 @@ class LineReader:
             raise KcliError(f"line {self.line_number}: {error.message}", hint=error.hint) from None
 
     def _headers(self, text: bytes) -> tuple[Header, ...]:
-        """Return the headers of a line."""
         form = self.format
         headers: list[Header] = []
         for pair in text.split(form.headers_separator):
@@ -160,7 +157,7 @@ class LineReader:
 
 
 class LineSplitter:
-    """Cuts chunks of an input into lines, keeping the unfinished one for the next chunk."""
+    """Cuts chunks of an input into lines, and keeps the unfinished line for the next chunk."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
@@ -184,14 +181,14 @@ class LineSplitter:
         return lines
 
     def finish(self) -> list[bytes]:
-        """Return the last line, if it has no line feed."""
+        """Return the last line if it has no line feed."""
         self._text = rest = b"".join(self._rest)
         self._rest = []
         self._count = 1 if rest else 0
         return [rest.removesuffix(b"\r")] if rest else []
 
     def size_of(self, count: int) -> int:
-        """Return the bytes of the first `count` lines of those that were returned last, with their ends."""
+        """Return the size of the first `count` lines that were returned last, line feeds included."""
         if count == self._count:
             return len(self._text) if count else 0
         position = 0
@@ -205,10 +202,10 @@ STDIN = 0
 
 
 class Input:
-    """One source of bytes: an open file descriptor, closed at the end unless it is standard input."""
+    """An open file or standard input."""
 
     def __init__(self, path: Path | None) -> None:
-        """Open a file; None and `-` are standard input."""
+        """Open a file; None and `-` mean standard input."""
         is_stdin = path is None or str(path) == "-"
         try:
             self.descriptor = STDIN if is_stdin else os.open(path or "-", os.O_RDONLY)
@@ -223,7 +220,7 @@ class Input:
         self._may_wait = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode) or self.is_terminal
 
     async def read(self) -> bytes:
-        """Return what there is to read, up to 1 MiB; nothing at the end."""
+        """Return the next bytes, up to 1 MiB, none at the end."""
         if self._may_wait:
             await trio.lowlevel.wait_readable(self.descriptor)
         else:
@@ -231,17 +228,17 @@ class Input:
         return os.read(self.descriptor, CHUNK_BYTES)
 
     def close(self) -> None:
-        """Close a file that was opened."""
+        """Close the file, but not standard input."""
         if self.descriptor != STDIN:
             os.close(self.descriptor)
 
 
 def open_inputs(files: Sequence[Path]) -> list[Input]:
-    """Open all files before the first is read, so that a missing one is told at once."""
+    """Open all files before the first is read, so that a missing one fails at once."""
     return [Input(path) for path in files] or [Input(None)]
 
 
 def total_size(inputs: Sequence[Input]) -> int | None:
-    """Return the bytes of all inputs, None if one of them does not know its size."""
+    """Return the size of all inputs together, None if one is unknown."""
     sizes = [source.size for source in inputs]
     return None if None in sizes else sum(size or 0 for size in sizes)

@@ -1,7 +1,7 @@
-"""Sending lines: from inputs through a reader to a producer, counting what becomes of each record.
+"""Sends the lines of inputs through a producer, and counts delivered and failed records.
 
-Reading stops at the first line that cannot be parsed, and at Ctrl-C; what was read until then is still
-delivered, after Ctrl-C within a second.
+Reading stops at the first line that cannot be parsed, and at Ctrl-C. Lines read until then are delivered,
+after Ctrl-C within a second.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PROMPT = ">"
 
 
 class Target(NamedTuple):
-    """Where records go, and whether one at a time."""
+    """The target of records; `sync` sends one at a time."""
 
     topic: str
     partition: int | None = None
@@ -37,7 +37,7 @@ class Target(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """The result of `produce`: what was delivered, and what was not."""
+    """The result of `produce`: the numbers of delivered and failed records."""
 
     topic: str
     delivered: int
@@ -46,18 +46,16 @@ class Produced(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Sequence[str]:
-        """Return no line: Kafka's tool prints nothing."""
         return ()
 
     def tables(self) -> Iterator[Table]:
-        """Return one table."""
         yield Table(("Topic", "Delivered", "Failed", "Bytes read"), [self[:4]])
 
 
 class Tally:
-    """Counts the outcomes of the records, and keeps one example of each kind of failure.
+    """Counts delivered and failed records, and keeps one example of each kind of failure.
 
-    What was given up because of an interrupt is none: the interrupt tells of it.
+    Records that an interrupt gave up are no kind of failure: the error of the interrupt counts them.
     """
 
     def __init__(self) -> None:
@@ -67,7 +65,6 @@ class Tally:
         self.counts: dict[str, int] = {}
 
     def settle(self, delivery: Delivery) -> None:
-        """Count a record whose outcome is known."""
         error = delivery.error
         if error is None:
             self.delivered += 1
@@ -75,7 +72,6 @@ class Tally:
             self.fail(error)
 
     def settle_run(self, run: DeliveryRun) -> None:
-        """Count records whose outcome is known."""
         if run.is_delivered:
             self.delivered += run.count
         else:
@@ -93,7 +89,7 @@ class Tally:
         self.examples.setdefault(error.message, error)
 
     def interrupted(self) -> Interrupted:
-        """Return what an interrupt tells of the records."""
+        """Return the error of an interrupt, with the counts."""
         from kcli.commands.shared.formatting import counted
 
         sent = counted(self.delivered, "record was", "records were")
@@ -101,7 +97,7 @@ class Tally:
         return Interrupted(f"interrupted: {sent} delivered{left}")
 
     def failures(self) -> list[KcliError]:
-        """Return an error for each of the most frequent kinds of failure."""
+        """Return an error for each of the most frequent failures."""
         from kcli.commands.shared.session import hint_of
 
         total = self.delivered + self.failed
@@ -123,7 +119,7 @@ async def send_inputs(
     line_format: ReaderFormat,
     target: Target,
 ) -> Produced:
-    """Send every line of the inputs, one after the other, and wait until all are delivered or failed."""
+    """Send every line of the inputs in order, and wait until all are delivered or failed."""
     from kcli.client.producer.producer import Producer
     from kcli.commands.produce.line_reader import LineReader, total_size
     from kcli.commands.shared.interrupts import interruptible
@@ -150,7 +146,7 @@ async def send_inputs(
 
 
 async def wait_for_topic(client: Client, producer: Producer, topic: str) -> None:
-    """Wait until the topic has partitions; tell of one that is new, and soon of one that nobody creates."""
+    """Wait until the topic has partitions; note a new topic, and raise soon if no broker creates it."""
     import trio
 
     from kcli.client import admin
@@ -166,22 +162,22 @@ async def wait_for_topic(client: Client, producer: Producer, topic: str) -> None
             f"topic `{topic}` does not exist, and the broker does not create it",
             hint=f"kcli topics create {topic}",
         )
-    # What is there may be known late; what is known already costs no request.
+    # An existing topic may become known late. A known one costs no request.
     partitions = (await producer.partitions_for(topic)).partitions
     if missing:
-        made = counted(len(partitions), "partition")
-        note(f"note: topic `{topic}` is new: the broker made it with {made}")
+        created = counted(len(partitions), "partition")
+        note(f"note: topic `{topic}` is new: the broker created it with {created}")
 
 
 def prompt(text: str) -> None:
-    """Write to a terminal; what was read from one that has closed is delivered all the same."""
+    """Write to the terminal; a closed one does not stop the delivery of what was read."""
     from kcli.commands.shared.output import note
 
     note(text, end="")
 
 
 class LineSender:
-    """Feeds the lines of inputs to a producer; `bytes_read` are those of the lines that became records."""
+    """Sends the lines of inputs through a producer; `bytes_read` counts the lines that became records."""
 
     def __init__(self, producer: Producer, target: Target, reader: LineReader, tally: Tally) -> None:
         self.producer = producer
@@ -189,11 +185,11 @@ class LineSender:
         self.reader = reader
         self.tally = tally
         self.taken = 0
-        """How many of the lines at hand are sent."""
+        """The number of current lines that are sent."""
         self.bytes_read = 0
 
     async def send_all(self, source: Input, advance: Advance) -> None:
-        """Send the lines of one input and close it."""
+        """Send the lines of an input and close it."""
         from kcli.commands.produce.line_reader import LineSplitter
 
         splitter = LineSplitter()
@@ -204,7 +200,7 @@ class LineSender:
             await self.send_lines(splitter.finish(), splitter)
 
     async def read(self, source: Input) -> bytes:
-        """Return the next chunk of an input; on a terminal ask for it."""
+        """Return the next chunk of an input; prompt on a terminal."""
         if source.is_terminal:
             prompt(PROMPT)
         chunk = await source.read()
@@ -213,7 +209,7 @@ class LineSender:
         return chunk
 
     async def send_lines(self, lines: list[bytes], splitter: LineSplitter) -> None:
-        """Send lines that the splitter has cut; an error or an interrupt leaves the others out."""
+        """Send lines of the splitter; an error or an interrupt drops the rest."""
         self.taken = 0
         try:
             if self.reader.format.is_plain and not self.target.sync:
@@ -224,7 +220,7 @@ class LineSender:
             self.bytes_read += splitter.size_of(self.taken)
 
     async def send_records(self, lines: list[bytes]) -> None:
-        """Send lines one by one; a record that the producer refuses is counted, and the others go on."""
+        """Send lines one by one; count a record that the producer refuses, and go on."""
         from kcli.protocol.error_codes import KafkaError
 
         send, settle, (topic, partition, sync) = self.producer.send, self.tally.settle, self.target
@@ -242,7 +238,7 @@ class LineSender:
                     await delivery.wait()
 
     async def send_values(self, lines: list[bytes]) -> None:
-        """Send lines that are values as they stand; one that the producer refuses is counted."""
+        """Send lines that are plain values; count one that the producer refuses, and go on."""
         from kcli.protocol.error_codes import KafkaError
 
         topic, partition, _ = self.target

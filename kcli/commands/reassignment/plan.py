@@ -198,7 +198,7 @@ def parse_brokers(text: str, option: str) -> list[int]:
     for word in text.split(","):
         broker = whole_number(word.strip(), LARGEST_INT32)
         if broker is None:
-            raise UsageError(f"`{option}` wants ids with commas between them: {text}")
+            raise UsageError(f"`{option}` needs ids separated by commas: {text}")
         brokers.append(broker)
     refuse_twice(brokers, f"`{option}` names a broker twice")
     return brokers

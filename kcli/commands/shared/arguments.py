@@ -41,7 +41,7 @@ def parse_properties(pairs: Sequence[str] | None, option: str) -> dict[str, str]
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"`{option}` wants name=value: {pair}")
+            raise UsageError(f"`{option}` needs name=value: {pair}")
         given[name.strip()] = value.strip()
     return given
 

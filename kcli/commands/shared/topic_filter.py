@@ -100,7 +100,7 @@ def parse_ids(text: str, option: str) -> list[int]:
     for item in filter(None, map(str.strip, text.split(","))):
         number = whole_number(item, LARGEST_INT32)
         if number is None:
-            raise UsageError(f"`{option}` wants numbers separated by commas: {text}")
+            raise UsageError(f"`{option}` needs numbers separated by commas: {text}")
         ids.append(number)
     return ids
 

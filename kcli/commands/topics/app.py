@@ -1,7 +1,4 @@
-"""`kcli topics`: create, list, describe, alter and delete topics.
-
-Replica assignments of new partitions, as `--replica-assignment` has them.
-"""
+"""`kcli topics`: create, list, describe, alter and delete topics."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from kcli.commands.shared.options import (
 )
 from kcli.commands.shared.runner import command
 from kcli.commands.topics.results import (
-    Altered,
+    AlteredTopics,
     Created,
     Deleted,
     ReportOptions,
@@ -46,16 +43,16 @@ def parse_replica_assignment(text: str) -> list[list[int]]:
         if len(set(brokers)) != len(brokers):
             raise UsageError(f"partition {index} names a broker twice: {entry}")
         if assignments and len(brokers) != len(assignments[0]):
-            raise UsageError(f"partition {index} has another replication factor than partition 0: {entry}")
+            raise UsageError(f"the replication factor of partition {index} differs from partition 0: {entry}")
         assignments.append(brokers)
     return assignments
 
 
 def broker_id(word: str, text: str) -> int:
-    """Return one broker of the replica assignment `text`; the cluster judges whether there is such a one."""
+    """Return one broker id of the replica assignment `text`; the cluster checks whether it exists."""
     broker = signed_number(word.strip())
     if broker is None:
-        raise UsageError(f"`--replica-assignment` wants broker ids like 1:2,2:3: {text}")
+        raise UsageError(f"`--replica-assignment` needs broker ids like 1:2,2:3: {text}")
     if abs(broker) > LARGEST_INT32:
         raise UsageError(f"a broker id in `--replica-assignment` is too large: {word}")
     return broker
@@ -117,7 +114,7 @@ async def create(
         bool, typer.Option("--disable-rack-aware", help="Accepted: the broker places replicas")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Create without warnings, internal topics too")
+        bool, typer.Option("--force", help="Create without warnings; create internal topics too")
     ] = False,
     *,
     cluster: ClusterAddress,
@@ -194,7 +191,7 @@ async def describe(
     topics_with_overrides: Annotated[
         bool,
         typer.Option(
-            "--topics-with-overrides", help="Only topics with configurations of their own, a line each"
+            "--topics-with-overrides", help="Only topics with configurations of their own, one line each"
         ),
     ] = False,
     exclude_internal: Annotated[
@@ -202,12 +199,12 @@ async def describe(
     ] = False,
     if_exists: IfExists = False,
     partition_size_limit_per_response: Annotated[
-        int, typer.Option(min=1, help="Most partitions in one answer of a broker", hidden=True)
+        int, typer.Option(min=1, help="The largest number of partitions in a broker's answer", hidden=True)
     ] = 2000,
     *,
     cluster: ClusterAddress,
 ) -> TopicReport:
-    """Show the partitions, leaders, replicas and in-sync replicas of topics: of all if none is named."""
+    """Show the partitions, leaders, replicas and in-sync replicas of the named topics, or of all."""
     from kcli.commands.topics.names import parse_topic_id, topics_with_id
     from kcli.commands.topics.results import report_topics
 
@@ -262,12 +259,12 @@ async def alter(
     ] = None,
     if_exists: IfExists = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Alter without warnings, add partitions to internal topics too")
+        bool, typer.Option("--force", help="Alter without warnings; add partitions to internal topics too")
     ] = False,
     *,
     cluster: ClusterAddress,
     output: OutputFormat | None = None,
-) -> Altered:
+) -> AlteredTopics:
     """Add partitions to topics, or change their configuration."""
     from kcli.commands.shared.output import note
     from kcli.commands.topics.names import ALTER_HINT, guarded
@@ -280,7 +277,9 @@ async def alter(
         )
     assignments = parse_replica_assignment(replica_assignment) if replica_assignment else None
     if assignments is not None and len(assignments) != partitions:
-        raise UsageError("`--replica-assignment` lists all `--partitions` partitions, also those that exist")
+        raise UsageError(
+            "`--replica-assignment` must list all `--partitions` partitions, the existing ones too"
+        )
     settings = parse_properties(config, "--config")
     async with cluster.connect() as client:
         names = await matching_topics(client, pattern)
@@ -296,7 +295,7 @@ async def alter(
             refused |= await alter_configs(client, allowed, settings=settings, deleted=delete_config or ())
     altered = [name for name in names if name not in refused]
     tell_matches(altered, pattern, verb="altered", output=output)
-    return Altered(altered, list(refused.values()))
+    return AlteredTopics(altered, list(refused.values()))
 
 
 @command(app, "delete", example="kcli topics delete orders")
@@ -336,7 +335,7 @@ async def delete(
 
 
 def unknown_topic(pattern: str | None) -> KcliError:
-    """Return the error of a name, pattern or id that no topic has."""
+    """Return the error of a name, pattern or id without a topic."""
     return KcliError(
         f"topic `{pattern}` does not exist", hint="`kcli topics list` shows the topics there are"
     )
@@ -356,9 +355,9 @@ async def matching_topics(
 async def add_partitions(
     client: Client, names: Sequence[str], *, total: int, assignments: list[list[int]] | None
 ) -> dict[str, KcliError]:
-    """Raise the partition counts of topics to `total`; return the refusals.
+    """Increase the partition counts of topics to `total`; return the refusals.
 
-    `assignments` lists all partitions: each topic's existing ones are skipped.
+    `assignments` lists all partitions; those that exist are skipped.
     """
     from kcli.client import admin
     from kcli.commands.shared.session import failure
@@ -381,7 +380,7 @@ async def add_partitions(
 async def alter_configs(
     client: Client, names: Sequence[str], *, settings: dict[str, str], deleted: Sequence[str]
 ) -> dict[str, KcliError]:
-    """Set and reset configurations of topics; return the refusals."""
+    """Set and delete configurations of topics; return the refusals."""
     from kcli.client import admin
     from kcli.commands.configs.names import name_hint, refuse_unknown
     from kcli.commands.shared.session import failure

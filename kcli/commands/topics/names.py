@@ -1,11 +1,8 @@
-"""What can be done where a broker refuses a new topic, beyond what the code of its error tells.
+"""Names and ids of topics: hints for refused names, protection of internal topics, and topics by id.
 
-What harms an internal topic is refused unless it is asked for by `--force`.
-
-The coordinators find their groups and transactional ids by the number of its partitions: it is made with
-the broker's own settings when it is first needed, and another number later strands what it holds.
-
-Topics by their ids, which are 22 characters in text.
+Coordinators find groups and transactional ids by the partition count of their internal topic. The broker
+creates that topic with its own settings when it is first needed, and another count later loses its state. So
+creating or altering it needs `--force`.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ COLLISION_HINT = "metric names would be the same for both topics: choose another
 
 
 async def refusal_hint(client: Client, topic: NewTopic, error: KafkaError) -> str | None:
-    """Return a hint for a refusal, None where that of its code will do."""
+    """Return a hint for a refused topic, None if the hint of the error code is enough."""
     from kcli.commands.configs.names import likely_name
 
     if error.wants_hint and error.code is ErrorCode.INVALID_CONFIG:
@@ -42,7 +39,7 @@ async def refusal_hint(client: Client, topic: NewTopic, error: KafkaError) -> st
 
 
 def collides(refused: str) -> bool:
-    """Tell whether a refused name can only be one that differs from another in `.` and `_`."""
+    """Tell whether a name was refused because another one differs only in `.` and `_`."""
     from kcli.commands.shared.topic_filter import has_collision_characters
 
     is_good = GOOD_NAME.fullmatch(refused) and refused not in (".", "..", "__cluster_metadata")
@@ -50,26 +47,26 @@ def collides(refused: str) -> bool:
 
 
 async def config_names(client: Client, name: str) -> list[str]:
-    """Return the names of the configurations of topics: those that a topic `name` would have."""
+    """Return the names of the configurations that a new topic `name` would have."""
     from kcli.client import admin
 
     plain = admin.NewTopic(name, -1, -1)
-    with suppress(KcliError):  # They are only wanted for the hint of an error that is told anyway.
+    with suppress(KcliError):  # It is only for the hint of another error.
         answer = (await admin.create_topics(client, [plain], validate_only=True))[name]
         configs = answer.configs if isinstance(answer, admin.TopicCreated) else None
         return [entry.name for entry in configs or ()]
     return []
 
 
-CREATE_HINT = "the broker creates it with its own settings when it is needed; `--force` creates it like this"
+CREATE_HINT = "the broker creates it with its own settings when it is needed; `--force` creates it with these"
 ALTER_HINT = (
-    "`--force` adds partitions: groups and transactional ids that fall to another one lose their state"
+    "`--force` adds partitions: groups and transactional ids that move to another one lose their state"
 )
 DELETE_HINT = "`--force` deletes it"
 
 
 def guarded(names: Iterable[str], *, done: str, hint: str) -> dict[str, KcliError]:
-    """Return why those topics that are internal were not `done`."""
+    """Return the errors of the internal topics among `names`, which were not `done`."""
     return {
         name: KcliError(f"topic `{name}` is internal and was not {done}", hint=hint)
         for name in names
@@ -78,7 +75,7 @@ def guarded(names: Iterable[str], *, done: str, hint: str) -> dict[str, KcliErro
 
 
 async def refuse_new(client: Client, name: str) -> None:
-    """Raise `KcliError` for an internal topic that there is not yet."""
+    """Raise `KcliError` for an internal topic that does not exist yet."""
     from kcli.client import admin
 
     refused = guarded([name], done="created", hint=CREATE_HINT)
@@ -90,17 +87,17 @@ TOPIC_ID = re.compile(r"[\w-]{22}(==)?", re.ASCII)
 
 
 def parse_topic_id(text: str) -> bytes:
-    """Return the id that a user typed; raise `UsageError` if it is none."""
+    """Return a topic id from its 22 characters of text."""
     if not TOPIC_ID.fullmatch(text):
         raise UsageError(
-            f"`--topic-id` wants a topic's id: {text}",
+            f"`--topic-id` needs a topic's id: {text}",
             hint="22 letters, digits, - and _, as `kcli topics describe TOPIC` shows it",
         )
     return uuid_from_text(text.removesuffix("=="))
 
 
 async def topics_with_id(client: Client, topic_id: bytes) -> list[str]:
-    """Return the names of the topics with this id: one or none."""
+    """Return the name of the topic with this id, or no name."""
     from kcli.client import admin
 
     return [listing.name for listing in await admin.list_topics(client) if listing.topic_id == topic_id]

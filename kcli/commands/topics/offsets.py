@@ -1,4 +1,4 @@
-"""`kcli get-offsets`: the earliest, latest or timed offsets of partitions."""
+"""`kcli get-offsets`: the earliest and latest offsets of partitions, or offsets by time."""
 
 from __future__ import annotations
 
@@ -32,29 +32,26 @@ TIMES = {
     "latest-tiered": -5,
     "earliest-pending-upload": -6,
 }
-"""The words for special timestamps, and the numbers they stand for on the wire."""
+"""The words for special timestamps, and their numbers on the wire."""
 
 
 class PartitionOffset(NamedTuple):
-    """The offset that was found in one partition."""
-
     topic: str
     partition: int
     offset: int
 
 
-class Offsets(NamedTuple):
-    """The result of `get-offsets`. A partition without such an offset is left out."""
+class PartitionOffsets(NamedTuple):
+    """The result of `get-offsets`, without partitions that have no such offset."""
 
     offsets: Sequence[PartitionOffset]
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return a line `topic:partition:offset` for each partition."""
+        """Return the lines `topic:partition:offset` of Kafka's tool."""
         return (":".join(map(str, row)) for row in self.offsets)
 
     def tables(self) -> Iterator[Table]:
-        """Return one table."""
         yield Table(("Topic", "Partition", "Offset"), self.offsets)
 
 
@@ -79,7 +76,7 @@ async def get_offsets(
             metavar="TIME",
             help="latest (-1), earliest (-2), max-timestamp (-3), earliest-local (-4), latest-tiered (-5), "
             "earliest-pending-upload (-6), or the first offset at or after a time: milliseconds since 1970, "
-            "or ISO 8601, UTC unless it says otherwise",
+            "or ISO 8601, UTC without a zone",
         ),
     ] = "latest",
     exclude_internal_topics: Annotated[
@@ -87,10 +84,10 @@ async def get_offsets(
     ] = False,
     *,
     cluster: ClusterAddress,
-) -> Offsets:
+) -> PartitionOffsets:
     """Print the offsets of partitions: the latest, the earliest, or by time.
 
-    Without TOPIC and --topic-partitions it prints those of all topics.
+    Without TOPIC and --topic-partitions it prints the offsets of all topics.
     """
     from kcli.client import admin
     from kcli.client.network.retry_warnings import RetryWarnings
@@ -118,11 +115,11 @@ async def get_offsets(
             failures.append(failure(f"cannot get the offset of {partition}", result))
         elif result.offset >= 0:
             rows.append(PartitionOffset(partition.topic, partition.partition, result.offset))
-    return Offsets(rows, failures)
+    return PartitionOffsets(rows, failures)
 
 
 def parse_time(text: str) -> int:
-    """Return the timestamp that a word, a number or a time stands for."""
+    """Return the timestamp of a word, a number or a time."""
     from kcli.commands.shared.times import iso_ms
 
     if text in TIMES:
@@ -130,7 +127,7 @@ def parse_time(text: str) -> int:
     timestamp = signed_number(text)
     if timestamp is None:
         timestamp = iso_ms(text)
-        # Negative numbers are words.
+        # Negative timestamps have meanings.
         timestamp = None if timestamp is None else max(0, timestamp)
     if timestamp is None or not min(TIMES.values()) <= timestamp <= LARGEST_INT64:
         words = ", ".join(TIMES)
@@ -141,7 +138,6 @@ def parse_time(text: str) -> int:
 
 
 def chosen_partitions(topics: str | None, partitions: str | None, patterns: str | None) -> PartitionFilter:
-    """Return the filter that the options describe."""
     from kcli.commands.shared.topic_filter import parse_ids, partition_filter, topic_pattern
 
     if patterns is not None:
@@ -154,7 +150,7 @@ def chosen_partitions(topics: str | None, partitions: str | None, patterns: str 
 
 
 def absent_topics(asked: str, existing: Iterable[str]) -> list[str]:
-    """Return the topics that were asked for by name, and that nothing matches."""
+    """Return the topics that `asked` names and that do not exist."""
     from kcli.commands.shared.topic_filter import named_topics, select_topics
 
     names = [*existing]
@@ -162,13 +158,12 @@ def absent_topics(asked: str, existing: Iterable[str]) -> list[str]:
 
 
 def no_match(absent: Sequence[str]) -> KcliError:
-    """Return why nothing matches: the topics that were named may not exist."""
+    """Return the error for a request that matches no partition."""
     why = not_there(absent) if absent else "no topic or partition matches"
     return KcliError(why, hint="`kcli topics list` shows the topics there are")
 
 
 def not_there(absent: Sequence[str]) -> str:
-    """Return what to say of topics that do not exist."""
     names = ", ".join(f"`{name}`" for name in absent)
     return f"topic {names} does not exist" if len(absent) == 1 else f"topics {names} do not exist"
 
@@ -176,7 +171,6 @@ def not_there(absent: Sequence[str]) -> str:
 def matching_partitions(
     topics: Iterable[TopicListing], accepts: PartitionFilter, *, exclude_internal: bool
 ) -> list[TopicPartition]:
-    """Return the partitions of topics that a filter accepts."""
     from kcli.client import admin
 
     return [

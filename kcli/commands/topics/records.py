@@ -1,4 +1,4 @@
-"""`kcli delete-records`: delete the records below given offsets."""
+"""`kcli delete-records`: deletes the records below given offsets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Target(NamedTuple):
 
 
 class LowWatermark(NamedTuple):
-    """A partition and the first offset that it still holds."""
+    """A partition and its first remaining offset."""
 
     topic: str
     partition: int
@@ -42,14 +42,12 @@ class DeletedRecords(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return the lines of Kafka's `kafka-delete-records`."""
         yield "Executing records delete operation"
         yield "Records delete operation completed:"
         for topic, partition, low_watermark in self.partitions:
             yield f"partition: {topic}-{partition}\tlow_watermark: {low_watermark}"
 
     def tables(self) -> Iterator[Table]:
-        """Return one table."""
         yield Table(("Topic", "Partition", "Low watermark"), self.partitions)
 
 
@@ -59,7 +57,7 @@ async def delete_records(
         list[str] | None,
         typer.Argument(
             metavar="TOPIC:PARTITION:OFFSET...",
-            help="The first offset to keep of each partition; -1 keeps nothing",
+            help="The first offset to keep in each partition; -1 keeps nothing",
             show_default=False,
         ),
     ] = None,
@@ -92,7 +90,7 @@ async def delete_records(
     for partition, result in results.items():
         if isinstance(result, KcliError):
             if result.code == ErrorCode.POLICY_VIOLATION:
-                result.hint = "records of a topic are only deleted if its `cleanup.policy` has delete"
+                result.hint = "records can be deleted only if the topic's `cleanup.policy` contains delete"
             failures.append(failure(f"cannot delete records of {partition}", result))
         else:
             rows.append(LowWatermark(partition.topic, partition.partition, result))
@@ -100,7 +98,6 @@ async def delete_records(
 
 
 def parse_target(text: str) -> Target:
-    """Return `topic:partition:offset` as a target."""
     topic, *words = text.rsplit(":", 2)
     match [signed_number(word) for word in words]:
         case [int(partition), int(offset)]:
@@ -111,7 +108,7 @@ def parse_target(text: str) -> Target:
 
 
 def read_targets(path: Path) -> list[Target]:
-    """Return the targets in a JSON file of the format of Kafka's tool, version 1."""
+    """Return the targets in a JSON file of Kafka's tool."""
     from kcli.commands.shared.input_files import entries_of, parse_json, read_text
 
     document = parse_json(read_text(path), str(path), hint=FORMAT_HINT)
@@ -120,7 +117,6 @@ def read_targets(path: Path) -> list[Target]:
 
 
 def target_of(entry: object, path: Path) -> Target:
-    """Return one entry of the JSON file's list."""
     match entry:
         case {"topic": str(topic), "partition": int(partition), "offset": int(offset)} if not (
             isinstance(partition, bool) or isinstance(offset, bool)
@@ -131,7 +127,7 @@ def target_of(entry: object, path: Path) -> Target:
 
 
 def checked(target: Target) -> Target:
-    """Return a target whose numbers can be meant."""
+    """Return a target; raise `UsageError` if its numbers are out of range."""
     if target.partition < 0 or target.offset < -1:
         raise UsageError(
             f"a partition or offset is negative: {target.topic}:{target.partition}:{target.offset}"
@@ -144,7 +140,6 @@ def checked(target: Target) -> Target:
 
 
 def refuse_duplicates(targets: Sequence[Target]) -> None:
-    """Refuse a partition that is named twice."""
     seen = set()
     for target in targets:
         partition = target[:2]

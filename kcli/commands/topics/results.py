@@ -1,16 +1,14 @@
-"""What the verbs of `kcli topics` that change topics, or list them, return.
+"""The results of `kcli topics`: created, altered and deleted topics, names, and the report of `describe`.
 
-What `kcli topics describe` shows: topics, their partitions, and the report flags that narrow them.
-
-The text is that of Kafka's own tool (class `TopicCommand`), down to the order in which it lists a topic's
-configurations.
+The text is that of Kafka's tool (class `TopicCommand`), including its order of a topic's configurations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.commands.shared.formatting import ids_text
 from kcli.commands.shared.output import OutputFormat, Table, chosen_format, note
 from kcli.errors import KcliError, UsageError
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class CreatedTopic(NamedTuple):
-    """A topic as it was created; what the broker does not tell is None."""
+    """A created topic; values that the broker does not tell are None."""
 
     topic: str
     topic_id: str | None
@@ -36,27 +34,24 @@ class CreatedTopic(NamedTuple):
 
 
 class Created(NamedTuple):
-    """The result of `topics create`: nothing, if the topic existed and was allowed to."""
+    """The result of `topics create`: empty if the topic existed and `--if-not-exists` was given."""
 
     created: Sequence[CreatedTopic]
 
     def lines(self) -> Sequence[str]:
-        """Return Kafka's line."""
         return [f"Created topic {topic.topic}." for topic in self.created]
 
 
-class Altered(NamedTuple):
+class AlteredTopics(NamedTuple):
     """The result of `topics alter`. Kafka's tool prints nothing."""
 
     altered: Sequence[str]
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Sequence[str]:
-        """Return no line."""
         return ()
 
     def tables(self) -> Sequence[Table]:
-        """Return one table."""
         return [Table(("Altered",), [(name,) for name in self.altered])] if self.altered else []
 
 
@@ -67,26 +62,20 @@ class Deleted(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Sequence[str]:
-        """Return no line."""
         return ()
 
     def tables(self) -> Sequence[Table]:
-        """Return one table."""
         return [Table(("Deleted",), [(name,) for name in self.deleted])] if self.deleted else []
 
 
 class TopicNames(NamedTuple):
-    """The names of topics."""
-
     topics: Sequence[str]
 
     def lines(self) -> Sequence[str]:
-        """Return one name a line."""
         return self.topics
 
 
 def created_topic(topic: TopicCreated) -> CreatedTopic:
-    """Return what the broker told of a new topic."""
     from kcli.protocol.uuids import ZERO_UUID, uuid_to_text
 
     return CreatedTopic(
@@ -98,18 +87,18 @@ def created_topic(topic: TopicCreated) -> CreatedTopic:
 
 
 def tell_matches(names: Sequence[str], topic_list: str, *, verb: str, output: OutputFormat | None) -> None:
-    """Note which topics were changed where an expression chose others than are named in it.
+    """Note the changed topics if an expression matched others than it names.
 
-    Kafka's tool, whose text has nothing on stdout, takes the dot of a topic's name for any character.
+    Kafka's tool prints nothing, and takes the dot in a topic's name for any character.
     """
     from kcli.commands.shared.topic_filter import named_topics
 
     if chosen_format(output) is OutputFormat.TEXT and not {*names} <= {*named_topics(topic_list)}:
-        note(f"{verb}, as `{topic_list}` matches: {', '.join(names)}")
+        note(f"{verb}, because `{topic_list}` matches: {', '.join(names)}")
 
 
 class ReportOptions(NamedTuple):
-    """Which topics and partitions to report. At most one may be set."""
+    """The topics and partitions to report; at most one flag may be set."""
 
     under_replicated: bool = False
     unavailable: bool = False
@@ -119,11 +108,11 @@ class ReportOptions(NamedTuple):
 
     @property
     def partitions_only(self) -> bool:
-        """Tell whether a flag selects partitions: then the topics' own lines are left out."""
+        """Tell whether a flag selects partitions; then topics have no line of their own."""
         return self.under_replicated or self.unavailable or self.under_min_isr or self.at_min_isr
 
     def check(self) -> None:
-        """Refuse flags that contradict each other."""
+        """Raise `UsageError` for more than one flag."""
         if sum(self) > 1:
             raise UsageError(
                 "`--under-replicated-partitions`, `--unavailable-partitions`, `--under-min-isr-partitions`, "
@@ -132,9 +121,9 @@ class ReportOptions(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """One partition. `elr` and `last_known_elr` are None where the cluster does not tell them (KIP-966).
+    """A partition. `elr` and `last_known_elr` are None if the cluster does not tell them (KIP-966).
 
-    `adding` and `removing` are empty but for a partition on the move (KIP-455).
+    `adding` and `removing` are the replicas of a reassignment (KIP-455).
     """
 
     partition: int
@@ -149,12 +138,48 @@ class PartitionRow(NamedTuple):
 
     @property
     def replication_factor(self) -> int:
-        """Return the number of replicas, without those that a move is only adding."""
+        """Return the number of replicas, without those that a reassignment is adding."""
         return len(self.replicas) - len(set(self.adding).intersection(self.replicas))
+
+    def is_selected(self, options: ReportOptions, *, minimum_isr: int, live: set[int]) -> bool:
+        """Tell whether the report flags select the partition."""
+        leader, in_sync = self.leader, len(self.isr)
+        return (
+            (options.under_replicated and in_sync < self.replication_factor)
+            or (options.unavailable and (leader is None or leader not in live))
+            or (options.under_min_isr and (leader is None or in_sync < minimum_isr))
+            or (options.at_min_isr and in_sync == minimum_isr)
+        )
+
+    def cell(self, column: str) -> object:
+        """Return the value in a column of a table."""
+        return getattr(self, "last_known_elr" if column == "LastKnownElr" else column.lower())
+
+    def line(self, topic: str) -> str:
+        """Return Kafka's line, which starts with a tab."""
+        moving: Sequence[str] = ()
+        if self.adding or self.removing:
+            moving = (
+                f"Adding Replicas: {ids_text(self.adding)}",
+                f"Removing Replicas: {ids_text(self.removing)}",
+            )
+        return "\t".join(
+            (
+                "",
+                f"Topic: {topic}",
+                f"Partition: {self.partition}",
+                f"Leader: {'none' if self.leader is None else self.leader}",
+                f"Replicas: {ids_text(self.replicas)}",
+                f"Isr: {ids_text(self.isr)}",
+                *moving,
+                f"Elr: {ids_text(self.elr)}",
+                f"LastKnownElr: {ids_text(self.last_known_elr)}",
+            )
+        )
 
 
 class TopicRow(NamedTuple):
-    """One topic, its configurations that are not the default, and the reported ones of its partitions."""
+    """A topic, its configurations other than defaults, and its reported partitions."""
 
     topic: str
     topic_id: str | None
@@ -162,6 +187,25 @@ class TopicRow(NamedTuple):
     replication_factor: int
     configs: dict[str, str | None]
     partitions: Sequence[PartitionRow]
+
+    def configs_text(self) -> str:
+        """Return the configurations as Kafka's tool lists them."""
+        values = ((name, "null" if value is None else value) for name, value in self.configs.items())
+        return ",".join(f"{name}={value}" for name, value in values)
+
+    def title(self) -> str:
+        configs = self.configs_text()
+        return f"{self.topic}  id {self.topic_id or '-'}" + (f"  {configs}" if configs else "")
+
+    def line(self) -> str:
+        """Return Kafka's line."""
+        fields = [f"Topic: {self.topic}"]
+        if self.topic_id is not None:
+            fields.append(f"TopicId: {self.topic_id}")
+        fields.append(f"PartitionCount: {self.partition_count}")
+        fields.append(f"ReplicationFactor: {self.replication_factor}")
+        fields.append(f"Configs: {self.configs_text()}")
+        return "\t".join(fields)
 
 
 class TopicReport(NamedTuple):
@@ -173,24 +217,22 @@ class TopicReport(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return a line for each topic and each of its partitions."""
         for topic in self.topics:
             if self.show_topics:
-                yield topic_line(topic)
+                yield topic.line()
             if self.show_partitions:
                 for partition in topic.partitions:
-                    yield partition_line(topic.topic, partition)
+                    yield partition.line(topic.topic)
 
     def document(self) -> object:
-        """Return the topics and the errors."""
         return {"topics": self.topics, "failures": self.failures}
 
     def tables(self) -> Iterator[Table]:
-        """Return a table for each topic, or one for all when only partitions or only topics are asked for."""
+        """Return a table for each topic, or one for all if only partitions or only topics are shown."""
         if self.show_topics and self.show_partitions:
             for topic in self.topics:
                 columns, cells = partition_cells(topic.partitions)
-                yield Table(columns, cells, title(topic))
+                yield Table(columns, cells, topic.title())
         elif self.show_partitions:
             rows = [(topic.topic, partition) for topic in self.topics for partition in topic.partitions]
             columns, cells = partition_cells([partition for _, partition in rows])
@@ -200,83 +242,25 @@ class TopicReport(NamedTuple):
             yield Table(
                 ("Topic", "Partitions", "Replication factor", "Configs"),
                 [
-                    (topic.topic, topic.partition_count, topic.replication_factor, configs_text(topic))
+                    (topic.topic, topic.partition_count, topic.replication_factor, topic.configs_text())
                     for topic in self.topics
                 ],
             )
 
 
 def partition_cells(partitions: Sequence[PartitionRow]) -> tuple[list[str], list[list[object]]]:
-    """Return the columns of partitions, and their cells; what is seldom has a column only where it is."""
+    """Return the columns and cells of partitions; rare facts have a column only if a partition has them."""
     columns = ["Partition", "Leader", "Replicas", "Isr", "Elr", "LastKnownElr"]
     columns += [
-        name for name in ("Offline", "Adding", "Removing") if any(map(attribute_of(name), partitions))
+        name for name in ("Offline", "Adding", "Removing") if any(each.cell(name) for each in partitions)
     ]
-    cells = [[attribute_of(name)(partition) for name in columns] for partition in partitions]
-    return columns, cells
-
-
-def attribute_of(column: str) -> Callable[[PartitionRow], object]:
-    """Return what tells the value of a column."""
-    name = "last_known_elr" if column == "LastKnownElr" else column.lower()
-    return lambda partition: getattr(partition, name)
-
-
-def configs_text(topic: TopicRow) -> str:
-    """Return a topic's configurations as Kafka's tool lists them."""
-    return ",".join(f"{name}={'null' if value is None else value}" for name, value in topic.configs.items())
-
-
-def title(topic: TopicRow) -> str:
-    """Return the heading of a topic's table."""
-    configs = configs_text(topic)
-    return f"{topic.topic}  id {topic.topic_id or '-'}" + (f"  {configs}" if configs else "")
-
-
-def topic_line(topic: TopicRow) -> str:
-    """Return the line of a topic."""
-    fields = [f"Topic: {topic.topic}"]
-    if topic.topic_id is not None:
-        fields.append(f"TopicId: {topic.topic_id}")
-    fields.append(f"PartitionCount: {topic.partition_count}")
-    fields.append(f"ReplicationFactor: {topic.replication_factor}")
-    fields.append(f"Configs: {configs_text(topic)}")
-    return "\t".join(fields)
-
-
-def partition_line(topic: str, partition: PartitionRow) -> str:
-    """Return the line of a partition; it starts with a tab."""
-    leader = "none" if partition.leader is None else partition.leader
-    moving: Sequence[str] = ()
-    if partition.adding or partition.removing:
-        moving = (
-            f"Adding Replicas: {ids_text(partition.adding)}",
-            f"Removing Replicas: {ids_text(partition.removing)}",
-        )
-    return "\t".join(
-        (
-            "",
-            f"Topic: {topic}",
-            f"Partition: {partition.partition}",
-            f"Leader: {leader}",
-            f"Replicas: {ids_text(partition.replicas)}",
-            f"Isr: {ids_text(partition.isr)}",
-            *moving,
-            f"Elr: {ids_text(partition.elr)}",
-            f"LastKnownElr: {ids_text(partition.last_known_elr)}",
-        )
-    )
-
-
-def ids_text(ids: Sequence[int] | None) -> str:
-    """Return broker ids with commas."""
-    return "N/A" if ids is None else ",".join(map(str, ids))
+    return columns, [[each.cell(name) for name in columns] for each in partitions]
 
 
 async def report_topics(
     client: Client, names: Sequence[str], options: ReportOptions, *, partitions_per_answer: int
 ) -> TopicReport:
-    """Describe topics that exist and apply the report flags."""
+    """Describe existing topics and apply the report flags."""
     from kcli.client import admin
     from kcli.commands.shared.session import failure
 
@@ -302,7 +286,7 @@ async def report_topics(
                 selected = [
                     each
                     for each in row.partitions
-                    if is_selected(each, options, minimum_isr=minimum, live=live)
+                    if each.is_selected(options, minimum_isr=minimum, live=live)
                 ]
                 row = row._replace(partitions=selected)
             without_match = options.partitions_only and not row.partitions
@@ -312,7 +296,7 @@ async def report_topics(
 
 
 async def reassignments(client: Client) -> Mapping[TopicPartition, PartitionReassignment]:
-    """Return the partitions on the move; none where brokers do not tell, or not us, as Kafka's tool does."""
+    """Return the current reassignments, none if brokers cannot or may not tell, as Kafka's tool does."""
     from kcli.client import admin
     from kcli.client.network.connection import UnsupportedVersion
     from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -332,7 +316,6 @@ def topic_row(
     entries: Iterable[ConfigEntry],
     moving: Mapping[TopicPartition, PartitionReassignment],
 ) -> TopicRow:
-    """Return a topic with all its partitions."""
     from kcli.client.admin import ConfigSource
     from kcli.commands.shared.java import hash_map_order
     from kcli.protocol.java import string_hash
@@ -357,7 +340,6 @@ def topic_row(
 def partition_row(
     topic: str, partition: PartitionDescription, moving: Mapping[TopicPartition, PartitionReassignment]
 ) -> PartitionRow:
-    """Return a partition, and where it is going."""
     from kcli.client.admin import TopicPartition
 
     move = moving.get(TopicPartition(topic, partition.partition))
@@ -375,16 +357,4 @@ def partition_row(
 
 
 def minimum_isr(entries: Iterable[ConfigEntry]) -> int:
-    """Return `min.insync.replicas` of a topic."""
     return next((int(entry.value or 1) for entry in entries if entry.name == "min.insync.replicas"), 1)
-
-
-def is_selected(partition: PartitionRow, options: ReportOptions, *, minimum_isr: int, live: set[int]) -> bool:
-    """Tell whether the report flags select a partition."""
-    leader, in_sync = partition.leader, len(partition.isr)
-    return (
-        (options.under_replicated and in_sync < partition.replication_factor)
-        or (options.unavailable and (leader is None or leader not in live))
-        or (options.under_min_isr and (leader is None or in_sync < minimum_isr))
-        or (options.at_min_isr and in_sync == minimum_isr)
-    )

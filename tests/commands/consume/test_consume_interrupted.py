@@ -87,7 +87,7 @@ def test_a_long_record_that_nobody_reads_to_its_end_is_told_of_and_not_committed
     out, err = process.communicate()
     assert 0 < len(out) < LONG
     assert err.decode().splitlines() == [
-        "warning: the output ends within a record, which does not count: its reader did not take the rest",
+        "warning: the output ends within a record, which does not count: the reader did not take the rest",
         "Processed a total of 1 messages",
     ]
     assert rest(kcli, topic) == lines[1:]

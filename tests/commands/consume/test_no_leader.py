@@ -12,7 +12,7 @@ from kcli.client.client import Client
 from kcli.client.config import ClientConfig, ConsumerConfig
 from kcli.client.consumer.consumer import Consumer
 from kcli.commands.consume.formatters import make_formatter
-from kcli.commands.consume.reading import Choice, End, Start, ends_in_time, print_records
+from kcli.commands.consume.reading import Choice, End, Reading, Start, ends_in_time, print_records
 from kcli.commands.shared.options import ClusterAddress
 from kcli.commands.shared.runner import flatten
 from kcli.commands.topics.offsets import get_offsets
@@ -38,9 +38,7 @@ async def consume(client: Client, end: End) -> None:
     await print_records(
         client,
         ConsumerConfig(auto_offset_reset="earliest"),
-        choice=Choice("orders"),
-        start=Start(from_beginning=True),
-        end=end,
+        Reading(Choice("orders"), Start(from_beginning=True), end),
         format_record=make_formatter("default", {}),
         skip_errors=False,
         verbose=False,
@@ -72,9 +70,7 @@ async def test_consume_ends_when_its_time_is_over(
         start = trio.current_time()
         await consume(client, End(timeout_ms=2000, now=until_end))
         assert trio.current_time() - start == pytest.approx(2, abs=0.1)
-    unknown = (
-        "warning: nothing is read, where to begin or to end is not known: orders-0: LEADER_NOT_AVAILABLE"
-    )
+    unknown = "warning: nothing is read: the begin or end offsets are unknown: orders-0: LEADER_NOT_AVAILABLE"
     told = f"{unknown}: {NO_LEADER}\n" if until_end else ""
     assert capsys.readouterr().err == f"{told}Processed a total of 0 messages\n"
 
@@ -103,7 +99,7 @@ async def test_ends_that_a_group_wants_are_given_up_when_the_time_is_over(
         ends = await ends_in_time(consumer, [ORDERS_0], End(timeout_ms=2000, now=True))
         assert trio.current_time() - start == pytest.approx(2)
     assert ends == {ORDERS_0: 0}
-    assert capsys.readouterr().err.startswith("warning: nothing is read, ")
+    assert capsys.readouterr().err.startswith("warning: nothing is read: ")
 
 
 async def test_a_leader_that_is_away_is_told(
@@ -117,5 +113,5 @@ async def test_a_leader_that_is_away_is_told(
     first, second, _ = capsys.readouterr().err.splitlines()
     assert first == f"warning: {refused}"
     assert second.endswith(
-        "not known: broker 2: NETWORK_EXCEPTION: cannot connect to broker-2:9092: connection refused"
+        "unknown: broker 2: NETWORK_EXCEPTION: cannot connect to broker-2:9092: connection refused"
     )

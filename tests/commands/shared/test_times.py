@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kcli.commands.consume.reading import End, Start
+from kcli.commands.consume.reading import Reading
 from kcli.commands.shared.times import asked_time, parse_time
 from kcli.commands.topics import offsets as get_offsets
 from kcli.errors import UsageError
@@ -69,8 +69,8 @@ def test_consume_asks_for_1970_where_an_earlier_time_is_given(
     async def connect_with(*_: object, **__: object) -> AsyncIterator[None]:
         yield
 
-    async def print_records(*_: object, start: Start, end: End, **__: object) -> None:
-        asked.append((start.time_ms, end.time_ms))
+    async def print_records(_: object, __: object, reading: Reading, **___: object) -> None:
+        asked.append((reading.start.time_ms, reading.end.time_ms))
 
     monkeypatch.setattr("kcli.commands.shared.session.connect_with", connect_with)
     monkeypatch.setattr("kcli.commands.consume.reading.print_records", print_records)

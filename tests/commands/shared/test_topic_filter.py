@@ -88,7 +88,7 @@ def test_plain_names(patterns: str, expected: list[str]) -> None:
 
 def test_lists_of_numbers() -> None:
     assert parse_ids("1, 2,3", "--partitions") == [1, 2, 3]
-    with pytest.raises(UsageError, match="`--partitions` wants numbers"):
+    with pytest.raises(UsageError, match="`--partitions` needs numbers"):
         parse_ids("1,x", "--partitions")
 
 
