@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.forensics.contents"""
+"""Which files and replicas log directories hold, and the batches in them; it judges nothing."""

@@ -1,8 +1,7 @@
-"""Reading a broker's log directories without the broker, and without changing anything in them.
+"""The replicas in a broker's log directories, and their intact batches, read without the broker.
 
-A broker may be running, or may have been killed: segments end where their last whole batch does. What is
-damaged is reported and passed over, as far as the size of a batch tells where the next one begins; else
-the rest of its segment is lost to the reader.
+A broker may be running, or may have been killed: a segment ends with its last whole batch. A damaged batch is
+reported and skipped if its size leads to the next one; if not, the rest of the segment is skipped.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ _MAGIC_BATCH = 2
 
 Batch = RecordBatch | LegacyEntry
 Report = Callable[[KcliError], None]
-"""Takes what is wrong with the files."""
+"""Takes errors about the files."""
 
 
 class ReplicaDirectory(NamedTuple):
-    """The directory of a replica; the topic's id if it says one."""
+    """The directory of a replica, and the topic id if `partition.metadata` has one."""
 
     topic: str
     partition: int
@@ -52,9 +51,9 @@ class ReplicaDirectory(NamedTuple):
 
 
 def find_replicas(directories: Iterable[Path]) -> dict[TopicPartition, ReplicaDirectory]:
-    """Return the replicas in log directories, and in those of a data directory's nodes.
+    """Return the replicas in log directories, and in those of the nodes in data directories of kcli.
 
-    Of a partition that is there several times, the replica that reaches furthest is the one.
+    Of several replicas of a partition, the one with the highest end offset counts.
     """
     found: dict[TopicPartition, ReplicaDirectory] = {}
     for directory in _log_directories(directories):
@@ -72,13 +71,13 @@ def _log_directories(directories: Iterable[Path]) -> Iterator[str]:
         try:
             yield from log_directories(str(directory))
         except OSError as error:
-            # What is there and no directory is the wrong thing to name; what is not there cannot be read.
+            # To name a file is a usage error; a directory that does not exist is a failure to read.
             kind = UsageError if isinstance(error, NotADirectoryError) else KcliError
             raise kind(f"cannot read `{directory}`: {error.strerror}") from error
 
 
 def topic_id_of(path: Path) -> bytes | None:
-    """Return the id of a replica's topic; a damaged file tells none."""
+    """Return the topic id of a replica, None if the file is damaged."""
     try:
         return read_partition_metadata(str(path))
     except CheckpointError:
@@ -88,7 +87,7 @@ def topic_id_of(path: Path) -> bytes | None:
 def segment_files(path: Path) -> list[tuple[int, Path]]:
     """Return the segments of a replica by base offset.
 
-    A compacted segment that was about to be swapped in counts if the one it replaces is gone.
+    A compacted segment about to be swapped in counts if the one it replaces is gone.
     """
     segments: dict[int, Path] = {}
     try:
@@ -104,7 +103,7 @@ def segment_files(path: Path) -> list[tuple[int, Path]]:
 
 
 def start_offsets(directories: Iterable[Path]) -> dict[TopicPartition, int]:
-    """Return the log start offsets that the checkpoints of log directories tell."""
+    """Return the log start offsets in the checkpoints of log directories."""
     offsets: dict[TopicPartition, int] = {}
     for directory in _log_directories(directories):
         try:
@@ -115,7 +114,7 @@ def start_offsets(directories: Iterable[Path]) -> dict[TopicPartition, int]:
 
 
 def end_offset(path: Path) -> int:
-    """Return the offset behind the last whole batch of a replica, damaged or not."""
+    """Return the offset behind the last whole batch of a replica; it may be damaged inside."""
     end = 0
     for base_offset, file in reversed(segment_files(path)):
         end = max(end, base_offset)
@@ -127,7 +126,7 @@ def end_offset(path: Path) -> int:
 
 
 def _next_offsets(file: Path) -> Iterator[int]:
-    """Yield the offset behind each whole entry of a segment; only heads are read."""
+    """Yield the offset behind each whole entry of a segment; reads only their heads."""
     with SegmentFile(str(file)) as source:
         position = 0
         while position < source.end:
@@ -142,13 +141,13 @@ def _next_offsets(file: Path) -> Iterator[int]:
 
 
 def read_batches(path: Path, report: Report) -> Iterator[Batch]:
-    """Yield the intact batches of a replica in order; give what is wrong with the others to `report`."""
+    """Yield the intact batches of a replica in order; pass errors about the others to `report`."""
     for _, file in segment_files(path):
         try:
             with file.open("rb", buffering=BLOCK_BYTES) as source:
                 yield from _read_segment(source, file, report)
         except FileNotFoundError:
-            continue  # a running broker has compacted it away, and its records live on in another segment
+            continue  # a running broker has compacted it into another segment
         except OSError as error:
             report(KcliError(f"cannot read `{file}`: {error.strerror}"))
 
@@ -157,7 +156,7 @@ def _read_segment(source: BinaryIO, file: Path, report: Report) -> Iterator[Batc
     position = 0
     while head := source.read(_ENTRY_HEAD.size):
         if not any(head) and not any(source.read()):
-            return  # the rest is preallocated
+            return  # the rest is reserved space
         if len(head) < _ENTRY_HEAD.size:
             report(damage(file, position, "the last batch is cut short"))
             return

@@ -1,4 +1,4 @@
-"""Which files a dump reads: what a name says, and what the directories given hold."""
+"""DumpFile: a file that a dump reads, recognized by its name; `find_files` finds them in directories."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OFFSET_CHECKPOINT = "-offset-checkpoint"
 
 
 class FileKind(StrEnum):
-    """What a file is, in the order in which the files of one offset are read."""
+    """The kind of a file, in the order in which the files of one segment are read."""
 
     LOG = "log"
     INDEX = "index"
@@ -48,7 +48,7 @@ _ORDER = {kind: number for number, kind in enumerate(FileKind)}
 
 
 class DumpFile(NamedTuple):
-    """A file to read; `offset` and `epoch` are those in its name."""
+    """A file to read, with the offset and the epoch in its name."""
 
     path: str
     kind: FileKind
@@ -62,18 +62,18 @@ class DumpFile(NamedTuple):
 
 
 class UnknownFile(UsageError):
-    """A file that is none of the kinds."""
+    """A file of no known kind."""
 
 
 class Selection(NamedTuple):
-    """Which of the files in directories are wanted: all, where nothing is said."""
+    """Which files in directories are wanted; an empty set means all."""
 
     topics: frozenset[str] = frozenset()
     partitions: frozenset[int] = frozenset()
     kinds: frozenset[FileKind] = frozenset()
 
     def has_replica(self, name: str) -> bool:
-        """Whether the directory of a replica is wanted."""
+        """Whether a directory of that name is a wanted replica."""
         parsed = parse_replica_directory(name)
         if parsed is None:
             return False
@@ -84,12 +84,12 @@ class Selection(NamedTuple):
 
 
 def java_path(path: str) -> str:
-    """Return a path as `java.io.File` shows it: no slash twice, none at the end."""
+    """Return a path as `java.io.File` prints it: without repeated or trailing slashes."""
     return re.sub("/+", "/", path).rstrip("/") or "/"
 
 
 def identify(path: str) -> DumpFile:
-    """Return what the name of a file says. Raises `UnknownFile`, and `UsageError` for an impossible name."""
+    """Return the file that a name means. Raises `UnknownFile`, and `UsageError` for an impossible name."""
     name = os.path.basename(path)
     stem = next((name.removesuffix(each) for each in TRANSIENT_SUFFIXES if name.endswith(each)), name)
     whole = {
@@ -127,7 +127,7 @@ def _identify_snapshot(path: str, name: str, digits: str) -> DumpFile:
 
 
 def find_files(paths: Sequence[str], selection: Selection) -> Iterator[DumpFile | KcliError]:
-    """Yield the files that the paths stand for, in reading order, and what is wrong with a path."""
+    """Yield the files that the paths mean, in reading order, and errors about the paths."""
     for path in map(java_path, paths):
         try:
             if os.path.isdir(path):
@@ -136,7 +136,7 @@ def find_files(paths: Sequence[str], selection: Selection) -> Iterator[DumpFile 
                     found = True
                     yield found_file
                 if not found:
-                    raise UsageError(f"no file of a log here that is wanted: `{path}`")
+                    raise UsageError(f"no wanted file of a log in the directory: `{path}`")
             else:
                 yield _identified(path)
         except OSError as error:
@@ -146,7 +146,7 @@ def find_files(paths: Sequence[str], selection: Selection) -> Iterator[DumpFile 
 
 
 def _identified(path: str) -> DumpFile:
-    """Return what a file is; where there is none the name is not to blame. Raises `OSError` as well."""
+    """Return the file at a path; one that does not exist raises `OSError`, whatever its name."""
     try:
         return identify(path)
     except KcliError:
@@ -155,7 +155,7 @@ def _identified(path: str) -> DumpFile:
 
 
 def _files_of(directory: str, selection: Selection) -> Iterator[DumpFile]:
-    """Yield the files in a directory: a replica's, a log directory, or a data directory of kcli."""
+    """Yield the wanted files in a replica, a log directory or a data directory of kcli."""
     own: list[DumpFile] = []
     inner: list[str] = []
     with os.scandir(directory) as entries:

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.forensics.entries"""
+"""The entries of a log file: sound batches, heads, damage, and the records inside; nothing is written."""

@@ -1,8 +1,8 @@
-"""BatchRun: sound batches that follow each other in a log, column by column; BatchReader, which finds them.
+"""BatchRun: consecutive sound batches of a log, column by column; BatchReader, which finds them.
 
-This is for every batch of every file. The headers of all batches in a window are decoded at once, and no
-object is made of one: who looks at millions of them works on columns, each in one call of the interpreter.
-`entries` gives the batches one by one to who wants that.
+The reader decodes the headers of all batches in a window and makes no object of any of them. Code that looks
+at millions of batches works on columns, one call of the interpreter each; `entries` yields the batches one by
+one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 MAX_ENTRY_BYTES = 8 * 1024 * 1024
-"""The largest entry that is held in memory."""
+"""The largest entry that is kept in memory."""
 
 BATCH_BITS = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 LAST_CODEC = 4
@@ -51,9 +51,10 @@ Row = tuple[int, ...]
 
 
 class BatchRun:
-    """The batches at `starts` of `buffer`, whose first byte is the one at `origin` in the file.
+    """The batches at `starts` of `buffer`, whose first byte is at `origin` in the file.
 
-    The buffer is that of a scan, and good until its next step. The next batch begins at `end` of the file.
+    The buffer belongs to the scan and is valid until its next step. The next batch begins at `end` of the
+    file.
     """
 
     __slots__ = (
@@ -107,19 +108,19 @@ class BatchRun:
 
     @property
     def positions(self) -> list[int]:
-        """Where in the file the batches begin."""
+        """Where the batches begin in the file."""
         origin = self.origin
         return [origin + at for at in self.starts]
 
     @property
     def sizes(self) -> list[int]:
-        """How long the batches are."""
+        """The sizes of the batches in bytes."""
         return [LOG_OVERHEAD + length for length in self.lengths]
 
     @property
     def is_dense(self) -> bool:
-        """Whether no offset is missing in the batches and between them."""
-        # No batch can have more records than offsets, so all have as many if there are as many together.
+        """Whether no offset is missing, in the batches and between them."""
+        # No batch can have more records than offsets: equal sums mean that every batch is full.
         spanned: int = self.last_offsets[-1] - self.base_offsets[0] + 1
         offsets: int = sum(self.deltas) + len(self)
         records: int = sum(self.counts)
@@ -136,7 +137,7 @@ class BatchRun:
 
 
 class BatchReader:
-    """Reads a log from `position` on, where the offset should be `expected`; -1 if that is not known."""
+    """Reads a log from `position` on, where the offset should be `expected`; -1 if that is unknown."""
 
     __slots__ = ("_max_entry_bytes", "expected", "file", "highest", "position", "window")
 
@@ -157,7 +158,7 @@ class BatchReader:
         self._max_entry_bytes = max_entry_bytes
 
     def runs(self, stop: int | None = None) -> Iterator[BatchRun]:
-        """Yield the sound batches of magic 2 up to what needs a closer look, or to one that begins at `stop`.
+        """Yield sound batches of magic 2, up to anything else or to a batch that begins at or behind `stop`.
 
         Raises `OSError`.
         """
@@ -178,9 +179,9 @@ class BatchReader:
                 return
 
     def is_out_of_line(self, offset: int, span: int, behind: int) -> bool:
-        """Whether an offset that is not the expected one goes back, or is wrong, as the next entry shows.
+        """Whether an offset other than the expected one is wrong: it goes back, or the next entry shows it.
 
-        The entry has `span` offsets, 0 if that is not known, and ends at `behind` of the window.
+        The entry has `span` offsets, 0 if that is unknown, and ends at `behind` of the window.
         """
         if self.expected < 0 or offset < self.expected:
             return self.expected >= 0
@@ -189,7 +190,7 @@ class BatchReader:
         return self.offset_at(behind) == self.expected + span
 
     def offset_at(self, at: int) -> int | None:
-        """Return the offset at a place counted from the window's, None behind the file's end."""
+        """Return the offset field of the entry at `at` of the window, None behind the end of the file."""
         window = self.window
         if 0 <= at <= window.limit - _OFFSET.size:
             return int(_OFFSET.unpack_from(window.buffer, at)[0])
@@ -197,7 +198,7 @@ class BatchReader:
         return int(_OFFSET.unpack(head)[0]) if len(head) == _OFFSET.size else None
 
     def _count_sound(self, run: BatchRun) -> int:
-        """Return how many batches come before the first that something is wrong with."""
+        """Return how many batches come before the first one with a fault."""
         sound = len(run)
         if not self._are_sound(run, slice(None)):
             sound = next(at for at in range(sound) if not self._are_sound(run, slice(at, at + 1)))
@@ -214,7 +215,7 @@ class BatchReader:
         return sound
 
     def _are_sound(self, run: BatchRun, which: slice) -> bool:
-        """Whether the headers of some batches do not contradict themselves."""
+        """Whether the headers of some batches are consistent."""
         counts, deltas, attributes = run.counts[which], run.deltas[which], set(run.attributes[which])
         if (
             min(counts) < 0
@@ -231,7 +232,7 @@ class BatchReader:
         if max(counts) * MIN_RECORD_BYTES <= min(lengths) - MIN_BATCH_LENGTH:
             return True
         most = max(map(sub, map(mul, counts, repeat(MIN_RECORD_BYTES)), lengths))
-        # Of compressed batches among the others each is looked at by itself.
+        # Compressed batches need not fit; where they are mixed with others, each batch is checked.
         return most <= -MIN_BATCH_LENGTH or (len(attributes) > 1 and self._each_fits(run, which))
 
     def _each_fits(self, run: BatchRun, which: slice) -> bool:
@@ -244,9 +245,10 @@ class BatchReader:
 
 
 def _matching_rows(window: SegmentWindow, at: int, stop: int) -> tuple[list[Row], list[int], int]:
-    """Return headers and places of the batches from `at` on whose checksums match.
+    """Return the headers and places of the batches from `at` on whose checksums match.
 
-    And how many bytes it takes to go on: none where no such batch begins, those of a batch that is not whole.
+    The number is how many bytes the window must hold to go on: those of a batch that is cut off by it; 0
+    where the next entry is not such a batch.
     """
     rows: list[Row] = []
     starts: list[int] = []

@@ -1,7 +1,7 @@
-"""Damage: what is wrong in a log file: where, which check, which bytes, and what follows.
+"""Damage: one fault in a log file: where it is, which check failed, on which bytes, and what follows.
 
-A scan of a segment (`batch_scan`) accounts for every byte: each belongs to one entry that it yields, or to
-the `skipped_bytes` of one damage. The checks of the records inside (`record_checks`) use the same words.
+A scan of a segment (`segment_scan`) accounts for every byte: it belongs to one entry that the scan yields, or
+to the `skipped_bytes` of one damage. The checks of the records (`record_checks`) report `Damage` too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DamageKind(Enum):
-    """Which check failed. `meaning` is one sentence for people: what the bytes are, not what to do."""
+    """Which check failed. `meaning` describes the bytes in one sentence for people."""
 
     _value_: str
     meaning: str
@@ -29,38 +29,41 @@ class DamageKind(Enum):
     TRUNCATED_BATCH = "truncated_batch", "the end of a batch is missing"
     BAD_SIZE = "bad_size", "the size in the header of a batch is not the size of the batch"
     BAD_MAGIC = "bad_magic", "the format number of a batch is not 0, 1 or 2, or not that of its bytes"
-    BAD_CRC = "bad_crc", "the bytes of a batch are not those its checksum was made of"
-    BAD_ATTRIBUTES = "bad_attributes", "the attributes of a batch name no codec, or say what no broker writes"
-    BAD_COUNT = "bad_count", "a batch does not hold as many records as its header says"
+    BAD_CRC = "bad_crc", "the checksum of a batch does not match its bytes"
+    BAD_ATTRIBUTES = (
+        "bad_attributes",
+        "the attributes of a batch name an unknown codec, or have bits that no broker sets",
+    )
+    BAD_COUNT = "bad_count", "the number of records in a batch is not the one in its header"
     BAD_OFFSET = (
         "bad_offset",
-        "the offset of a batch lies outside its segment, or does not fit its neighbours",
+        "the offset of a batch is outside its segment, or does not fit its neighbours",
     )
     BAD_OFFSET_DELTA = (
         "bad_offset_delta",
-        "the offsets inside a batch do not increase, or pass its last offset",
+        "the offsets inside a batch do not increase, or exceed its last offset",
     )
     OFFSET_GOING_BACK = (
         "offset_going_back",
         "a batch begins at or below the last offset of the batch before it",
     )
-    ZEROS = "zeros", "zeros stand where a batch should begin, and more follows"
-    ZERO_TAIL = "zero_tail", "the file ends with zeros: space reserved for records to come"
-    GARBAGE = "garbage", "bytes that are no batch stand between batches"
-    GARBAGE_TAIL = "garbage_tail", "the file ends with bytes that are no batch"
+    ZEROS = "zeros", "there are zeros where a batch should begin, and data behind them"
+    ZERO_TAIL = "zero_tail", "the file ends with zeros: space reserved for later records"
+    GARBAGE = "garbage", "there are bytes between two batches that belong to no batch"
+    GARBAGE_TAIL = "garbage_tail", "the file ends with bytes that belong to no batch"
     UNDECODABLE_RECORDS = "undecodable_records", "the records of a batch cannot be decompressed"
     BAD_RECORD = "bad_record", "a record contradicts the format"
     BAD_RECORD_CRC = "bad_record_crc", "a record inside a compressed set does not match its own checksum"
     BAD_TIMESTAMP = "bad_timestamp", "the largest timestamp of a batch is not that of its records"
     UNCHECKED_RECORDS = (
         "unchecked_records",
-        "the records of a batch take more memory to check than there is to be used",
+        "the records of a batch need more memory to check than is allowed",
     )
-    BAD_PRODUCER = "bad_producer", "a batch cannot come from its producer after what that wrote before"
+    BAD_PRODUCER = "bad_producer", "a batch cannot follow what its producer wrote before"
 
     @property
     def is_harmless(self) -> bool:
-        """Whether nothing is lost: space reserved for records, or records too large to be checked."""
+        """Whether no record is lost: reserved space, or records too large to check."""
         return self in (DamageKind.ZERO_TAIL, DamageKind.UNCHECKED_RECORDS)
 
 
@@ -71,7 +74,7 @@ _MOST_BYTES_SHOWN = 16
 
 
 class FieldBytes(NamedTuple):
-    """The bytes in the file that a check looked at: the field's name, where it stands, what it holds."""
+    """A field that a check looked at: its name, its position in the file, its bytes."""
 
     name: str
     position: int
@@ -83,11 +86,11 @@ class FieldBytes(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """One thing that is wrong, from the byte at `position` on.
+    """One fault, from the byte at `position` on.
 
-    `size_bytes` are affected; `skipped_bytes` of them belong to no entry that a scan yields. Without those
-    the damage is that of the entry at `position`, which came just before. `offset` is that of the entry, as
-    far as its header tells. `next_position` is where the next valid entry begins, None if none does.
+    `size_bytes` are affected; `skipped_bytes` of them belong to no entry that a scan yields. If there are
+    none, the damage is about the entry at `position`, which the scan yielded just before. `offset` is what
+    the header of the entry says. `next_position` is where the next valid entry begins, None without one.
     """
 
     kind: DamageKind
@@ -103,12 +106,12 @@ class Damage(NamedTuple):
 
     @property
     def is_harmless(self) -> bool:
-        """Whether nothing is lost by it."""
+        """Whether no record is lost."""
         return self.kind.is_harmless
 
     @property
     def what_follows(self) -> str:
-        """What comes behind the damage, for people."""
+        """What the file holds behind the damage, for people."""
         if self.kind is DamageKind.ZERO_TAIL:
             return "nothing follows"
         if self.next_position is None:
@@ -119,7 +122,7 @@ class Damage(NamedTuple):
         return f"the file goes on with the batch at position {self.next_position}"
 
     def lines(self, path: str) -> Iterator[str]:
-        """Yield the lines that explain it."""
+        """Yield lines that explain the damage to people."""
         where = f"`{path}`, byte {self.position}"
         if self.offset is not None:
             where += f", offset {self.offset}"
@@ -134,7 +137,7 @@ class Damage(NamedTuple):
             yield f"  {self.size_bytes} bytes are affected; {self.what_follows}"
 
     def document(self) -> dict[str, object]:
-        """Return the fields as JSON has them."""
+        """Return the fields for JSON."""
         field = self.field
         return {
             "kind": self.kind.value,

@@ -1,8 +1,8 @@
-"""DamageDiagnosis: from a check that failed to what is wrong, and to where the file goes on.
+"""DamageDiagnosis: finds which field is damaged when a check has failed, and where the file goes on.
 
-A size, an offset and a magic are not covered by the checksum, so the first check that fails need not name the
-field that is wrong. The next valid entry tells the true size of what stands before it, and the checksum tells
-whether, with that size or another magic, the bytes are those of an intact entry.
+The checksum does not cover size, offset and magic, so the check that fails first need not be about the
+damaged field. The position of the next valid entry gives the true size of the damaged one; if the checksum
+matches with that size, or with another magic, then only this field is damaged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LEAST_ZERO_TAIL = 64
 
 
 class DamageDiagnosis:
-    """The diagnosis into the damages of one file, whose offsets can be `lowest` to `highest`."""
+    """The diagnosis of one file, whose offsets lie in [`lowest`, `highest`]."""
 
     __slots__ = ("_file", "_highest", "_lowest", "search")
 
@@ -43,7 +43,7 @@ class DamageDiagnosis:
         self.search = EntrySearch(file, highest)
 
     def no_entry(self, problem: HeadProblem, *, head: bytes, position: int, expected: int) -> Damage:
-        """Return what stands where no entry begins; all of it is skipped. Raises `OSError`."""
+        """Return the damage at a place where no entry begins; all its bytes are skipped. Raises `OSError`."""
         file = self._file
         if len(head) <= TORN_BYTES:
             return self._skipping(problem, head, position, None)
@@ -59,9 +59,9 @@ class DamageDiagnosis:
         return mended or self._skipping(problem, head, position, following)
 
     def bad_crc(self, head: bytes, *, position: int, size: int, expected: int) -> Damage:
-        """Return what is wrong with an entry whose checksum does not match.
+        """Return the damage of an entry whose checksum does not match.
 
-        Nothing is skipped where the file goes on behind the size that the header claims. Raises `OSError`.
+        No bytes are skipped if the file goes on where the header says that the entry ends. Raises `OSError`.
         """
         behind = position + size
         if behind + self._file.zeros_from(behind) >= self._file.end:
@@ -78,7 +78,7 @@ class DamageDiagnosis:
         )
 
     def _leading_nowhere(self, head: bytes, position: int, size: int, following: BatchHead | None) -> Damage:
-        """Return the damage of an entry behind which the file does not go on, up to where it does."""
+        """Return the damage of an entry whose size leads nowhere; it reaches to the next valid entry."""
         boundary = self._file.end if following is None else following.position
         skipped = boundary - position
         damage = self._checksum(head, position, size)._replace(
@@ -97,7 +97,7 @@ class DamageDiagnosis:
         )
 
     def of_header(self, problem: HeadProblem, *, head: bytes, position: int, size: int) -> Damage:
-        """Return what contradicts itself in the header of an entry whose checksum matches."""
+        """Return the contradiction in the header of an entry whose checksum matches."""
         return Damage(
             kind=problem.kind,
             position=position,
@@ -111,7 +111,7 @@ class DamageDiagnosis:
         )
 
     def of_offset(self, head: bytes, *, position: int, size: int, last_offset: int, expected: int) -> Damage:
-        """Return what is wrong with the offset of a valid entry that is not in its place."""
+        """Return what is wrong with the offset of an otherwise valid entry."""
         offset = _offset(head)
         kind, wanted, message = DamageKind.BAD_OFFSET, f"{expected}", ""
         if last_offset > self._highest:
@@ -137,10 +137,10 @@ class DamageDiagnosis:
             message=message,
         )
 
-    # --- what it can be
+    # --- candidates
 
     def _mended(self, head: bytes, position: int, following: BatchHead | None) -> Damage | None:
-        """Return the size or the magic that is wrong, if with another one the checksum matches."""
+        """Return damage of the size or the magic, if the checksum matches with another one."""
         file = self._file
         if len(head) < HEADER_SIZES[1]:
             return None
@@ -159,10 +159,10 @@ class DamageDiagnosis:
         return None
 
     def _possible_ends(self, position: int) -> list[int]:
-        """Return where an entry that nothing follows may end: with the file, or where its zeros begin."""
+        """Return where the last entry may end: at the end of the file, or where the zeros there begin."""
         end = self._file.end
         zeros = self._file.zeros_before(end, position)
-        # An entry often ends with some zeros of its own.
+        # The last bytes of an entry are often zeros as well.
         return [end, *(end - zeros + own for own in range(min(zeros, _OWN_ZEROS)))]
 
     def _other_magic(self, head: bytes, position: int, size: int) -> Damage | None:
@@ -174,7 +174,7 @@ class DamageDiagnosis:
         return None
 
     def _torn(self, head: bytes, position: int, size: int) -> Damage | None:
-        """Return the damage of a last entry of which only the beginning was written, zeros being the rest."""
+        """Return the damage of a last entry of which only the beginning was written, before zeros."""
         end = position + size
         zeros = self._file.zeros_before(end, position)
         if zeros < (_LEAST_TORN if end < self._file.end else _LEAST_TORN_AT_END):
@@ -189,12 +189,12 @@ class DamageDiagnosis:
             message=f"{size - zeros} bytes of a batch of {size} were written, zeros follow",
         )
 
-    # --- what is told
+    # --- results
 
     def _skipping(
         self, problem: HeadProblem, head: bytes, position: int, following: BatchHead | None
     ) -> Damage:
-        """Return the damage of bytes that are no entry, up to the next one or to the end."""
+        """Return the damage of bytes that belong to no entry, up to the next one or to the end."""
         boundary = self._file.end if following is None else following.position
         kind, found, message = problem.kind, problem.found, problem.message
         if following is None:
@@ -202,7 +202,7 @@ class DamageDiagnosis:
             if zeros >= _LEAST_ZERO_TAIL:
                 boundary -= zeros
         if kind not in TRUNCATIONS:
-            # A size or a magic that alone was wrong would have been mended.
+            # Were only the size or the magic wrong, `_mended` would have found it.
             kind = DamageKind.GARBAGE_TAIL if following is None else DamageKind.GARBAGE
         elif following is not None:
             kind, found = DamageKind.TRUNCATED_BATCH, boundary - position
@@ -256,7 +256,7 @@ class DamageDiagnosis:
 
 
 def _mended_damage(head: bytes, position: int, size: int, magic: int, following: BatchHead | None) -> Damage:
-    """Return the damage of an entry that is whole with that size and magic."""
+    """Return the damage of an entry whose checksum matches with that size and magic."""
     name, expected, found = "size", size - LOG_OVERHEAD, int.from_bytes(head[8:12], "big", signed=True)
     if magic != head[MAGIC_POSITION]:
         name, expected, found = "magic", magic, head[MAGIC_POSITION]
@@ -290,7 +290,7 @@ def _offset(head: bytes) -> int:
 
 
 def _field(head: bytes, position: int, name: str) -> FieldBytes | None:
-    """Return the bytes of a field, None if the file ends before it."""
+    """Return the field of that name, None if the file ends before it."""
     at, size = fields_of(head[MAGIC_POSITION] if len(head) > MAGIC_POSITION else 2)[name]
     raw = head[at : at + size]
     return FieldBytes(name, position + at, raw) if raw else None

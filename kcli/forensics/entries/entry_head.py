@@ -1,4 +1,4 @@
-"""Whether the first bytes of an entry of any format can be its header, and which field says that they cannot.
+"""The checks of the head of an entry of any format: whether it is possible, and if not, which field fails.
 
 | at | batch (magic 2)     | at | older entry (magic 0, 1)  |
 |----|---------------------|----|---------------------------|
@@ -42,7 +42,7 @@ HEADER_SIZES = (18, 26, HEADER_SIZE)
 """Bytes up to the key or the records, by magic."""
 
 TORN_BYTES = MAGIC_POSITION + 1
-"""So few bytes at the end of a file are the beginning of an entry, zeros too: offsets begin with zeros."""
+"""So few bytes at the end of a file count as the beginning of an entry, even zeros: offsets begin so."""
 
 LEGACY_BITS = (CODEC_MASK, CODEC_MASK | TIMESTAMP_TYPE_BIT)
 
@@ -63,7 +63,7 @@ _LENGTH = Struct(">i")
 
 
 class HeadProblem(NamedTuple):
-    """The first thing in a head that cannot be."""
+    """The first field of a head that is impossible."""
 
     kind: DamageKind
     field: str
@@ -73,12 +73,12 @@ class HeadProblem(NamedTuple):
 
 
 def fields_of(magic: int) -> dict[str, tuple[int, int]]:
-    """Return position and size of the fields by name, for what `magic` claims to be."""
+    """Return position and size of each field by name, for an entry of that magic."""
     return FIELDS_OF_LEGACY if magic in (0, 1) else FIELDS_OF_BATCH
 
 
 def structural_problem(head: Buffer, available: int) -> HeadProblem | None:
-    """Return why no entry of `available` bytes can begin like this, None if one can."""
+    """Return why no entry of at most `available` bytes can begin with `head`, None if one can."""
     if available <= TORN_BYTES:
         return HeadProblem(
             DamageKind.TRUNCATED_HEADER,
@@ -90,7 +90,7 @@ def structural_problem(head: Buffer, available: int) -> HeadProblem | None:
     (length,) = _LENGTH.unpack_from(head, 8)
     magic = head[MAGIC_POSITION]
     if magic > 2:
-        return HeadProblem(DamageKind.BAD_MAGIC, "magic", "0, 1 or 2", magic, f"magic {magic} is none")
+        return HeadProblem(DamageKind.BAD_MAGIC, "magic", "0, 1 or 2", magic, f"unknown magic {magic}")
     if length < MIN_LENGTHS[magic]:
         least = MIN_LENGTHS[magic]
         return HeadProblem(
@@ -115,7 +115,7 @@ def structural_problem(head: Buffer, available: int) -> HeadProblem | None:
 
 
 def header_problem(head: Buffer) -> HeadProblem | None:
-    """Return what contradicts itself in a header that is whole, and of a possible size."""
+    """Return the contradiction in a complete header of a possible size, None without one."""
     if head[MAGIC_POSITION] < 2:
         return _legacy_problem(head)
     fields = HEADER.unpack_from(head)
@@ -131,7 +131,7 @@ def header_problem(head: Buffer) -> HeadProblem | None:
         )
     if base_offset < 0 or base_offset > MAX_OFFSET - max(delta, 0):
         return HeadProblem(
-            DamageKind.BAD_OFFSET, "offset", "0 or more", base_offset, f"offset {base_offset} cannot be"
+            DamageKind.BAD_OFFSET, "offset", "0 or more", base_offset, f"impossible offset {base_offset}"
         )
     if delta < 0:
         return HeadProblem(
@@ -146,7 +146,11 @@ def header_problem(head: Buffer) -> HeadProblem | None:
         most = min(most, (length - MIN_BATCH_LENGTH) // MIN_RECORD_BYTES)
     if not 0 <= count <= most:
         return HeadProblem(
-            DamageKind.BAD_COUNT, "record count", f"0 to {most}", count, f"{count} records cannot be in there"
+            DamageKind.BAD_COUNT,
+            "record count",
+            f"0 to {most}",
+            count,
+            f"the batch cannot hold {count} records",
         )
     return None
 
@@ -159,15 +163,20 @@ def _legacy_problem(head: Buffer) -> HeadProblem | None:
             "attributes",
             f"codec 0 to 3, bits within {LEGACY_BITS[magic]:#x}",
             attributes,
-            f"attributes {attributes:#x} cannot be with magic {magic}",
+            f"attributes {attributes:#x} are impossible with magic {magic}",
         )
     if offset < 0:
-        return HeadProblem(DamageKind.BAD_OFFSET, "offset", "0 or more", offset, f"offset {offset} cannot be")
+        return HeadProblem(
+            DamageKind.BAD_OFFSET, "offset", "0 or more", offset, f"impossible offset {offset}"
+        )
     return None
 
 
 def plausible_head(head: Buffer, at: int, position: int, end: int) -> BatchHead | None:
-    """Return the head at `head[at]`, which is `position` in a file that ends at `end`, if it can be one."""
+    """Return the head at `head[at]`, None if it cannot be one.
+
+    `head[at]` is at `position` of a file that ends at `end`.
+    """
     view = memoryview(head)[at : at + HEADER_SIZE]
     if structural_problem(view, end - position) or header_problem(view):
         return None
@@ -179,7 +188,7 @@ def plausible_head(head: Buffer, at: int, position: int, end: int) -> BatchHead 
         return None
     found = BatchHead.at(view, 0, position)
     (key_size,) = _LENGTH.unpack_from(view, key_at)
-    # A wrapper has no key; a value length follows the key, and both must fit.
+    # A wrapper has no key. The length of the value follows the key, and both must fit.
     room = found.size_in_bytes - key_at - 2 * _LENGTH.size
     if not -1 <= key_size <= room or (found.attributes & CODEC_MASK and key_size > 0):
         return None
@@ -187,6 +196,6 @@ def plausible_head(head: Buffer, at: int, position: int, end: int) -> BatchHead 
 
 
 def crc_of_head(head: Buffer, magic: int) -> int:
-    """Return the checksum field as it stands in the header of an entry of that magic."""
+    """Return the checksum field of the header of an entry of that magic."""
     position, size = fields_of(magic)["crc"]
     return int.from_bytes(head[position : position + size], "big")

@@ -1,9 +1,9 @@
-"""Finding the next valid entry after damage.
+"""EntrySearch: finds the next valid entry after damage.
 
-Entries carry no marker to look for, so a place counts when its header can be one and its checksum is that of
-the bytes it claims. The bytes are searched by pattern, blocks of one and the same byte are passed over, and
-the bytes that checksums may be taken of are limited to a multiple of those searched: a file of garbage, even
-of garbage made to look like headers, takes time in proportion to its size.
+Entries have no marker to look for. A place counts as an entry if its header is possible and the checksum
+matches. Patterns find the candidates, blocks of one repeated byte are skipped, and the bytes checksummed are
+limited to a multiple of the bytes searched: the time is proportional to the size of the file, even if its
+garbage is made to look like headers.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ _CHECKSUM_ALLOWANCE = 64 * 1024 * 1024
 _OFFSET_AND_SIZE = Struct(">qi")
 _LENGTH = Struct(">i")
 
-# Both match the magic alone, so that matches may overlap. Behind a batch's: checksum, attributes, last offset
-# delta, timestamps and producer, record count.
+# Both match only the magic, so that matches may overlap. Behind that of a batch come checksum, attributes,
+# last offset delta, timestamps and producer, record count.
 _BATCH = re.compile(rb"\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f].{33}[\x00-\x7f])", re.DOTALL)
-# Before the other magic, a size of 14 at least and the checksum; behind it attributes, timestamp, key length.
+# Before the older magic come a size of at least 14 and the checksum; behind it attributes, timestamp, key
+# size.
 _KEY = rb"(?:\xff\xff\xff\xff|[\x00-\x7f])"
 _LEGACY = re.compile(
     rb"[\x00\x01](?<=[\x00-\x7f].{8})(?<!\x00\x00\x00[\x00-\x0d].{5})"
@@ -44,7 +45,7 @@ _LEGACY = re.compile(
 
 
 class EntrySearch:
-    """The search in one file; what may be spent on checksums is counted over all of it."""
+    """The search in one file, with one allowance of bytes to checksum."""
 
     __slots__ = ("_allowance", "_file", "_found", "_highest", "_searched")
 
@@ -52,15 +53,15 @@ class EntrySearch:
         self._file = file
         self._highest = highest
         self._allowance = _CHECKSUM_ALLOWANCE
-        # The stretch that was searched last, and what was found at its end: no byte is searched twice.
+        # The stretch searched last and the entry found at its end: no byte is searched twice.
         self._searched = range(0)
         self._found: BatchHead | None = None
 
     def next_entry(self, position: int, expected: int, stop: int | None = None) -> BatchHead | None:
-        """Return the first valid entry that begins at `position` or later and before `stop`, if there is one.
+        """Return the first valid entry that begins in [`position`, `stop`), None without one.
 
-        `expected` is the offset that the next entry would have. One that begins below it could be a batch
-        inside a record, so it counts only if the file goes on or ends behind it. Raises `OSError`.
+        `expected` is the offset of the next entry. An entry with a lower offset may be a batch inside a
+        record, so it counts only if the file ends or goes on behind it. Raises `OSError`.
         """
         stop = self._file.end if stop is None else stop
         if position not in self._searched and (self._found is None or position != self._found.position):
@@ -73,14 +74,14 @@ class EntrySearch:
         return found if found is not None and found.position < stop else None
 
     def affords(self, size: int) -> bool:
-        """Whether a checksum of so many bytes may be taken; if so it counts as taken."""
+        """Whether so many bytes may be checksummed; if so, they are taken from the allowance."""
         if size > max(self._allowance, _SMALL_BYTES):
             return False
         self._allowance = max(self._allowance - size, 0)
         return True
 
     def earn(self, size: int) -> None:
-        """Allow checksums in proportion to bytes of the file that have been dealt with."""
+        """Raise the allowance in proportion to bytes of the file that have been processed."""
         self._allowance += _CHECKSUM_FACTOR * size
 
     def _search(self, position: int, stop: int, expected: int) -> BatchHead | None:
@@ -102,7 +103,7 @@ class EntrySearch:
         return None
 
     def leads_on(self, position: int, offset: int) -> bool:
-        """Whether an entry behind the one of `offset` can begin at a position, or the file ends there."""
+        """Whether the file ends at a position, or an entry above `offset` can begin there."""
         file = self._file
         if position >= file.end or file.zeros_from(position) == file.end - position:
             return True
@@ -118,13 +119,13 @@ class EntrySearch:
 
 
 def _mixed_stretches(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield (low, high) of where entries can begin: not within blocks of one and the same byte."""
+    """Yield (low, high) of the stretches in which entries can begin: all but blocks of one repeated byte."""
     low = -1
     for start in range(0, len(data), _BLOCK_BYTES):
         block = data[start : start + _BLOCK_BYTES]
         if block == block[:1] * len(block):
             if low >= 0:
-                # The last bytes of a header may well be the first of the block.
+                # The first bytes of the block may be the last of a header.
                 yield low, start + MAGIC_POSITION
                 low = -1
         elif low < 0:
@@ -134,10 +135,10 @@ def _mixed_stretches(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _candidates(data: bytes, low: int, high: int, room: int, highest: int) -> Iterator[int]:
-    """Yield, in order, where in [low, high) an entry of any format may begin, by its first bytes.
+    """Yield, in order, where in [low, high) the first bytes of an entry of any format may stand.
 
-    The file ends `room` bytes behind the beginning of `data`. Garbage of the right kind has one such place in
-    every few bytes, so what the patterns cannot tell is looked at in line.
+    The file ends `room` bytes behind the beginning of `data`. Garbage may have a candidate in every few
+    bytes, so the checks that the patterns cannot do are done in line.
     """
     stop = min(high + MAGIC_POSITION + HEADER_SIZE, len(data))
     room -= LOG_OVERHEAD
@@ -166,7 +167,7 @@ def _batches(data: bytes, low: int, high: int, stop: int) -> Iterator[int]:
 
 
 def _fills(data: bytes, at: int, length: int) -> bool:
-    """Whether key and value fill an older entry whose size field is `length`, as far as `data` tells."""
+    """Whether key and value fill an older entry whose size field is `length`, unless `data` ends before."""
     key_at = at + HEADER_SIZES[data[at + MAGIC_POSITION]]
     end = at + LOG_OVERHEAD + length
     if key_at + 4 > len(data):

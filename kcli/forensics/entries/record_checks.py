@@ -1,17 +1,7 @@
-"""Checking the records inside an entry: do they decompress, and are they what the header says?
+"""The checks of the records inside an entry: do they decompress, and are they what the header says?
 
-A batch is walked as a whole where it fits; only one with something wrong in it, or one that does not fit, is
-gone through record by record, in pieces. `UNCHECKED_RECORDS` says that not even a piece fits.
-
-StoredRecords: the records of a batch, for `RecordPieces` to go through.
-
-`record_parser` has the format. Only a record's length must be right for the next one to be found, so several
-records of a batch may be found wrong.
-
-LegacyRecords: the entries inside a wrapper of magic 0 or 1, for `RecordPieces` to go through.
-
-Each has a checksum of its own. Offsets are absolute in magic 0, where the last is the wrapper's; in magic 1
-they count from the first one.
+A batch that fits into memory is walked in one go. One that does not fit, or that has a fault, is checked
+record by record, in pieces of its bytes. `UNCHECKED_RECORDS` says that not even a piece fits.
 """
 
 from __future__ import annotations
@@ -52,7 +42,10 @@ _MAX_LENGTH_BYTES = 5
 
 
 class StoredRecords:
-    """The records of `batch`."""
+    """The records of `batch`, for `RecordPieces`; `record_walk` describes the format.
+
+    The length of a record is enough to find the next one, so several records of a batch can be damaged.
+    """
 
     __slots__ = ("_batch", "_count", "_findings", "_largest", "_last_delta")
 
@@ -64,7 +57,7 @@ class StoredRecords:
         self._largest: int | None = None
 
     def extent(self, data: bytes, at: int) -> Extent | None:
-        """Return where a record begins and ends. Raises `CorruptRecord`."""
+        """Return where the record at `at` begins and ends. Raises `CorruptRecord`."""
         try:
             length, start = read_varint(data, at)
         except CorruptRecord:
@@ -105,11 +98,11 @@ class StoredRecords:
         self._count += 1
 
     def lose(self, why: str, place: int) -> None:
-        """Report that where the next record begins is not known."""
+        """Report that the next record cannot be found."""
         self._add(DamageKind.BAD_RECORD, why, place, 1)
 
     def finish(self) -> int | None:
-        """Return the largest timestamp delta when all records were checked."""
+        """Compare the number of records with the header; return the largest timestamp delta."""
         batch = self._batch
         if self._count != batch.count:
             self._findings.add(
@@ -136,7 +129,7 @@ class StoredRecords:
 
 
 def _read_bytes(record: bytes, position: int, what: str) -> tuple[bytes | None, int]:
-    """Return the bytes behind their length, -1 for none, and the position behind them."""
+    """Return the bytes behind their length, None for -1, and the position behind them."""
     length, position = read_varint(record, position)
     if not -1 <= length <= len(record) - position:
         raise CorruptRecord(f"a {what} of {length} bytes does not fit")
@@ -167,7 +160,11 @@ _CRC_START = 16
 
 
 class LegacyRecords:
-    """The entries inside `wrapper`."""
+    """The entries inside `wrapper`, which is of magic 0 or 1, for `RecordPieces`.
+
+    Each has a checksum of its own. In magic 0 their offsets are absolute and the last one is the wrapper's;
+    in magic 1 they are relative to the first.
+    """
 
     __slots__ = ("_count", "_findings", "_largest", "_last", "_wrapper")
 
@@ -179,7 +176,7 @@ class LegacyRecords:
         self._largest: int | None = None
 
     def extent(self, data: bytes, at: int) -> Extent | None:
-        """Return where an entry begins behind its size, and ends. Raises `CorruptRecord`."""
+        """Return where the entry at `at` begins, behind its size, and ends. Raises `CorruptRecord`."""
         start = at + LOG_OVERHEAD
         if start > len(data):
             return None
@@ -194,11 +191,11 @@ class LegacyRecords:
         self._count += 1
 
     def lose(self, why: str, place: int) -> None:
-        """Report that where the next entry begins is not known."""
+        """Report that the next entry cannot be found."""
         self._add(DamageKind.BAD_RECORD, why)
 
     def finish(self) -> int | None:
-        """Return the largest timestamp when all entries were checked."""
+        """Compare the last offset with the wrapper's; return the largest timestamp."""
         wrapper = self._wrapper
         if not self._count:
             why = "a wrapper without entries"
@@ -256,7 +253,7 @@ class LegacyRecords:
 
 
 def find_value(entry: ScannedEntry, findings: RecordFindings) -> int | None:
-    """Return where in an older entry its value begins, None if key and value do not fill it."""
+    """Return where the value of an older entry begins in it, None if key and value do not fill it."""
     key_at = HEADER_SIZES[entry.magic]
     value_at = key_at
     for name in ("key", "value"):
@@ -279,16 +276,16 @@ def find_value(entry: ScannedEntry, findings: RecordFindings) -> int | None:
 
 
 MAX_HELD_BYTES = 16 * 1024 * 1024
-"""What may be held of the records of one entry, compressed or not."""
+"""How many bytes of the records of one entry may be in memory, compressed or not."""
 
 _READ_BYTES = 1024 * 1024
 _WALKED_BYTES = 2 * 1024 * 1024
 
 
 def check_records(entry: ScannedEntry) -> list[Damage]:
-    """Return what is wrong inside an entry whose checksum matches, a few damages at most.
+    """Return the first damages inside an entry whose checksum matches.
 
-    Memory does not depend on what the records decompress to, whatever the entry. Raises `OSError`.
+    Memory does not depend on the size of the decompressed records. Raises `OSError`.
     """
     findings = RecordFindings(entry)
     try:
@@ -326,7 +323,7 @@ def _check_batch(entry: ScannedEntry, batch: RecordBatch, findings: RecordFindin
 
 
 def _walk(entry: ScannedEntry, batch: RecordBatch) -> int | None:
-    """Return the largest timestamp delta if nothing is wrong, None if the records need a closer look."""
+    """Return the largest timestamp delta of sound records, None if they must be checked one by one."""
     try:
         data = decompress(batch.codec, entry.read(HEADER_SIZE, entry.size), _WALKED_BYTES)
         _, largest, is_dense, _ = walk_records(data, 0, batch.count)
@@ -351,7 +348,7 @@ def _check_wrapper(entry: ScannedEntry, wrapper: LegacyEntry, findings: RecordFi
 
 
 def _pieces(entry: ScannedEntry, start: int) -> Iterator[Buffer]:
-    """Yield the bytes of an entry from the one numbered `start` on."""
+    """Yield the bytes of an entry from byte `start` on."""
     if entry.is_whole:
         at = entry.batch.position
         if start < entry.size:

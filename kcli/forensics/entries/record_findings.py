@@ -1,9 +1,6 @@
-"""RecordFindings: what a check of the records of one entry has found.
+"""RecordFindings: the damages inside one entry; RecordPieces: its records, checked as their bytes arrive.
 
-RecordPieces: the records of an entry, checked one by one as the bytes they are made of come in.
-
-What a record looks like depends on the format: `stored_records` has that of batches, `legacy_checks` that of
-older entries.
+`record_checks` has the formats: StoredRecords for batches, LegacyRecords for older entries.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ _MAX_RAW_BYTES = 16
 
 
 class RecordFindings:
-    """The damages inside `entry`, up to `MAX_FINDINGS`."""
+    """The first `MAX_FINDINGS` damages inside `entry`."""
 
     __slots__ = ("_entry", "damages")
 
@@ -33,7 +30,7 @@ class RecordFindings:
 
     @property
     def are_enough(self) -> bool:
-        """Whether no more are taken."""
+        """Whether no more are kept."""
         return len(self.damages) >= MAX_FINDINGS
 
     def add(
@@ -46,7 +43,7 @@ class RecordFindings:
         expected: int | str | None = None,
         found: int | str | None = None,
     ) -> None:
-        """Take a finding; `field` is a name, the number of its first byte in the entry, and its size."""
+        """Add a damage; `field` is a name, the position of its first byte in the entry, and its size."""
         if self.are_enough:
             return
         entry = self._entry
@@ -70,7 +67,7 @@ class RecordFindings:
         )
 
     def compare_timestamp(self, largest: int, claimed: int) -> None:
-        """Compare the largest timestamp of the records with that of the header."""
+        """Add a damage if the largest timestamp of the records is not that of the header."""
         if largest != claimed:
             at = 35 if self._entry.magic == 2 else 18
             self.add(
@@ -83,50 +80,50 @@ class RecordFindings:
 
 
 class Extent(NamedTuple):
-    """Where a record begins behind its length, and where it ends."""
+    """Where a record begins, behind its length, and where it ends."""
 
     start: int
     end: int
 
 
 class RecordFormat(Protocol):
-    """The records of one entry, in some format."""
+    """The records of one entry, in one of the formats."""
 
     def extent(self, data: bytes, at: int) -> Extent | None:
-        """Return that of the record at a place, None if more bytes are needed to tell.
+        """Return the extent of the record at a place, None if more bytes are needed.
 
-        Raises `CorruptRecord` if it cannot be told.
+        Raises `CorruptRecord` if there can be none.
         """
         ...
 
     def check(self, data: bytes, at: int, extent: Extent, place: int) -> None:
-        """Check the record at `at` of `data`, which is the byte numbered `place` of the records."""
+        """Check the record at `at` of `data`, which is byte `place` of the records."""
         ...
 
     def lose(self, why: str, place: int) -> None:
-        """Report that no record can be told from the byte numbered `place` on."""
+        """Report that no record can be recognized from byte `place` on."""
         ...
 
     def finish(self) -> int | None:
-        """Return the largest timestamp, None if that is not known, when all records were checked."""
+        """Finish the checks after the last record; return the largest timestamp, None if it is unknown."""
         ...
 
 
 class RecordPieces:
-    """Goes through the records of an entry: `feed` what they are made of, then `finish`."""
+    """Checks the records of an entry: `feed` it their bytes, then `finish`."""
 
     __slots__ = ("_findings", "_held", "_is_lost", "_records", "_taken")
 
     def __init__(self, records: RecordFormat, findings: RecordFindings) -> None:
         self._records = records
         self._findings = findings
-        # What was fed and not yet gone through, behind `_taken` bytes that were.
+        # The bytes fed and not yet checked; `_taken` bytes before them were.
         self._held = b""
         self._taken = 0
         self._is_lost = False
 
     def feed(self, piece: Buffer, max_bytes: int) -> None:
-        """Check the records that are whole now. Raises `TooMuchData` at one above `max_bytes`."""
+        """Check the records that are complete now. Raises `TooMuchData` for one above `max_bytes`."""
         if self._is_over:
             return
         data = self._held + bytes(piece) if self._held else bytes(piece)
@@ -142,7 +139,7 @@ class RecordPieces:
         self._taken += at
 
     def finish(self) -> int | None:
-        """Return the largest timestamp as the format has it, None if that is not known."""
+        """Return what the format's `finish` does, None if there were damages."""
         if self._held and not self._is_over:
             self._lose(f"{len(self._held)} bytes are left of it", self._taken)
         largest = None if self._is_over else self._records.finish()

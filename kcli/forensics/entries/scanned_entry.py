@@ -1,4 +1,4 @@
-"""ScannedEntry: an entry of any format as a scan of a log file comes upon it."""
+"""ScannedEntry: an entry of any format that a scan of a log file has found; DumpedRecord: a record in it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Batch: TypeAlias = RecordBatch | LegacyEntry
 class ScannedEntry:
     """An entry of any format at `position` of the file, `size` bytes long.
 
-    `batch` is a view of the scan's buffer and good until the next step, as is what it hands out uncopied.
-    `is_valid` is the checksum's verdict; `damages`, which come by themselves in the next steps, is all that
-    is wrong with header and checksum. `is_whole` is False for an entry too large to be kept: `batch` then has
-    its header alone, and `load` or `read` get the rest.
+    `batch` is a view of the scan's buffer; it and all it returns uncopied are valid until the next step.
+    `is_valid` says whether the checksum matches. `damages` are the faults of header and checksum; the scan
+    yields each of them in its next steps, too. `is_whole` is False for an entry too large to be kept: then
+    `batch` has only its header, and `load` or `read` fetch the rest.
     """
 
     __slots__ = ("_file", "batch", "damages", "is_valid", "is_whole", "position", "size")
@@ -63,7 +63,7 @@ class ScannedEntry:
 
     @property
     def first_offset(self) -> int:
-        """The base offset of a batch; of an older entry, which does not tell, the last one."""
+        """The base offset of a batch, the last offset of an older entry."""
         batch = self.batch
         return batch.base_offset if isinstance(batch, RecordBatch) else batch.offset
 
@@ -97,12 +97,12 @@ class ScannedEntry:
 
 
 def view_of(buffer: bytes | bytearray) -> Batch:
-    """Return the view of the entry of any format that a buffer begins with. Raises `CorruptRecord`."""
+    """Return a view of the entry of any format at the start of a buffer. Raises `CorruptRecord`."""
     return RecordBatch(buffer, 0) if buffer[MAGIC_POSITION] == 2 else LegacyEntry(buffer, 0)
 
 
 class DumpedRecord(NamedTuple):
-    """A record; `stored` is the entry that it is in the older formats, with a checksum of its own."""
+    """A record. In the older formats it is an entry with a checksum of its own: `stored`."""
 
     offset: int
     timestamp: int
@@ -122,7 +122,7 @@ class DumpedRecord(NamedTuple):
 
 
 def records_of(batch: Batch) -> Iterator[DumpedRecord]:
-    """Yield the records of an entry. Raises `CorruptRecord`, possibly after some of them."""
+    """Yield the records of an entry. Raises `CorruptRecord`, possibly after some records."""
     if not isinstance(batch, LegacyEntry):
         for record in batch.records():
             yield DumpedRecord(

@@ -1,14 +1,4 @@
-"""SegmentFile: a log file opened to be looked at, never to be changed.
-
-The size is that of the moment it was opened: a broker may be appending. It may also cut the file; then less
-can be read than there was.
-
-SegmentWindow: the part of a log file that a scan is at, in memory.
-
-It is small enough for a processor's caches, where a checksum finds what was just read, and large enough to
-hold many batches, which are looked at together. Measured, that is worth more than reading ahead in a second
-thread, which the interpreter makes wait for the first one.
-"""
+"""SegmentFile: a log file opened for reading; SegmentWindow: the part of it that a scan has in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +18,7 @@ if TYPE_CHECKING:
 
 
 LONG_BYTES = 32 * 1024 * 1024
-"""From how many bytes on it takes a while to read logs, so that more than one process does."""
+"""A log of this size or more is long: several processes read it, behind a progress bar."""
 CHUNK_BYTES = 1024 * 1024
 _ZEROS = bytes(CHUNK_BYTES)
 _PAUSE_SECONDS = 0.005
@@ -37,13 +27,16 @@ _RECENT_SECONDS = 0.1
 
 
 class SegmentFile:
-    """The file at `path` up to `end` (default: all there is now). Raises `OSError`."""
+    """The file at `path` up to `end`, by default its size when it is opened. Raises `OSError`.
+
+    A broker may append to the file, or cut it; then less can be read than `end` says.
+    """
 
     __slots__ = ("_seen", "descriptor", "end", "path")
 
     def __init__(self, path: str, end: int | None = None) -> None:
         self.path = path
-        # Opening a pipe must not wait for its other end; regular files do not mind.
+        # Opening a pipe must not wait for its other end. Regular files ignore the flag.
         self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         status = os.fstat(self.descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -65,11 +58,11 @@ class SegmentFile:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self.descriptor)
 
     def has_changed(self) -> int | None:
-        """Return the size if the file was written since it was opened, or since this was asked last."""
+        """Return the size if the file has changed since it was opened, or since the last call; else None."""
         status = os.fstat(self.descriptor)
         seen = status.st_size, status.st_mtime_ns
         if seen == self._seen:
@@ -79,7 +72,7 @@ class SegmentFile:
 
     @property
     def changed_at(self) -> float:
-        """When the file was written last, as seen last, in seconds of the wall clock."""
+        """The modification time that was seen last, in seconds of the wall clock."""
         return self._seen[1] / 1e9
 
     def size_after_a_pause(self) -> int | None:
@@ -97,17 +90,17 @@ class SegmentFile:
         return os.pread(self.descriptor, max(min(count, limit - position), 0), position)
 
     def crc32c(self, start: int, stop: int) -> int | None:
-        """Return the CRC-32C of a stretch of any length, None if it is not all there."""
+        """Return the CRC-32C of a stretch of any length, None if the file ends before `stop`."""
         return self._checksum(crc32c, start, stop, 0)
 
     def crc32(self, start: int, stop: int, value: int = 0) -> int | None:
-        """Return the CRC-32 of a stretch of any length behind `value`, None if it is not all there."""
+        """Return the CRC-32 of a stretch of any length, continuing `value`; None if the file is too short."""
         return self._checksum(zlib.crc32, start, stop, value)
 
     def entry_crc(self, position: int, size: int, magic: int) -> int | None:
-        """Return the checksum that an entry of that size and magic has, None if bytes are missing.
+        """Compute the checksum of an entry of that size and magic, None if bytes are missing.
 
-        That of magic 0 and 1 covers the magic itself, so another one can be tried.
+        Magic 0 and 1 are covered by it: this one takes the place of the byte in the file.
         """
         if magic == 2:
             return self.crc32c(position + CRC_START, position + size)
@@ -123,7 +116,7 @@ class SegmentFile:
         return value
 
     def zeros_from(self, position: int) -> int:
-        """Return how many bytes from a position on, up to the end, are zeros without a break."""
+        """Return the length of the run of zeros that begins at a position."""
         start = position
         while position < self.end:
             data = self.read(position, CHUNK_BYTES)
@@ -136,7 +129,7 @@ class SegmentFile:
         return position - start
 
     def zeros_before(self, position: int, low: int) -> int:
-        """Return how many bytes just before a position, down to `low`, are zeros without a break."""
+        """Return the length of the run of zeros that ends at a position and begins at `low` or later."""
         stop = position
         while position > low:
             start = max(position - CHUNK_BYTES, low)
@@ -150,11 +143,16 @@ class SegmentFile:
 
 WINDOW_BYTES = 2 * 1024 * 1024
 _SPARE_BYTES = 64
-"""What is read behind a large entry: the header of the next one."""
+"""How much is read behind a large entry: the header of the next one."""
 
 
 class SegmentWindow:
-    """The first `limit` bytes of `buffer` are those of the file from `origin` on; `find` moves the window."""
+    """The first `limit` bytes of `buffer` are those of the file from `origin` on; `find` moves the window.
+
+    It fits a processor's cache, where a checksum finds the bytes just read, and holds many batches, which are
+    decoded together. Measured, that gains more than reading ahead in a second thread: the interpreter makes
+    that one wait.
+    """
 
     __slots__ = ("_file", "buffer", "limit", "origin", "view")
 
@@ -166,7 +164,7 @@ class SegmentWindow:
         self.limit = 0
 
     def find(self, position: int, count: int) -> int:
-        """Return where in the buffer `count` bytes from a position on are, -1 if the file lacks them.
+        """Return where `count` bytes of the file from a position on are in the buffer, -1 if it lacks them.
 
         Raises `OSError`.
         """

@@ -62,7 +62,7 @@ _OFFSET_IS_WRONG = {DamageKind.BAD_OFFSET, DamageKind.BAD_OFFSET_DELTA, DamageKi
 
 
 class CheckedPlace(NamedTuple):
-    """The first bytes at a place; why no entry begins with them, if so; whether the checksum matches."""
+    """The first bytes at a place, why no entry can begin so (None if one can), and the checksum's verdict."""
 
     head: bytes
     problem: HeadProblem | None
@@ -79,12 +79,12 @@ def scan(
     resync: bool = False,
     segment_base: int | None = None,
 ) -> Iterator[ScannedEntry | Damage]:
-    """Yield the entries of a log file, and what is wrong, in file order; `start` is where an entry begins.
+    """Yield the entries and the damage of a log file, in order, from the entry at `start` on.
 
-    With `resync` a place where no entry begins is passed over up to the next valid one; else it is the last
-    thing reported. `segment_base`, the offset in the file's name, lets offsets outside the segment be told;
-    `expected` is the offset that the entry at `start` should begin with, -1 if that is not known. An entry of
-    more than `max_entry_bytes` comes with its header alone. Raises `OSError`.
+    Where no entry begins, the scan ends after the damage; with `resync` it goes on at the next valid entry.
+    `segment_base`, the offset in the file's name, makes offsets outside the segment damage. `expected` is the
+    offset of the entry at `start`, -1 if that is unknown. Of an entry above `max_entry_bytes` only the header
+    is kept. Raises `OSError`.
     """
     items = scan_runs(
         path,
@@ -113,9 +113,9 @@ def scan_runs(
     segment_base: int | None = None,
     stop: int | None = None,
 ) -> Iterator[BatchRun | ScannedEntry | Damage]:
-    """Yield what `scan` does, but sound batches many at a time.
+    """Yield what `scan` yields, but sound batches many at a time.
 
-    At `stop` or behind it the scan ends, between entries of which the one before is sound.
+    The scan ends behind the first sound entry that ends at `stop` or later.
     """
     with SegmentFile(path, end) as file:
         if not start and segment_base is not None:
@@ -134,7 +134,7 @@ def scan_runs(
 
 
 class SegmentScan:
-    """The state of one scan; the end of the file may grow by its last entry if it `follows`."""
+    """One scan. If it `follows`, the end of the file may grow by the rest of its last entry."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class SegmentScan:
         file, reader = self.file, self.reader
         while reader.position < file.end:
             start = reader.position
-            # Where damage has reached behind the stop, one sound entry is all that is wanted.
+            # Where damage reaches behind the stop, the scan needs one more sound entry.
             limit = min(max(stop, start + 1), file.end)
             yield from reader.runs(limit)
             yield from self._sound_legacy_entries(limit)
@@ -173,7 +173,7 @@ class SegmentScan:
                 return
 
     def _sound_legacy_entries(self, stop: int) -> Iterator[ScannedEntry]:
-        """Yield older entries that nothing is wrong with, up to what needs a closer look, or to `stop`."""
+        """Yield sound older entries, up to anything else or to one that begins at `stop` or behind it."""
         file, window, reader = self.file, self.window, self.reader
         position, needed = reader.position, _LEGACY_HEADER_SIZE
         while position < stop and (at := window.find(position, needed)) >= 0:
@@ -209,7 +209,7 @@ class SegmentScan:
                 return
 
     def _look_closely(self) -> tuple[ScannedEntry | None, tuple[Damage, ...]]:
-        """Return what is at the position, an entry or damage or both, and go on behind it."""
+        """Return the entry at the position, its damages or those of the bytes there, and step over it."""
         file, position, diagnosis = self.file, self.reader.position, self.diagnosis
         head, problem, is_valid = self._check_place()
         if position >= file.end:
@@ -217,7 +217,7 @@ class SegmentScan:
         if problem is not None:
             damage = diagnosis.no_entry(problem, head=head, position=position, expected=self.reader.expected)
             if self.follows and damage.kind is DamageKind.ZEROS and file.read(position, HEADER_SIZE) != head:
-                return None, ()  # what was reserved has been written meanwhile
+                return None, ()  # an entry was written into the reserved space meanwhile
             return None, (self._skip(damage),)
         view = view_of(head)
         size, fault = view.size_in_bytes, None
@@ -247,11 +247,12 @@ class SegmentScan:
         return ScannedEntry(position, size, view, is_valid, damages, file, is_whole), damages
 
     def _check_place(self) -> CheckedPlace:
-        """Check the entry at the position. A scan that `follows` lets the file grow by the rest of it."""
+        """Check the entry at the position, again and again while a broker may be writing it."""
         file = self.file
         checked = self._check_place_once()
         for number in range(_MAX_LOOKS if self.follows else 0):
-            # What was read while it was written may be whole by now, so the second look needs no reason.
+            # An entry that was read while it was written may be whole by now: the second look needs no
+            # reason.
             if checked.is_valid or (number and not self._may_be_being_written(checked)):
                 break
             size = file.has_changed()
@@ -286,7 +287,7 @@ class SegmentScan:
         return end + self.file.zeros_from(end) >= self.file.end
 
     def _let_grow(self, size: int) -> None:
-        """Take in as much of a file that has `size` bytes now as belongs to the entry at the position."""
+        """Move the end, in a file of `size` bytes now, to the end of the entry at the position."""
         file, position = self.file, self.reader.position
         head = file.read(position, HEADER_SIZE, size)
         wanted = HEADER_SIZE
@@ -295,7 +296,7 @@ class SegmentScan:
         file.end = min(max(file.end, position + wanted), size)
 
     def _is_misplaced(self, view: Batch, behind: int) -> bool:
-        """Whether the offsets of a valid entry cannot be right."""
+        """Whether the offsets of an otherwise valid entry are wrong."""
         if view.last_offset > self.reader.highest:
             return True
         if isinstance(view, RecordBatch):
@@ -305,11 +306,11 @@ class SegmentScan:
         return offset != self.reader.expected and self.reader.is_out_of_line(offset, span, behind)
 
     def _go_behind(self, view: Batch, size: int, damage: Damage | None) -> None:
-        """Step over an entry; its offset tells the next one unless it is itself in doubt."""
+        """Step over an entry; the next offset follows from its own unless that is damaged."""
         self.reader.position += size
         self.diagnosis.search.earn(size)
         if damage is None or damage.kind not in _OFFSET_IS_WRONG or 0 <= view.last_offset < self.lowest:
-            # Also where the numbers are others than before: all that follow would be told as going back.
+            # Also after a jump of offsets: else every following entry would be reported as going back.
             self.reader.expected = view.last_offset + 1
         elif damage.kind is DamageKind.BAD_OFFSET and isinstance(view, RecordBatch):
             span = view.last_offset_delta + 1
@@ -320,7 +321,7 @@ class SegmentScan:
                 self.reader.expected += span
 
     def _skip(self, damage: Damage) -> Damage:
-        """Step over what is no entry: all there is, unless the scan is to find its way back."""
+        """Step over bytes that belong to no entry: to the end of the file, unless the scan resyncs."""
         if not self.resync and not damage.is_harmless:
             damage = damage._replace(skipped_bytes=self.file.end - self.reader.position)
         self.reader.position += damage.skipped_bytes

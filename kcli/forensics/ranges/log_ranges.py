@@ -1,12 +1,8 @@
-"""Reading a log by ranges at the same time: the sound batches of a stretch of it, and whether they fit.
+"""Ranges of a log, which several processes read at the same time: RangeReader and RangeQueue.
 
-A range holds the batches that begin in a stretch of a file. Its first one is found by its looks and its
-checksum, and may in truth be inside of a record. So a range counts only if it begins exactly where the one
-before it ended: then all beginnings follow from that of the file.
-
-RangeQueue: the ranges of long logs on their way to the processes that read them, and what comes back.
-
-A log is begun as soon as it is known which it is: the processes work while this one gets ready.
+A range holds the batches that begin in a stretch of a file. Its first batch is recognized by its header and
+its checksum, and may be a batch inside a record. So a range counts only if it begins exactly where the range
+before it ended; then every beginning follows from that of the file.
 """
 
 from __future__ import annotations
@@ -39,13 +35,13 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R", bound=tuple[object, ...])
-"""A range, as a task for a process."""
+"""A range, the task of a process."""
 
 _NEAR_BYTES = 64 * 1024
 
 
 class RangeStart(NamedTuple):
-    """Where the first batch begins, its offset, how many offsets it has, and the one behind it, if one is."""
+    """Position, offset and span of offsets of the first batch; the offset behind it, None at the end."""
 
     position: int
     offset: int
@@ -53,7 +49,7 @@ class RangeStart(NamedTuple):
     following: int | None
 
     def follows_on(self, position: int, expected: int) -> bool:
-        """Whether it comes where it should; of its offset see `BatchReader.is_out_of_line`."""
+        """Whether it is where it should be; for its offset see `BatchReader.is_out_of_line`."""
         if self.position != position or self.offset < expected:
             return False
         return self.offset == expected or not self.span or self.following != expected + self.span
@@ -62,7 +58,7 @@ class RangeStart(NamedTuple):
 class RangeReader:
     """Reads the batches that begin in a stretch of the log of the segment at `base_offset`.
 
-    Up to `position` all is sound, the last batch of it has `last_offset`, -1 without one.
+    All is sound up to `position`; `last_offset` is that of the last batch, -1 without one.
     """
 
     __slots__ = ("_base_offset", "_path", "_start", "_stop", "last_offset", "position")
@@ -81,12 +77,12 @@ class RangeReader:
         return self.position >= self._stop
 
     def read(self) -> Iterator[RangeStart | BatchRun]:
-        """Yield where the range starts, and its batches up to where something is wrong."""
+        """Yield the start of the range, then its batches up to the first fault."""
         try:
             with SegmentFile(self._path) as segment:
                 yield from self._runs(segment)
         except OSError:
-            return  # who goes on from there meets it too
+            return  # the process that goes on from there meets the error again
 
     def _runs(self, segment: SegmentFile) -> Iterator[RangeStart | BatchRun]:
         reader = BatchReader(
@@ -104,9 +100,9 @@ class RangeReader:
 
 
 def stretches(size: int, most: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield where ranges for so many readers begin and end, `most` bytes or fewer.
+    """Yield begin and end of ranges of at most `most` bytes for `count` readers.
 
-    The last are small, so that no reader waits long for another.
+    The last ranges are small, so that no reader waits long for another.
     """
     start = 0
     while start < size:
@@ -116,7 +112,7 @@ def stretches(size: int, most: int, count: int) -> Iterator[tuple[int, int]]:
 
 
 def begin_of(segment: SegmentFile, base_offset: int, *, start: int, stop: int) -> int:
-    """Return where the first batch of a stretch begins, its end if there is none. Raises `OSError`."""
+    """Return where the first batch of a stretch begins, `stop` without one. Raises `OSError`."""
     if not start:
         return 0
     near = _batch_near(segment, base_offset, start, stop)
@@ -130,11 +126,11 @@ def begin_of(segment: SegmentFile, base_offset: int, *, start: int, stop: int) -
 
 
 def _batch_near(segment: SegmentFile, base_offset: int, start: int, stop: int) -> int | None:
-    """Return where a batch of the segment begins not far behind `start`, None if none is seen.
+    """Return where a batch of the segment begins not far behind `start`, None without one.
 
-    That is what nearly every stretch begins with. The whole search knows older entries too: it compiles
-    patterns for them, and takes checksums of much that is none. Where such stand right before a batch they
-    are overlooked, and the stretch does not follow on the one before it.
+    Nearly every stretch has one. EntrySearch finds older entries too, but it compiles patterns and checksums
+    many false candidates. Older entries right before a batch are overlooked here; then the stretch does not
+    follow on the one before it.
     """
     head = segment.read(start, _NEAR_BYTES, stop + HEADER_SIZE - 1)
     magic_at = head.find(2, MAGIC_POSITION)
@@ -155,14 +151,14 @@ def _batch_near(segment: SegmentFile, base_offset: int, start: int, stop: int) -
 
 
 RANGES_AHEAD = 3
-"""How many a process has to do, so that none waits for another whose turn it is to be heard."""
+"""How many a process has before it, so that it does not wait until its messages are read."""
 
 
 class RangeEnd(NamedTuple):
-    """What is known of a range: the last offset of a batch, -1 without one, and where the next one begins.
+    """How a range ended: the last offset of a batch, -1 without one, and where the next batch begins.
 
-    And the last offset of a record, -1 without one; how many values could not be decoded; and whether nothing
-    was wrong up to the end of the range.
+    `last_record_offset` is -1 without a record; `failures` counts values that could not be decoded;
+    `is_sound` says that all was sound up to the end of the range.
     """
 
     last_offset: int
@@ -173,9 +169,9 @@ class RangeEnd(NamedTuple):
 
 
 class RangeQueue(Generic[R]):
-    """Gives the ranges of one log after the other to a pool, a few ahead of who takes what is said of them.
+    """Gives the ranges of one log after the other to a pool, a few ahead of the one the caller reads.
 
-    The messages about a range begin with a `RangeStart` and end with its `RangeEnd`; then `end` is that.
+    The messages about a range begin with a `RangeStart` and end with a `RangeEnd`, which then is `end`.
     """
 
     def __init__(self, pool: WorkerPool) -> None:
@@ -187,13 +183,10 @@ class RangeQueue(Generic[R]):
         self._given = 0
         self._taken = 0
         self._is_open = False
-        """Whether more is to come about the range that was taken last."""
+        """Whether more messages about the range taken last are to come."""
 
     def begin(self, log: object, ranges: Iterator[R]) -> None:
-        """Let the pool begin with a log, unless it has; the rest of another is thrown away.
-
-        Raises `WorkerGone`.
-        """
+        """Let the pool begin with a log, unless it has; discard the rest of another. Raises `WorkerGone`."""
         if log == self._log:
             return
         self.discard()
@@ -201,7 +194,7 @@ class RangeQueue(Generic[R]):
         self._fill()
 
     def next(self) -> R | None:
-        """Return the next range, None behind the last; `follow` gives what is said of it."""
+        """Return the next range, None behind the last; `follow` yields the messages about it."""
         self._fill()
         if not self._pending:
             return None
@@ -209,7 +202,10 @@ class RangeQueue(Generic[R]):
         return self._pending.popleft()
 
     def follow(self, last: RangeEnd, stop: int) -> Iterator[object]:
-        """Yield what is said of the range up to `stop` if it follows on the last. Raises `WorkerGone`."""
+        """Yield the messages about the range up to `stop`, none if it does not follow on `last`.
+
+        Raises `WorkerGone`.
+        """
         follows = False
         while not isinstance(message := self._receive(), RangeEnd):
             if isinstance(message, RangeStart):
@@ -219,7 +215,7 @@ class RangeQueue(Generic[R]):
                 yield message
             elif isinstance(message, Piece):
                 message.read()
-        # Without a beginning in it, all of it belongs to a batch of the range before.
+        # A range without a start belongs wholly to a batch of the range before it.
         self.end = message if follows else last._replace(is_sound=last.next_position >= stop)
 
     def _receive(self) -> object:
@@ -230,7 +226,7 @@ class RangeQueue(Generic[R]):
         return message
 
     def discard(self) -> None:
-        """Throw away what is left of a log. Raises `WorkerGone`."""
+        """Discard the rest of a log. Raises `WorkerGone`."""
         for _ in range(self._is_open + len(self._pending)):
             while not isinstance(message := self._receive(), RangeEnd):
                 if isinstance(message, Piece):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import subprocess
 
 MESSAGE_BYTES = 1024 * 1024
-"""What bytes are cut into; so much may wait for its reader in a pipe, where the system allows it."""
+"""Bytes are cut into messages of this size; a pipe holds one of them, where the system allows it."""
 MOST_PROCESSES = 4
 
 _HEAD = Struct("=BQ")
@@ -59,7 +59,7 @@ class Done(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Bytes that stand in a pipe."""
+    """Bytes that wait in a pipe."""
 
     descriptor: int
     length: int
@@ -130,7 +130,7 @@ class Worker:
         return cls(process.pid, task_writer, message_reader, process)
 
     def give(self, task: object) -> None:
-        """Let the process do a task when it is done with those before. Raises `WorkerGone`."""
+        """Send the process a task, to be done after those before it. Raises `WorkerGone`."""
         try:
             _send(self._tasks, task)
         except BrokenPipeError as error:
@@ -207,7 +207,7 @@ class WorkerPool:
         return worker
 
     def give(self, number: int, task: object) -> None:
-        """Let a worker do a task when it is done with those before. Raises `WorkerGone`."""
+        """Give a worker a task, to be done after those before it. Raises `WorkerGone`."""
         self._worker(number).give(task)
 
     def receive(self, number: int) -> object:
@@ -217,8 +217,8 @@ class WorkerPool:
     def share_out(self, tasks: Iterable[object], attempts: int = 1) -> Generator[tuple[int, object]]:
         """Yield the messages about tasks as they come, each with the number of its task; `Done` is the last.
 
-        A task goes to a worker that has none. If that dies, another does the task again, at most `attempts`
-        do it in all. No worker is busy any more when this ends. Raises `WorkerGone`.
+        A task goes to a worker that is free. If the worker dies, another one repeats the task, up to
+        `attempts` workers in all. No worker is busy any more when this ends. Raises `WorkerGone`.
         """
         waiting = iter(enumerate(tasks))
         lost: deque[tuple[int, object]] = deque()
@@ -286,24 +286,25 @@ def available_processors() -> int:
 
 
 def processors() -> int:
-    """Return how many processes are worth while: 1 for none besides this one."""
+    """Return how many processes are worth it: 1 means this one alone."""
     return min(available_processors(), MOST_PROCESSES) if hasattr(os, "fork") else 1
 
 
 def _serve(work: Work, tasks: int, messages: int) -> None:
-    """Do what comes through one pipe until it closes; the other takes the messages."""
+    """Do the tasks from one pipe until it closes, and send messages through the other."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         while True:
             work(_receive(tasks), lambda message: _send(messages, message))
     except (EOFError, BrokenPipeError):
-        return  # the parent needs nothing any more
+        return  # the parent needs no more
 
 
 def serve_spawned(work: str, tasks: int, messages: int) -> None:
-    """Do what `_serve` does in a process that knows nothing yet, and end in the middle of a task, too.
+    """Do what `_serve` does in a fresh interpreter.
 
-    A thread reads the tasks: it sees at once that the parent has gone.
+    A thread reads the tasks. It ends the process at once when the parent has gone, even in the middle of a
+    task.
     """
     from importlib import import_module
     from queue import SimpleQueue
@@ -373,7 +374,7 @@ def _read(descriptor: int, count: int) -> bytearray:
 
 
 def _widen(pipe: int) -> None:
-    """Let a pipe hold a whole message, where the system has that."""
+    """Let a pipe hold a whole message, where the system can."""
     try:
         from fcntl import F_SETPIPE_SZ, fcntl
 

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.forensics.repair"""
+"""Repaired copies of damaged partitions and segments; it never writes to the original."""

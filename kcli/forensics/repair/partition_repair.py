@@ -1,10 +1,10 @@
-"""Repair: a copy of a partition that a broker can load, of what is still good in a damaged one.
+"""PartitionRepairer: copies the valid entries of a damaged partition into one that a broker can load.
 
-Two ways: `CUT` keeps what comes before the first damage, as a broker's own recovery would; `CARVE` keeps
-every entry that is good, wherever it stands. Offsets are never changed: gaps stay, and what would go back is
-dropped. Indexes, leader epochs and the state of the producers are made anew from what is kept.
+`CUT` keeps the entries before the first damage, as a broker's own recovery does; `CARVE` keeps every valid
+entry. Offsets are never changed: gaps stay, and entries that would go back are dropped. Indexes, leader
+epochs and the state of the producers are built from the entries kept.
 
-The original is only ever read. The copy goes to a directory that is new or empty, and is durable when it is
+The original is only ever read. The copy goes to a directory that is new or empty, and is on disk when it is
 reported; after a failure nothing of it is left.
 """
 
@@ -57,7 +57,7 @@ _COPY_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction without an end in the copy: consumers of committed records stop at its first offset."""
+    """A transaction without an end in the copy: read_committed consumers stop at its first offset."""
 
     producer_id: int
     first_offset: int
@@ -65,10 +65,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRepair:
-    """What became of the partition at `source`, in the order of its segments.
-
-    `notes` say what else is other than it was.
-    """
+    """The result of repairing the partition at `source`; `notes` name the other differences of the copy."""
 
     source: str
     target: str
@@ -80,17 +77,17 @@ class PartitionRepair:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of entries in the copy."""
+        """Bytes of entries that are in the copy."""
         return sum(segment.kept_bytes for segment in self.segments)
 
     @property
     def dropped_bytes(self) -> int:
-        """Bytes that are not in the copy, reserved ones aside."""
+        """Bytes that are not in the copy, without reserved ones."""
         return sum(segment.dropped_bytes for segment in self.segments)
 
     @property
     def damage_count(self) -> int:
-        """How many damages were found, in all segments."""
+        """The number of damages found in all segments."""
         return sum(segment.damage_count for segment in self.segments)
 
     @property
@@ -109,9 +106,9 @@ def repair_partition(
     is_deep: bool = False,
     config: LogConfig = _DEFAULTS,
 ) -> PartitionRepair:
-    """Copy a replica's directory to `target`. Entries whose records are bad are dropped if it `is_deep`.
+    """Copy a replica directory to `target`; with `is_deep`, drop entries with bad records, too.
 
-    `config` says how dense the indexes are. Raises `UsageError` when there is no segment or `target` is not
+    `config` has the interval of the indexes. Raises `UsageError` if there is no segment or `target` is not
     empty, and `OSError`.
     """
     segments = find_segments(directory)
@@ -126,7 +123,7 @@ def repair_partition(
 def repair_segment(
     path: str, target: str, *, mode: RepairMode, is_deep: bool = False, config: LogConfig = _DEFAULTS
 ) -> PartitionRepair:
-    """Copy one segment, named by its `.log` file, into the directory `target`; else as `repair_partition`."""
+    """Copy one segment, given by its `.log` file, to the directory `target`, like `repair_partition`."""
     name = os.path.basename(path)
     base_offset = offset_from_name(name)
     if base_offset is None or LOG_SUFFIX.strip(".") not in name.split("."):
@@ -141,12 +138,12 @@ def repair_segment(
 def find_segments(directory: str) -> list[tuple[int, str]]:
     """Return the segments of a replica as (base offset, path of the log file). Raises `OSError`.
 
-    One that compaction was about to swap in counts where what it replaces is gone.
+    A compacted segment about to be swapped in counts if the one it replaces is gone.
     """
     names = sorted(os.listdir(directory))
     cleaned = [offset_from_name(name) or 0 for name in names if name.endswith(CLEANED_SUFFIX)]
     segments: dict[int, str] = {}
-    # A swap at or above a file that was still being cleaned is not complete.
+    # A swap at or above a file that was still being written by the cleaner is not complete.
     limits = {LOG_SUFFIX + SWAP_SUFFIX: min(cleaned, default=MAX_OFFSET), LOG_SUFFIX: MAX_OFFSET}
     for suffix, limit in limits.items():
         for name in names:
@@ -157,7 +154,7 @@ def find_segments(directory: str) -> list[tuple[int, str]]:
 
 
 class PartitionRepairer:
-    """The repair of one partition, or of one segment."""
+    """Repairs one partition, or one segment of it."""
 
     def __init__(
         self, source: str, target: str, *, mode: RepairMode, is_deep: bool, config: LogConfig
@@ -234,7 +231,7 @@ class PartitionRepairer:
         return repaired, end_offset
 
     def _load_state(self, offset: int) -> None:
-        """Begin with what the producers had written before the first segment, as far as a snapshot tells."""
+        """Load the state of the producers before the first segment, if there is a snapshot."""
         self._state.clear(offset)
         path = segment_path(self._source, offset, SNAPSHOT_SUFFIX)
         try:
@@ -243,10 +240,13 @@ class PartitionRepairer:
         except FileNotFoundError:
             return
         except CorruptSnapshot as error:
-            self._notes.append(f"producers begin anew: {error.message}: `{path}`")
+            self._notes.append(f"the state of the producers begins empty: {error.message}: `{path}`")
 
     def _write_epochs(self, end_offset: int) -> None:
-        """Keep the leader epochs if the batches agree: some may have written nothing. Else take theirs."""
+        """Keep the leader epochs of the source if the batches agree; else take those of the batches.
+
+        Epochs without a batch are lost then.
+        """
         path = f"{self._source}/{LEADER_EPOCH_CHECKPOINT}"
         epochs = self._epochs
         try:
@@ -260,7 +260,7 @@ class PartitionRepairer:
         write_epochs(f"{self._target}/{LEADER_EPOCH_CHECKPOINT}", epochs)
 
     def _copy_files(self) -> None:
-        """Copy what says whose partition it is, and a metadata log's snapshots."""
+        """Copy `partition.metadata`, and the snapshots of a metadata log."""
         try:
             if read_partition_metadata(self._source) is not None:
                 self._copy_file(PARTITION_METADATA)
@@ -280,7 +280,7 @@ class PartitionRepairer:
 
 
 def _agree(known: list[tuple[int, int]], seen: list[tuple[int, int]]) -> bool:
-    """Whether epochs known with their start offsets are in order, and have those of the batches seen."""
+    """Whether `known` epochs and start offsets are in order and include those `seen` in batches."""
     in_order = all(
         epoch < next_epoch and start < next_start
         for (epoch, start), (next_epoch, next_start) in pairwise(known)
@@ -291,14 +291,14 @@ def _agree(known: list[tuple[int, int]], seen: list[tuple[int, int]]) -> bool:
 
 @contextmanager
 def _new_directory(target: str, source: str) -> Iterator[None]:
-    """Make `target`, which must be new or empty and not in a replica's directory `source`.
+    """Make the directory `target`, which must be new or empty and not inside the replica `source`.
 
-    Leave nothing in it after a failure.
+    After a failure it is emptied, and removed if it is new.
     """
     inside = os.path.realpath(source) + os.sep
     is_replica = parse_replica_directory(os.path.basename(os.path.realpath(source))) is not None
     if is_replica and (os.path.realpath(target) + os.sep).startswith(inside):
-        raise UsageError(f"`{target}` is inside of what is to be repaired", hint="name another directory")
+        raise UsageError(f"`{target}` is inside of the directory to repair", hint="name another directory")
     is_new = not os.path.lexists(target)
     if not is_new and (not os.path.isdir(target) or os.listdir(target)):
         raise UsageError(f"`{target}` is not an empty directory", hint="name one that does not exist yet")

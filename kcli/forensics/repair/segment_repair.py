@@ -1,7 +1,4 @@
-"""SegmentRepair: what of one damaged segment is kept, and why the rest is not.
-
-SegmentCopy: a segment written anew from good entries, with the indexes that a broker would make.
-"""
+"""SegmentRepairer: copies the valid entries of one segment; SegmentCopy: the new segment and its indexes."""
 
 from __future__ import annotations
 
@@ -28,11 +25,11 @@ if TYPE_CHECKING:
 
 
 MAX_TOLD = 1000
-"""How many damages of one segment are kept for the report; all are counted."""
+"""How many damages of one segment are reported; all are counted."""
 
 
 class RepairMode(Enum):
-    """What of a damaged segment is kept."""
+    """Which entries are kept: those before the first damage, or all valid ones."""
 
     CUT = "cut"
     CARVE = "carve"
@@ -40,10 +37,10 @@ class RepairMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRepair:
-    """What became of the segment at `source`; `target` is None if nothing of it was kept.
+    """The result for the segment at `source`; `target` is None if no entry was kept.
 
     `reserved_bytes` are zeros at its end. `damages` are the first of `damage_count`. A segment behind the cut
-    was not read at all.
+    was not read.
     """
 
     source: str
@@ -62,7 +59,7 @@ class SegmentRepair:
 
     @property
     def dropped_bytes(self) -> int:
-        """Bytes that are not in the copy, reserved ones aside."""
+        """Bytes that are not in the copy, without reserved ones."""
         return max(self.source_bytes - self.kept_bytes - self.reserved_bytes, 0)
 
     @property
@@ -75,15 +72,15 @@ class SegmentRepair:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all there was is in the copy."""
+        """Whether the copy has all entries."""
         return not self.dropped_bytes
 
 
 class SegmentRepairer:
-    """Copies what is good of the segment at `source`, whose offsets lie in [`next_offset`, `limit`).
+    """Copies the valid entries of the segment at `source` with offsets in [`next_offset`, `limit`).
 
-    Afterwards `next_offset` is behind the last entry kept, and `epochs` has where each leader epoch among
-    them begins.
+    Afterwards `next_offset` is behind the last entry kept, and `epochs` has the first offset of each leader
+    epoch among them.
     """
 
     def __init__(
@@ -110,7 +107,7 @@ class SegmentRepairer:
         self._damages: list[Damage] = []
 
     def run(self) -> SegmentRepair:
-        """Copy, and return what was kept. Raises `OSError`."""
+        """Copy the entries and return the result. Raises `OSError`."""
         status = os.stat(self._source)
         for item in scan(self._source, resync=self._mode is RepairMode.CARVE, segment_base=self._base_offset):
             is_good = self._see(item) if isinstance(item, Damage) else self._take(item)
@@ -142,7 +139,7 @@ class SegmentRepairer:
         return False
 
     def _take(self, entry: ScannedEntry) -> bool:
-        """Keep an entry if it is good; return whether it is."""
+        """Keep an entry if it is valid; return whether it is."""
         reasons = self._reasons_against(entry)
         if not reasons and not entry.damages:
             try:
@@ -153,7 +150,7 @@ class SegmentRepairer:
                 reasons = [_damage(DamageKind.BAD_RECORD, entry, error.message)]
         if reasons or entry.damages:
             self._dropped += 1
-            # Those of the entry itself are the next thing the scan tells, unless it ends here.
+            # The scan yields the damages of the entry next, unless it ends here.
             for damage in (*entry.damages, *reasons) if self._mode is RepairMode.CUT else reasons:
                 self._see(damage)
             return False
@@ -169,7 +166,7 @@ class SegmentRepairer:
         return True
 
     def _reasons_against(self, entry: ScannedEntry) -> list[Damage]:
-        """Return what keeps an entry, with nothing wrong in its header, out of the copy."""
+        """Return why an entry with a sound header cannot be in the copy; empty if it can."""
         if entry.damages:
             return []
         if entry.first_offset < self.next_offset:
@@ -198,9 +195,9 @@ _COPY_BYTES = 1024 * 1024
 
 
 class SegmentCopy:
-    """A segment in `directory`, whose entries and what they do to the producers are `append`ed.
+    """A new segment in `directory`; `append` adds an entry and updates the state of the producers.
 
-    Nothing is on disk before the first entry; `create` makes a segment without any.
+    The files are made with the first entry, or by `create`.
     """
 
     __slots__ = ("_base_offset", "_config", "_directory", "_segment", "_state")
@@ -216,7 +213,7 @@ class SegmentCopy:
 
     @property
     def path(self) -> str:
-        """Where the log file is, or would be."""
+        """The path of the log file, which need not exist yet."""
         return segment_path(self._directory, self._base_offset, LOG_SUFFIX)
 
     @property
@@ -226,13 +223,13 @@ class SegmentCopy:
 
     @property
     def exists(self) -> bool:
-        """Whether anything is on disk."""
+        """Whether the files were made."""
         return self._segment is not None
 
     def create(self) -> LogSegment:
-        """Make the files, unless they are there. Raises `OSError`."""
+        """Make the files, if they do not exist. Raises `OSError`."""
         if self._segment is None:
-            # Every path is new: what is there would not be this one's.
+            # The directory was empty: a file here would be somebody else's.
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
             self._segment = LogSegment.create(
                 self._directory, self._base_offset, config=self._config, now_ms=0, report=_refuse
@@ -240,10 +237,10 @@ class SegmentCopy:
         return self._segment
 
     def append(self, entry: ScannedEntry) -> None:
-        """Add an entry that is good in itself.
+        """Add a valid entry.
 
-        Raises `KafkaError` and `CorruptRecord` for one that cannot follow what its producer wrote before, and
-        `OSError`; nothing of it is left then.
+        Raises `KafkaError` and `CorruptRecord` if it cannot follow what its producer wrote before, and
+        `OSError`; then the segment is unchanged.
         """
         batch = entry.batch
         appends = None
@@ -267,7 +264,7 @@ class SegmentCopy:
         self._state.map_end_offset = entry.last_offset + 1
 
     def finish(self, modified_ns: int) -> None:
-        """Complete the indexes and make all durable; the log file is as old as its original.
+        """Complete the indexes, flush all files, and give the log file the time of its original.
 
         Raises `OSError`.
         """

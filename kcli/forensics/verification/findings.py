@@ -1,12 +1,7 @@
-"""FindingKind: everything a verification can find besides damage in logs, what it means and what to do.
+"""Finding: one result of a verification; its kinds, the report on a replica, and what a verification checks.
 
-What is wrong in a log file has a `DamageKind`; how bad each of those is, and what to do, is here too.
-
-Finding: one thing that a verification has to say, and the bounded collection of them.
-
-PartitionReport: what looking at one replica directory came to.
-
-What a verification looks at.
+Damage in a log file is of a `DamageKind`, everything else of a `FindingKind`. Both have a severity and
+advice.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Severity(StrEnum):
-    """How bad it is; what is only `info` is normal, and no problem."""
+    """How bad a finding is; `info` is normal and no problem."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -34,18 +29,18 @@ class Severity(StrEnum):
 
 
 _REBUILD = "delete the index and start the broker, or take a fresh one from `--rebuild`"
-_REPLICA = "delete the replica if another one is in sync; else see what `kcli dump-log --repair` can save"
-_CUT = "if the broker was killed: start it, it cuts such an end off; else as for bad_crc"
+_REPLICA = "delete the replica if another one is in sync; else save what `kcli dump-log --repair` can"
+_CUT = "if the broker was killed: start it, it cuts the log there; else as for bad_crc"
 _FINE = "nothing: this is normal"
-_OLD = "nothing: brokers read it as it is; `--rebuild` writes it the new way"
-_CHECKPOINT = "delete the file: the broker makes it anew, after reading the logs once more"
-_LOST = "records that were once here are gone: compare with another replica before this one may lead"
+_OLD = "nothing: brokers can read it; `--rebuild` writes it as newer ones do"
+_CHECKPOINT = "delete the file: the broker writes a new one after reading the logs again"
+_LOST = "records that were here are gone: compare with another replica before this one becomes leader"
 
 E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741  # columns of the tables below
 
 
 class FindingKind(Enum):
-    """What was found. `severity`, `meaning` and `advice` are for people."""
+    """What was found; `severity`, `meaning` and `advice` are for people."""
 
     _value_: str
     severity: Severity
@@ -65,7 +60,7 @@ class FindingKind(Enum):
         "start the broker, which builds it, or see `--rebuild`",
     )
     INDEX_SIZE = "index_size", E, "the size of an index is no multiple of that of its entries", _REBUILD
-    INDEX_ZEROS = "index_zeros", E, "an entry of zeros stands before others", _REBUILD
+    INDEX_ZEROS = "index_zeros", E, "an index has an entry of zeros before other entries", _REBUILD
     INDEX_ZERO_TAIL = (
         "index_zero_tail",
         I,
@@ -85,7 +80,7 @@ class FindingKind(Enum):
     INDEX_OLD_MULTI_BATCH = (
         "index_old_multi_batch",
         I,
-        "an index entry stands for several batches appended at once, as before Kafka 4.1",
+        "an index entry covers several batches appended together, as before Kafka 4.1",
         _OLD,
     )
     INDEX_OLD_FIRST_OFFSET = (
@@ -104,13 +99,13 @@ class FindingKind(Enum):
     TIME_INDEX_NOT_FOUND = (
         "time_index_not_found",
         E,
-        "the offset of a time index entry is not the last one of any batch",
+        "no batch ends with the offset of a time index entry",
         _REBUILD,
     )
     TIME_INDEX_NOT_LARGEST = (
         "time_index_not_largest",
         E,
-        "a larger timestamp stands before the one of a time index entry",
+        "a batch before that of a time index entry has a larger timestamp",
         _REBUILD,
     )
     TIME_INDEX_INCOMPLETE = (
@@ -125,7 +120,12 @@ class FindingKind(Enum):
         "a time index entry has the offset of a record, not of its batch, as in Kafka 3.6 and 3.7",
         _OLD,
     )
-    TRANSACTION_INDEX_ENTRY = "transaction_index_entry", E, "a transaction index entry cannot be", _REBUILD
+    TRANSACTION_INDEX_ENTRY = (
+        "transaction_index_entry",
+        E,
+        "a transaction index entry is impossible",
+        _REBUILD,
+    )
     TRANSACTION_INDEX_ORDER = (
         "transaction_index_order",
         E,
@@ -141,7 +141,7 @@ class FindingKind(Enum):
     TRANSACTION_INDEX_MISMATCH = (
         "transaction_index_mismatch",
         E,
-        "a transaction index entry does not say what the log does",
+        "a transaction index entry does not agree with the log",
         _REBUILD,
     )
     TRANSACTION_INDEX_INCOMPLETE = (
@@ -152,14 +152,19 @@ class FindingKind(Enum):
     )
     SEGMENT_OVERLAP = "segment_overlap", E, "a segment holds offsets that belong to the next one", _REPLICA
     SEGMENT_GAP = "segment_gap", E, "offsets are missing between two segments: is a file missing?", _REPLICA
-    ORPHAN_INDEX = "orphan_index", W, "a file belongs to a segment that is not there", "a broker deletes it"
+    ORPHAN_INDEX = "orphan_index", W, "a file belongs to a segment that does not exist", "a broker deletes it"
     BAD_FILE_NAME = (
         "bad_file_name",
         W,
-        "the name of a file is not the one its segment has",
+        "the name of a file is not one that a segment can have",
         "remove or rename it",
     )
-    TRANSIENT_FILE = "transient_file", I, "a file is on its way in or out", "a starting broker sees to it"
+    TRANSIENT_FILE = (
+        "transient_file",
+        I,
+        "a file is being swapped in or deleted",
+        "a starting broker finishes that",
+    )
     SNAPSHOT_DAMAGED = (
         "snapshot_damaged",
         E,
@@ -169,8 +174,8 @@ class FindingKind(Enum):
     SNAPSHOT_MISMATCH = (
         "snapshot_mismatch",
         E,
-        "a producer snapshot does not say what the log does",
-        "delete it: the broker makes it anew",
+        "a producer snapshot does not agree with the log",
+        "delete it: the broker writes a new one",
     )
     LEADER_EPOCHS_DAMAGED = (
         "leader_epochs_damaged",
@@ -212,7 +217,7 @@ class FindingKind(Enum):
     LOG_START_PAST_LOG = (
         "log_start_past_log",
         E,
-        "the log start is past the end of the log: a starting broker drops all of it",
+        "the log start offset is past the end of the log: a starting broker deletes all of it",
         _LOST,
     )
     HIGH_WATERMARK_PAST_LOG = (
@@ -225,12 +230,12 @@ class FindingKind(Enum):
         "cleaner_past_log",
         W,
         "the cleaner's position is past the end of the log",
-        "nothing: the broker sets it right",
+        "nothing: the broker corrects it",
     )
     CHECKPOINT_OF_NOTHING = (
         "checkpoint_of_nothing",
         I,
-        "a checkpoint names a partition that is not here",
+        "a checkpoint names a partition that is not in the directory",
         _FINE,
     )
     PARTITION_METADATA_MISSING = (
@@ -243,13 +248,13 @@ class FindingKind(Enum):
         "partition_metadata_damaged",
         E,
         "partition.metadata is damaged",
-        "delete it: a starting broker writes it anew",
+        "delete it: a starting broker writes a new one",
     )
     TOPIC_ID_MISMATCH = (
         "topic_id_mismatch",
         E,
         "partitions of one topic have different topic ids",
-        "remove those of a topic deleted before",
+        "remove the partitions of the topic that was deleted",
     )
     META_PROPERTIES_DAMAGED = (
         "meta_properties_damaged",
@@ -261,18 +266,23 @@ class FindingKind(Enum):
         "meta_properties_mismatch",
         E,
         "directories belong to different clusters, or share an id",
-        "see what was mounted or copied where",
+        "check which directories were mounted or copied where",
     )
     REPLICAS_DIFFER = (
         "replicas_differ",
         E,
         "two replicas hold different records at one offset",
-        "find out which was in sync, delete the other",
+        "find out which one was in sync, and delete the other",
     )
     REPLICA_START = "replica_start", I, "one replica begins later: its older records were deleted", _FINE
     REPLICA_END = "replica_end", I, "one replica ends earlier: it is behind", _FINE
     REPLICA_COMPACTED = "replica_compacted", I, "one replica has been compacted further", _FINE
-    MORE_FINDINGS = "more_findings", I, "there is more of a kind than is listed", "see the first ones of it"
+    MORE_FINDINGS = (
+        "more_findings",
+        I,
+        "there are more findings of a kind than are listed",
+        "see the first ones",
+    )
 
 
 Kind: TypeAlias = DamageKind | FindingKind
@@ -286,25 +296,25 @@ _DAMAGE_ADVICE = {
 
 
 def severity_of(kind: Kind) -> Severity:
-    """Return how bad a finding of a kind is."""
+    """Return the severity of a kind."""
     if isinstance(kind, FindingKind):
         return kind.severity
     return Severity.INFO if kind.is_harmless else Severity.ERROR
 
 
 def advice_on(kind: Kind) -> str:
-    """Return one sentence: what to do about it."""
+    """Return one sentence about what to do."""
     return kind.advice if isinstance(kind, FindingKind) else _DAMAGE_ADVICE.get(kind, _REPLICA)
 
 
 MOST_OF_A_KIND = 1000
-"""How many findings of a kind are kept for one file."""
+"""How many findings of one kind are kept for one file."""
 
 
 class Finding(NamedTuple):
-    """What was found in a file, at a position in bytes and an offset, where there are such.
+    """What was found in a file, at a position in bytes and at an offset, if it has them.
 
-    `pair` are the two numbers that Kafka's own tool would name: the file's and the log's, or its previous.
+    `pair` are the two numbers that Kafka's tool prints: the file's, and the log's or the previous one.
     """
 
     path: str
@@ -316,18 +326,18 @@ class Finding(NamedTuple):
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """The severity of its kind."""
         return severity_of(self.kind)
 
 
 def of_damage(path: str, damage: Damage) -> Finding:
-    """Return what is wrong in a log file as a finding."""
+    """Return damage in a log file as a finding."""
     message = damage.message if damage.is_harmless else f"{damage.message}; {damage.what_follows}"
     return Finding(path, damage.kind, message, damage.position, damage.offset)
 
 
 class Findings:
-    """Findings in the order they came, no more than `MOST_OF_A_KIND` of a kind and file."""
+    """Findings in the order they were added, at most `MOST_OF_A_KIND` of each kind and file."""
 
     __slots__ = ("_counts", "_kept")
 
@@ -336,14 +346,14 @@ class Findings:
         self._counts: Counter[tuple[str, Kind]] = Counter()
 
     def add(self, finding: Finding) -> None:
-        """Take a finding, or just count it."""
+        """Keep a finding, or only count it."""
         key = finding.path, finding.kind
         self._counts[key] += 1
         if self._counts[key] <= MOST_OF_A_KIND:
             self._kept.append(finding)
 
     def __iter__(self) -> Iterator[Finding]:
-        """Yield them, and of each kind with too many how many are left out."""
+        """Yield the findings, then how many of each kind were left out."""
         yield from self._kept
         for (path, kind), count in self._counts.items():
             if count > MOST_OF_A_KIND:
@@ -352,10 +362,10 @@ class Findings:
 
 
 class PartitionReport(NamedTuple):
-    """Findings, files that could not be read, and how much was looked at.
+    """The results for one replica directory: findings, files that could not be read, and counts.
 
-    `passed` and `empty` are the index files that a starting broker would take, in sanity mode; `written` are
-    fresh ones.
+    `passed` and `empty` are index files that a starting broker would accept, in sanity mode; `written` are
+    fresh indexes.
     """
 
     directory: str
@@ -371,9 +381,10 @@ class PartitionReport(NamedTuple):
 
 
 class VerificationOptions(NamedTuple):
-    """`deep` looks at each record; `indexes_only` tells of indexes alone; `sanity_only` reads no log.
+    """What a verification checks.
 
-    `base_offset` limits it to one segment. An offset index may point at batches of up to `max_message_size`.
+    `deep` checks each record; `indexes_only` reports only on indexes; `sanity_only` reads no log;
+    `base_offset` limits it to one segment. An offset index may point to batches of up to `max_message_size`.
     """
 
     deep: bool = False

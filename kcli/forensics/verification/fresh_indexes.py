@@ -1,7 +1,7 @@
-"""Fresh indexes for segments: what a broker would write, from the batches that are good.
+"""Fresh indexes of segments, as a broker would write them for the valid batches, in a directory of their own.
 
-The log is only read, and the indexes go to a directory of their own. An entry is due when more than the
-interval was read since the last one; the last timestamp goes in at the end, as when a segment closes.
+An entry is written when more than the interval was read since the last one; the largest timestamp is added at
+the end, as when a segment closes. `repair.SegmentCopy` writes indexes by the broker's own rules instead.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _FreshSegment:
         self._times.create()
 
     def add(self, entry: ScannedEntry) -> None:
-        """Take the next batch. Raises `OSError`."""
+        """Add the next batch. Raises `OSError`."""
         batch, last = entry.batch, entry.last_offset
         if last <= self._last_offset:
             return
@@ -115,7 +115,7 @@ class _FreshSegment:
                 self._aborted.append(aborted)
 
     def finish(self) -> list[str]:
-        """Write the files, durably, and return their paths. Raises `OSError`."""
+        """Write the files and flush them to disk; return their paths. Raises `OSError`."""
         self._times.maybe_append(*self._largest)
         self._offsets.finish()
         self._times.finish()
@@ -126,7 +126,9 @@ class _FreshSegment:
 
 
 def refuse_inside(out: str, directory: str) -> None:
-    """Raise `KcliError` if `out` is a directory that is read, or lies in it."""
+    """Raise `KcliError` if `out` is `directory` or lies in it."""
     ours, theirs = os.path.realpath(out), os.path.realpath(directory)
     if ours == theirs or ours.startswith(theirs + os.sep):
-        raise KcliError(f"`{out}` is in `{directory}`, which is only read", hint="write somewhere else")
+        raise KcliError(
+            f"`{out}` is in `{directory}`, which is only read", hint="name a directory outside of it"
+        )

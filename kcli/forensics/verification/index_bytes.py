@@ -1,8 +1,7 @@
-"""The bytes of an index file that are entries, without the zeros that Kafka reserves for those to come.
+"""IndexBytes: the entries of an index file, without the zeros that Kafka reserves for later ones.
 
-The sanity checks of a starting broker: whether it would take an index as it is, or build it anew.
-
-They look at the index files alone: sizes, and whether the last entry is at or above the first (Kafka classes
+`sanity_problem` makes the checks of a starting broker, which decide whether it rebuilds an index. They look
+only at the index file: its size, and whether its last entry is at or above the first (Kafka classes
 `OffsetIndex`, `TimeIndex` and `TransactionIndex`).
 """
 
@@ -28,18 +27,18 @@ if TYPE_CHECKING:
 
 
 MAX_INDEX_BYTES = 32 * 1024 * 1024
-"""What is looked at of an index, three times what Kafka lets one grow to by default."""
+"""The largest index that is read, three times what Kafka lets one grow to by default."""
 
 _CHUNK_BYTES = 1024 * 1024
 _HIGH, _LOW = (0, 1) if sys.byteorder == "big" else (1, 0)
-"""Which four bytes of eight are which."""
+"""Which of the two halves of eight bytes comes first."""
 _NOT_ZERO = re.compile(rb"[^\0]")
 
 
 class IndexBytes(NamedTuple):
     """Whole entries of `entry_size` bytes, and how many zeros and stray bytes follow them in the file.
 
-    One that `is_too_large` is taken for empty.
+    An index that `is_too_large` has no entries here.
     """
 
     path: str
@@ -51,22 +50,22 @@ class IndexBytes(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return len(self.data) // self.entry_size
 
     def words(self) -> array[int]:
-        """Return all there is as signed numbers of four bytes."""
+        """Return the entries as signed numbers of four bytes."""
         return _in_order(array("i", self.data))
 
     def too_large(self) -> Finding:
-        """Say that it is."""
+        """Return the finding that the index is too large."""
         message = f"over {MAX_INDEX_BYTES} bytes, too many to be right: the entries are not checked"
         return Finding(self.path, FindingKind.INDEX_SIZE, message)
 
     def report_form(self, report: Callable[[Finding], None], *, is_active: bool, keeps_zeros: bool) -> None:
-        """Report a size that cannot be, zeros at the end of a closed segment's file and zeros elsewhere.
+        """Report an impossible size, zeros at the end of a closed segment's file, and zeros elsewhere.
 
-        With `keeps_zeros` the first entry may be one of zeros.
+        With `keeps_zeros` the first entry may be zeros.
         """
         end = len(self.data)
         if self.is_too_large:
@@ -80,7 +79,7 @@ class IndexBytes(NamedTuple):
         self._report_zeros(report, self.entry_size if keeps_zeros else 0)
 
     def _report_zeros(self, report: Callable[[Finding], None], start: int) -> None:
-        """Report entries of zeros from a place on, those that follow each other together."""
+        """Report entries of zeros from a place on, each run of them once."""
         zeros, size = bytes(self.entry_size), self.entry_size
         at = self.data.find(zeros, start)
         while at >= 0:
@@ -96,7 +95,7 @@ class IndexBytes(NamedTuple):
 
 
 def read_index(path: str, entry_size: int) -> IndexBytes:
-    """Read an index file of at most `MAX_INDEX_BYTES`, not counting zeros at its end. Raises `OSError`."""
+    """Read an index file of up to `MAX_INDEX_BYTES`, without the zeros at its end. Raises `OSError`."""
     kept = bytearray()
     size = 0
     with open(path, "rb", buffering=0) as file:
@@ -115,31 +114,31 @@ def read_index(path: str, entry_size: int) -> IndexBytes:
 
 
 def never_falls(column: Sequence[int]) -> bool:
-    """Whether no number is less than the one before it."""
+    """Whether no number is below the one before it."""
     numbers = list(column)
     return numbers == sorted(numbers)
 
 
 def always_rises(column: Sequence[int]) -> bool:
-    """Whether every number is more than the one before it."""
+    """Whether every number is above the one before it."""
     return all(map(lt, column, islice(column, 1, None)))
 
 
 def joined_words(high: array[int], low: array[int]) -> array[int]:
-    """Return numbers of eight bytes, made of two columns of `words`."""
+    """Return numbers of eight bytes from two columns of `words`."""
     halves = array("i", bytes(8 * len(high)))
     halves[_HIGH::2], halves[_LOW::2] = high, low
     return array("q", halves.tobytes())
 
 
 def split_words(column: Sequence[int]) -> tuple[array[int], array[int]]:
-    """Return the high and the low half of each number of eight bytes."""
+    """Return the high and the low halves of numbers of eight bytes."""
     halves = array("i", array("q", column).tobytes())
     return halves[_HIGH::2], halves[_LOW::2]
 
 
 def entries_of(*columns: array[int]) -> bytes:
-    """Return entries as an index file has them, each of a number of four bytes from every column."""
+    """Return the bytes of index entries; each has one number of four bytes from every column."""
     count = len(columns)
     words = array("i", bytes(4 * count * len(columns[0])))
     for number, column in enumerate(columns):
@@ -148,7 +147,7 @@ def entries_of(*columns: array[int]) -> bytes:
 
 
 def are_among(entries: bytes, others: bytes, size: int) -> bool:
-    """Whether every one of some entries of that size is among others."""
+    """Whether each of `entries`, which have that size, is among `others`."""
     if entries == others:
         return True
     cut = Struct(f"{size}s").iter_unpack
@@ -156,7 +155,7 @@ def are_among(entries: bytes, others: bytes, size: int) -> bool:
 
 
 def _in_order(words: array[int]) -> array[int]:
-    """Return numbers that a file has as big-endian in the byte order of the machine, and the other way."""
+    """Swap numbers between the byte order of files, big-endian, and that of the machine."""
     if sys.byteorder == "little":
         words.byteswap()
     return words
@@ -172,7 +171,7 @@ _TIME_ENTRY = Struct(">qi")
 
 
 def sanity_problem(path: str, suffix: str) -> tuple[Finding | None, bool]:
-    """Return why a starting broker would build an index anew, None if not; and whether it is empty.
+    """Return why a starting broker would rebuild an index, None if it would not; and whether it is empty.
 
     Raises `OSError`.
     """
@@ -215,6 +214,6 @@ def _transaction_index(index: IndexBytes) -> Finding | None:
     for at in range(0, len(index.data), TRANSACTION_ENTRY_SIZE):
         version, entry = unpack_entry(index.data, at)
         if version > VERSION or entry.last_offset < base_offset:
-            message = f"version {version}, {entry} cannot be"
+            message = f"impossible: version {version}, {entry}"
             return Finding(index.path, FindingKind.TRANSACTION_INDEX_ENTRY, message, at, entry.last_offset)
     return None

@@ -1,8 +1,6 @@
-"""Whether the offset checkpoints of a log directory agree with its logs.
+"""The checks of what belongs to a log directory: offset checkpoints, `partition.metadata`, `meta.properties`.
 
-They are read before the logs: a log that is written meanwhile only grows past them.
-
-Whether `partition.metadata` and `meta.properties` say whose the files are, as others do.
+Checkpoints are read before the logs: a log that is written meanwhile only grows past them.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class PartitionOffsets(NamedTuple):
-    """What the checkpoints say of one partition; None where they say nothing."""
+    """The offsets of one partition in the checkpoints, None where one does not name it."""
 
     directory: str = ""
     recovery_point: int | None = None
@@ -71,14 +69,14 @@ class LogDirCheckpoints:
                     report(Finding(path, FindingKind.CHECKPOINT_DAMAGED, message, None, offset))
 
     def of(self, topic_partition: TopicPartition) -> PartitionOffsets:
-        """Return what they say of a partition."""
+        """Return the offsets of a partition."""
         values = (self._offsets[name].get(topic_partition) for name in _FILES)
         return PartitionOffsets(self.directory, *values)
 
     def report_strangers(
         self, present: Collection[TopicPartition], report: Callable[[Finding], None]
     ) -> None:
-        """Report the partitions that are named but not in the directory."""
+        """Report partitions that a checkpoint names and the directory does not hold."""
         for name, offsets in self._offsets.items():
             strangers = [str(each) for each in offsets if each not in present]
             if strangers:
@@ -89,7 +87,7 @@ class LogDirCheckpoints:
 
 
 def check_offsets(offsets: PartitionOffsets, log_end: int, report: Callable[[Finding], None]) -> None:
-    """Report the offsets of a partition that lie past the end of its log."""
+    """Report the offsets of a partition that are past the end of its log."""
     for (name, (what, kind)), offset in zip(_FILES.items(), offsets[1:], strict=True):
         if offset is not None and offset > log_end:
             message = f"{what} is {offset}, the log ends at {log_end}"
@@ -112,7 +110,7 @@ def check_partition_metadata(directory: str, report: Callable[[Finding], None]) 
 def check_topic_ids(
     replicas: Iterable[tuple[str, str, bytes | None]], report: Callable[[Finding], None]
 ) -> None:
-    """Report where (topic, directory, topic id) of several replicas contradict each other."""
+    """Report replicas, given as (topic, directory, topic id), whose ids of one topic differ."""
     first: dict[str, tuple[str, bytes]] = {}
     for topic, directory, topic_id in replicas:
         if topic_id is None:
@@ -124,7 +122,7 @@ def check_topic_ids(
 
 
 def check_meta_properties(directories: Iterable[str], report: Callable[[Finding], None]) -> None:
-    """Report files of log directories that are damaged or contradict each other. Raises `OSError`."""
+    """Report `meta.properties` that are damaged or contradict each other. Raises `OSError`."""
     cluster: tuple[str, str] | None = None
     owners: dict[bytes, str] = {}
     for directory in directories:

@@ -1,8 +1,8 @@
-"""Reading a long log for a verification by ranges in several processes.
+"""LogReader: reads logs for a verification, the long ones by ranges in several processes.
 
-They check checksums, and records if that is asked for, and pack what the checks of this process need to know.
-Where a range does not fit (see `kcli.forensics.ranges.log_ranges`), or something in it is wrong, this process
-reads the rest of it.
+The processes check checksums, and records if asked to, and send the columns of the batches packed. Where a
+range does not follow on the one before it (see `kcli.forensics.ranges.log_ranges`), or has a fault, this
+process reads the rest of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     LogItem: TypeAlias = PackedBatches | ScannedEntry | Damage
     ReadLog: TypeAlias = Callable[[str, int, bool], Iterator[LogItem]]
-    """Reads the log at a path of the segment at an offset, and each record if it is True."""
+    """Takes the path of a log, its base offset, and whether to check each record."""
 
 RANGE_BYTES = 32 * 1024 * 1024
 DEEP_RANGE_BYTES = 8 * 1024 * 1024
@@ -43,7 +43,7 @@ class LogRange(NamedTuple):
 
 
 def scan_range(wanted: LogRange, send: Send) -> None:
-    """Say what is in a range: a `RangeStart`, packed batches, lists of damages inside, and a `RangeEnd`."""
+    """Send what a range holds: a `RangeStart`, packed batches, lists of damages inside them, a `RangeEnd`."""
     reader = RangeReader(wanted.path, wanted.base_offset, start=wanted.start, stop=wanted.end)
     packer = BatchPacker(wanted.base_offset, send)
     for item in reader.read():
@@ -60,14 +60,14 @@ def scan_range(wanted: LogRange, send: Send) -> None:
 
 
 class LogReader:
-    """Reads logs, the long ones by way of a pool."""
+    """Reads logs, the long ones with the help of a pool."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self._queue = RangeQueue[LogRange](pool)
         self._count = pool.count
 
     def begin(self, path: str, base_offset: int, deep: bool) -> bool:
-        """Let the pool begin with a log, unless it has; False if it is not long enough for that.
+        """Let the pool begin with a log, unless it has; return False for a log that is not long.
 
         Raises `OSError` and `WorkerGone`.
         """
@@ -80,7 +80,7 @@ class LogReader:
         return True
 
     def read(self, path: str, base_offset: int, deep: bool) -> Iterator[LogItem]:
-        """Yield what `read_log` does. Raises `OSError` and `WorkerGone`."""
+        """Yield what `read_log` yields. Raises `OSError` and `WorkerGone`."""
         last = RangeEnd(-1, 0)
         if self.begin(path, base_offset, deep):
             while (wanted := self._queue.next()) is not None:
@@ -92,7 +92,7 @@ class LogReader:
         yield from read_on(LogRange(path, base_offset, deep, last.next_position, NO_END), last)
 
     def _take(self, wanted: LogRange, last: RangeEnd) -> Iterator[LogItem]:
-        """Yield what is in the next range; nothing, if it does not follow on the last."""
+        """Yield what the next range holds; nothing if it does not follow on `last`."""
         for message in self._queue.follow(last, wanted.end):
             match message:
                 case Piece():
@@ -156,7 +156,7 @@ def damages_inside(entries: Iterable[ScannedEntry]) -> Iterator[Damage]:
 
 
 def read_again(wanted: LogRange, start: int, end: int, offset: int) -> Iterator[ScannedEntry | Damage]:
-    """Yield the batches between two positions of a log one by one; the first has an offset."""
+    """Yield the batches between two positions of a log one by one; `offset` is that of the first."""
     from kcli.forensics.entries.segment_scan import scan
 
     return scan(wanted.path, start=start, end=end, expected=offset, segment_base=wanted.base_offset)

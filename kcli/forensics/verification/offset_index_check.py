@@ -1,8 +1,8 @@
-"""Whether the offset index of a segment agrees with its log.
+"""OffsetIndexCheck: whether the offset index of a segment agrees with its log.
 
-Every entry must point to where a batch begins and have that batch's last offset. Kafka before 4.1 made one
-entry of all batches appended together, with the last offset of the last of them (KAFKA-806), and before 1.1
-took the first offset: both are told as `info`, once for a file.
+Every entry must point to the beginning of a batch and have that batch's last offset. Kafka before 4.1 wrote
+one entry for all batches appended together, with the last offset of the last batch (KAFKA-806), and before
+1.1 the first offset of the batch: both are reported as `info`, once per file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOT_FOUND = -1
 
 
 class OffsetIndexCheck:
-    """Takes the batches of a segment in order: those that reach past position `due`."""
+    """Takes, in order, the batches of a segment that end behind position `due`."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class OffsetIndexCheck:
         self._at = 0
         self._bad: set[int] = set()
         self._open: tuple[int, int, int] | None = None
-        """Slot, key and the batch's last offset of an entry that may stand for several batches."""
+        """Slot, key and last offset of the batch of an entry that may cover several batches."""
         self._multi_batch: list[int] = []
         self._first_offset: list[int] = []
         self.due = 0
@@ -61,9 +61,9 @@ class OffsetIndexCheck:
         return self._base_offset + self._relatives[slot], self._positions[slot]
 
     def take_run(self, run: PackedBatches) -> bool:
-        """Compare the entries that point into sound batches, if all of them are as they should be.
+        """Take sound batches at once if every entry that points into them is right.
 
-        Else it is False, and nothing has happened.
+        If not, return False; then the batches must be taken one by one.
         """
         if self._open is not None or not isinstance(self._order, range):
             return False
@@ -78,7 +78,7 @@ class OffsetIndexCheck:
         return True
 
     def take(self, batch: ScannedEntry) -> None:
-        """Compare the entries that point to a batch, or into it."""
+        """Check the entries that point to a batch or into it."""
         while self._at < len(self._order):
             slot = self._order[self._at]
             key, position = self.entry(slot)
@@ -103,7 +103,7 @@ class OffsetIndexCheck:
         self._settle_due()
 
     def finish(self, log_bytes: int) -> None:
-        """Report what is left when the log has ended: entries past it, and entries out of order."""
+        """Report entries past the end of the log, and entries out of order."""
         self._close(None)
         for slot in self._order[self._at :]:
             key, position = self.entry(slot)
@@ -122,7 +122,7 @@ class OffsetIndexCheck:
         )
 
     def _by_position(self) -> Sequence[int]:
-        """Return the slots by ascending position: as they stand, if nothing is wrong."""
+        """Return the slots by ascending position; in a sound index that is their own order."""
         if self._rises or never_falls(self._positions):
             return range(self._index.entries)
         return array("i", sorted(range(self._index.entries), key=self._positions.__getitem__))
@@ -152,7 +152,7 @@ class OffsetIndexCheck:
             self._mismatch(slot, key, last)
 
     def _close(self, last_offset: int | None) -> None:
-        """Decide on the entry that may stand for several batches; the last of them has this offset."""
+        """Decide on the entry that may cover several batches, of which the last ends with `last_offset`."""
         if self._open is None:
             return
         slot, key, last = self._open
@@ -195,7 +195,7 @@ class OffsetIndexCheck:
 
 
 def _first_offset(batch: ScannedEntry) -> int:
-    """Return the first offset of a batch of any format; -1 where the records do not tell."""
+    """Return the first offset of a batch of any format, -1 if its records cannot be read."""
     try:
         return batch.load().base_offset
     except (CorruptRecord, StopIteration):

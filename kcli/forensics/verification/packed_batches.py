@@ -1,8 +1,8 @@
-"""PackedBatches: what a verification needs of sound batches that follow each other, column by column.
+"""PackedBatches: what a verification needs of consecutive sound batches, column by column.
 
-Another process may have read them. Packed they are arrays of numbers, and a column that says the same of
-every batch is one number. Nearly all entries of indexes are as they should be: they are not looked at one by
-one but sought, as bytes, in what an index would be that has an entry for every batch.
+Another process may have read them: it sends each column as an array of numbers, or as one number if it is the
+same for every batch. Nearly all index entries are right, so they are not checked one by one: their bytes are
+looked up in the index that would have an entry for every batch.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ MOST_BATCHES = 16_384
 """How many batches are packed together."""
 
 _MARSHAL_VERSION = 2
-"""The last one that does not look for what occurs twice."""
+"""The last version that does not look for repeated objects."""
 _MAX_POSITION = 2**31
 
 Entries = Callable[[], "Iterator[ScannedEntry | Damage]"]
-"""Gives the batches one by one; those that have been written anew meanwhile may have damage."""
+"""Yields the batches one by one, and damage if the file was changed meanwhile."""
 
 
 class PackedBatches:
-    """Batches that end at `end` of the file; `relatives` are their last offsets counted from the segment's.
+    """Batches that end at `end` of the file; `relatives` are last offsets relative to the segment's.
 
-    `is_dense` if no offset in and between them is missing, `times_rise` if no timestamp is below one before.
+    `is_dense`: no offset is missing in them and between them. `times_rise`: no timestamp is below the one
+    before.
     """
 
     __slots__ = (
@@ -91,19 +92,19 @@ class PackedBatches:
 
     @property
     def largest_size(self) -> int:
-        """How long the longest batch is."""
+        """The size of the largest batch."""
         ends: Iterator[int] = chain(self.positions[1:], (self.end,))
         return max(end - start for start, end in zip(self.positions, ends, strict=True))
 
     def has_offset_entries(self, entries: bytes) -> bool:
-        """Whether each entry of an offset index is that of one of the batches."""
+        """Whether each of these entries of an offset index is right for one of the batches."""
         if not self._are_relative or self.end > _MAX_POSITION:
             return False
         (_, relatives), (_, positions) = split_words(self.relatives), split_words(self.positions)
         return are_among(entries, entries_of(relatives, positions), OFFSET_ENTRY_SIZE)
 
     def has_time_entries(self, entries: bytes) -> bool:
-        """Whether each entry of a time index is that of one of the batches."""
+        """Whether each of these entries of a time index is right for one of the batches."""
         if not self._are_relative:
             return False
         _, relatives = split_words(self.relatives)
@@ -111,12 +112,12 @@ class PackedBatches:
 
     @property
     def _are_relative(self) -> bool:
-        """Whether no batch belongs to an earlier segment."""
+        """Whether no offset is below the segment's."""
         return self.relatives[0] >= 0
 
     @classmethod
     def of(cls, run: BatchRun, base_offset: int) -> PackedBatches:
-        """Return what was just read of the log of the segment at `base_offset`."""
+        """Return batches that this process has read from the log of the segment at `base_offset`."""
         columns = _columns_of(run, base_offset)
         return cls(
             columns,
@@ -130,9 +131,9 @@ class PackedBatches:
     def unpack(
         cls, data: Buffer, entries: Callable[[int, int, int], Iterator[ScannedEntry | Damage]]
     ) -> PackedBatches:
-        """Return what a `BatchPacker` has packed; `entries` reads what is between two positions of the file.
+        """Return what a `BatchPacker` has packed.
 
-        It is also told the first offset.
+        `entries` reads the batches between two positions of the file again, the first of which has an offset.
         """
         packed, count, end, is_dense, times_rise = marshal.loads(data)
         columns = [array("q", column) for column in packed]
@@ -144,7 +145,7 @@ class PackedBatches:
 
 
 class BatchPacker:
-    """Collects batches of a segment that follow each other, and sends them packed, many at a time."""
+    """Collects consecutive batches of a segment and sends them packed, many at a time."""
 
     __slots__ = ("_base_offset", "_count", "_end", "_is_dense", "_next_offset", "_runs", "_send")
 
@@ -158,7 +159,7 @@ class BatchPacker:
         self._next_offset = -1
 
     def add(self, run: BatchRun) -> None:
-        """Take the next batches."""
+        """Add the next batches."""
         follows = not self._runs or run.base_offsets[0] == self._next_offset
         self._is_dense = self._is_dense and follows and run.is_dense
         self._runs.append(_columns_of(run, self._base_offset))
@@ -168,7 +169,7 @@ class BatchPacker:
             self.flush()
 
     def flush(self) -> None:
-        """Send what was collected."""
+        """Send the batches collected so far."""
         if not self._runs:
             return
         columns = [_packed(parts) for parts in zip(*self._runs, strict=True)]
@@ -201,7 +202,7 @@ def _columns_of(run: BatchRun, base_offset: int) -> tuple[Sequence[int], ...]:
 
 
 def _packed(parts: Sequence[Sequence[int]]) -> array[int]:
-    """Return a column of which these are parts, as one number if it says the same of all."""
+    """Return a column made of these parts; one number if all numbers are the same."""
     first = parts[0][0]
     if all(part[0] == first == part[-1] and part.count(first) == len(part) for part in parts):
         return array("q", (first,))

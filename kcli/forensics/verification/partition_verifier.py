@@ -1,12 +1,9 @@
-"""PartitionVerifier: every check of one replica directory.
+"""PartitionVerifier: every check of one replica directory; SegmentVerifier: those of one segment.
 
-Each segment is read once. Files that a running broker removes meanwhile are passed over; the directory is
-listed first, so the last segment is the one that was written to, and its indexes may be behind.
-
-SegmentVerifier: reads the log of one segment once, and shows all batches to every check.
-
-The files of a segment are read in the order opposite to that in which a broker writes them: indexes, then the
-log. So nothing in them can be ahead of what is read of the log, even if the broker is running.
+The log of each segment is read once and all its batches are shown to every check. A broker may be running.
+The directory is listed first: its last segment is the one being written, whose indexes may be behind, and
+files that disappear meanwhile are skipped. The indexes of a segment are read before its log, opposite to the
+order in which a broker writes them, so that they cannot be ahead of what is read of the log.
 """
 
 from __future__ import annotations
@@ -53,7 +50,7 @@ IN_TRANSACTIONS = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class SegmentVerifier:
-    """The checks of the segment at `base_offset`; `partition` has those of all segments."""
+    """The checks of the segment at `base_offset`; `partition` has the checks that span segments."""
 
     def __init__(self, partition: PartitionVerifier, base_offset: int, *, is_active: bool) -> None:
         self._partition = partition
@@ -91,7 +88,7 @@ class SegmentVerifier:
         self._transactions.finish(self._read_transactions if self._is_active else None)
 
     def _index(self, suffix: str, entry_size: int, *, keeps_zeros: bool = False) -> IndexBytes:
-        """Return an index file's entries; a file that is not there has none."""
+        """Return the entries of an index file, none if it does not exist."""
         path = self._partition.listing.path(self._base_offset, suffix)
         if not self._partition.listing.has(self._base_offset, suffix):
             return IndexBytes(path, b"", entry_size, 0, 0)
@@ -106,7 +103,7 @@ class SegmentVerifier:
         return read_index(path, TRANSACTION_ENTRY_SIZE)
 
     def _read_log(self) -> int:
-        """Show all batches to the checks; return where the log ends."""
+        """Show all batches to the checks; return the position at which the log ends."""
         position = due_progress = 0
         for item in self._partition.read(self._path, self._base_offset, self._partition.options.deep):
             if isinstance(item, Damage):
@@ -127,7 +124,7 @@ class SegmentVerifier:
         return position
 
     def _take_run(self, run: PackedBatches) -> None:
-        """Show sound batches to every check, one by one to those that find something that is not plain."""
+        """Show sound batches to every check, one by one to a check that cannot take them at once."""
         self.batches += len(run)
         if self._is_after_damage:
             self._leave_damage(run.base_offsets[0])
@@ -183,7 +180,7 @@ class SegmentVerifier:
         chain.expected = batch.last_offset + 1
 
     def _take_batches(self, run: PackedBatches) -> bool:
-        """Follow offsets, leader epochs and producers, if there is nothing to look at more closely."""
+        """Follow offsets, epochs and producers; return False if the batches must be taken one by one."""
         chain, epochs, snapshots = self._partition.chain, self._partition.epochs, self._partition.snapshots
         has_producers = max(run.producer_ids) >= 0
         if has_producers and (
@@ -199,7 +196,7 @@ class SegmentVerifier:
         return True
 
     def _take_hole(self) -> None:
-        """Take note that offsets are missing: records were compacted away."""
+        """Note that offsets are missing: records were compacted away."""
         self._partition.chain.has_holes = True
         self._partition.snapshots.give_up()
 
@@ -211,7 +208,7 @@ class SegmentVerifier:
                 self._enter_damage()
 
     def _enter_damage(self) -> None:
-        """Take note that from here on, up to the next sound batch, nobody can tell what was in the log."""
+        """Note that what the log held from here on, up to the next sound batch, is unknown."""
         self._is_after_damage = True
         self._partition.chain.is_damaged = True
         self._partition.chain.is_end_known = False
@@ -248,7 +245,7 @@ METADATA_SNAPSHOT = re.compile(r"\d{20}-\d{10}\.checkpoint", re.ASCII)
 
 
 class PartitionVerifier:
-    """The verification of one replica directory; `advance` is told of bytes of log files done."""
+    """The verification of one replica directory; `advance` takes the number of bytes read of log files."""
 
     def __init__(
         self,
@@ -273,12 +270,12 @@ class PartitionVerifier:
         self._advance = advance
 
     def report(self, finding: Finding) -> None:
-        """Take a finding, if it is of a file that is asked about."""
+        """Add a finding, unless only indexes are asked about and it is about another file."""
         if not self.options.indexes_only or finding.path.endswith(tuple(ENTRY_SIZES)):
             self.findings.add(finding)
 
     def advance(self, count: int) -> None:
-        """Take note that so many bytes more of log files were read."""
+        """Count bytes of log files as read."""
         self.size_bytes += count
         self._advance(count)
 
@@ -306,7 +303,7 @@ class PartitionVerifier:
         )
 
     def _check_the_rest(self, bases: list[int]) -> bytes | None:
-        """Check the small files, and return the topic's id."""
+        """Check the small files; return the topic id."""
         log_end = None
         if self.options.base_offset is None:
             self.chain.finish(is_compacted=self._offsets.cleaner is not None)
@@ -319,7 +316,7 @@ class PartitionVerifier:
         return check_partition_metadata(self.directory, self.report)
 
     def _check_metadata_snapshots(self) -> None:
-        """Check the batches of the snapshots that only the metadata log has."""
+        """Check the batches of metadata snapshots."""
         for name in sorted(self.listing.names):
             if METADATA_SNAPSHOT.fullmatch(name):
                 path = f"{self.directory}/{name}"
@@ -354,7 +351,7 @@ class PartitionVerifier:
         )
 
     def _attempt(self, check: Callable[[], None], log_path: str) -> None:
-        """Make a check; a file that cannot be read is a failure, unless its segment has gone."""
+        """Run a check; a file that cannot be read is a failure, unless its segment was deleted."""
         try:
             check()
         except FileNotFoundError as error:
@@ -376,6 +373,6 @@ def verify_partition(
     advance: Callable[[int], None] = lambda _: None,
     read: ReadLog = read_log,
 ) -> PartitionReport:
-    """Verify a replica directory; `offsets` are those that the log directory's checkpoints have for it."""
+    """Verify a replica directory; `offsets` are its offsets in the checkpoints of the log directory."""
     offsets = offsets or PartitionOffsets()
     return PartitionVerifier(directory, options, offsets=offsets, advance=advance, read=read).run()

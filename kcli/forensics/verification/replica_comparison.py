@@ -1,8 +1,8 @@
-"""Comparing two replicas of a partition: the first offset at which they differ.
+"""The comparison of two replicas of a partition: the first offset at which they differ.
 
-Replicas hold the same bytes, batch for batch, as followers copy what their leader has. Only compaction, which
-each broker does by itself, may leave other batches: from the first of those on, records are compared one by
-one. What one replica has deleted, and what the other has not copied yet, is no difference.
+Replicas hold the same bytes, batch for batch, because followers copy the leader's. Only compaction, which
+each broker does by itself, makes batches differ: from the first such batch on, records are compared one by
+one. Records that one replica has deleted, or not copied yet, are no difference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Place(NamedTuple):
 
 
 class _Replica:
-    """The sound batches of a replica, one at a time: `entry` is the current one, None behind the last."""
+    """The valid batches of a replica, one at a time: `entry` is the current one, None behind the last."""
 
     def __init__(self, directory: str, findings: Findings, advance: Callable[[int], None]) -> None:
         self.directory = directory
@@ -74,13 +74,13 @@ class _Replica:
                     yield item
 
     def _note_holes(self, entry: ScannedEntry) -> None:
-        """Take note of records that are missing inside a batch: only compaction removes them."""
+        """Note whether records are missing inside a batch: only compaction removes them."""
         batch = entry.batch
         if isinstance(batch, RecordBatch) and batch.count <= batch.last_offset_delta:
             self.has_holes = True
 
     def places(self) -> Iterator[_Place]:
-        """Yield the records from the current batch on; one that cannot be read is reported, and left out."""
+        """Yield the records from the current batch on; report a batch that cannot be read."""
         while self.entry is not None:
             batch = self.entry.load()
             epoch = batch.partition_leader_epoch
@@ -101,7 +101,7 @@ def compare(
     is_compacted: bool = False,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PartitionReport:
-    """Compare two replica directories; the findings are told of the first. Raises `OSError`."""
+    """Compare two replica directories; the findings name the first one. Raises `OSError`."""
     findings = Findings()
     ours, theirs = _Replica(directory, findings, advance), _Replica(other_directory, findings, lambda _: None)
     start = max(ours.first_offset, theirs.first_offset)
@@ -125,7 +125,7 @@ def compare(
 
 
 def _are_same(ours: ScannedEntry, theirs: ScannedEntry) -> bool:
-    """Whether two entries are the same bytes."""
+    """Whether two entries have the same bytes."""
     if ours.size != theirs.size or ours.first_offset != theirs.first_offset:
         return False
     return all(
@@ -137,7 +137,7 @@ def _are_same(ours: ScannedEntry, theirs: ScannedEntry) -> bool:
 def _first_difference(
     ours: _Replica, theirs: _Replica, findings: Findings, start: int, is_compacted: bool
 ) -> Finding | None:
-    """Return the first record that is another in the other replica, from the current batches on."""
+    """Return the first record that differs between the replicas, from the current batches on."""
     own, others = ours.places(), theirs.places()
     mine, other = next(own, None), next(others, None)
     compacted = 0
@@ -164,7 +164,7 @@ def _first_difference(
 
 
 def _difference(mine: _Place, other: _Place) -> str:
-    """Return in what two records of one offset differ; empty if they do not."""
+    """Return in what two records of one offset differ; empty if they are equal."""
     parts = {
         "leader epoch": (mine.epoch, other.epoch),
         "timestamp": (mine.record.timestamp, other.record.timestamp),

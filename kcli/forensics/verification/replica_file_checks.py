@@ -1,12 +1,10 @@
-"""Whether `leader-epoch-checkpoint` agrees with the batches of a partition.
+"""LeaderEpochCheck and SnapshotCheck: whether the files of a replica besides segments agree with its log.
 
-Epochs and start offsets both increase strictly, and each batch was written in the epoch of its offset.
+Leader epochs and their start offsets both increase strictly, and each batch has the epoch of its offset.
 
-Whether the producer snapshots of a replica are whole, and say what the log does.
-
-A snapshot is the state that everything below its offset leaves. It is held against the batches when the log
-reaches that offset, unless records were compacted away or damaged before. A producer that wrote long ago may
-be missing in it.
+A producer snapshot is the state after everything below its offset. It is compared when the log reaches that
+offset, unless records before it were compacted away or damaged. A producer that wrote long ago may be missing
+in it.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ NO_EPOCH = -1
 
 
 class LeaderEpochCheck:
-    """Takes the sound batches that have another epoch than `epoch`, or end at or past `next_start`."""
+    """Takes the sound batches with another epoch than `epoch`, and those that end at or past `next_start`."""
 
     def __init__(self, directory: str, report: Callable[[Finding], None]) -> None:
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
@@ -45,7 +43,7 @@ class LeaderEpochCheck:
         self._is_usable = True
         self._highest = NO_EPOCH
         self._pending: tuple[str, int, int, int, int] | None = None
-        """A batch that does not fit: path, position, offset, its epoch and the checkpoint's."""
+        """A batch that does not fit: path, position, offset, its epoch, and that of the checkpoint."""
         self._told: set[int] = set()
         self.epoch = NO_EPOCH
         self.next_start = NO_OFFSET_DUE
@@ -70,7 +68,7 @@ class LeaderEpochCheck:
             self._starts.append(start)
 
     def take_run(self, path: str, run: PackedBatches) -> None:
-        """Take those among sound batches that are to be taken."""
+        """Take those of sound batches that the check needs."""
         first, last = run.leader_epochs[0], run.last_offsets[-1]
         if first == self.epoch and last < self.next_start and run.leader_epochs.count(first) == len(run):
             return
@@ -80,12 +78,12 @@ class LeaderEpochCheck:
                 self.take(path, position, epoch, offset, last)
 
     def take(self, path: str, position: int, epoch: int, offset: int, last_offset: int) -> None:
-        """Compare the epoch of the batch of these offsets at a position of a log file."""
+        """Check the epoch of a batch with these offsets, at a position of a log file."""
         self.epoch = epoch
         self.next_start = NO_OFFSET_DUE
         self._settle(epoch)
         if epoch < NO_EPOCH:
-            message = f"leader epoch {epoch} cannot be"
+            message = f"impossible leader epoch {epoch}"
             self._report(Finding(path, FindingKind.LEADER_EPOCHS_MISMATCH, message, position, offset))
             return
         if epoch < self._highest:
@@ -100,7 +98,7 @@ class LeaderEpochCheck:
         known = self._epochs[slot - 1] if slot else NO_EPOCH
         if slot < len(self._starts):
             self.next_start = self._starts[slot]
-        # Below the first entry are records that were deleted: it was moved to where the log begins since.
+        # Records below the first entry were deleted: the entry was moved to the beginning of the log.
         is_deleted = not slot and bool(self._starts) and epoch <= self._epochs[0]
         if is_deleted or (known == epoch and last_offset < self.next_start):
             self._highest = epoch
@@ -110,7 +108,7 @@ class LeaderEpochCheck:
             self.next_start = -NO_OFFSET_DUE
 
     def _settle(self, epoch: int | None) -> None:
-        """Tell of a batch that does not fit: if the next one agrees with it, the checkpoint is wrong."""
+        """Report a batch that does not fit; if the next one has its epoch, the checkpoint is wrong."""
         if self._pending is None:
             return
         path, position, offset, found, known = self._pending
@@ -137,11 +135,11 @@ class LeaderEpochCheck:
 
 
 MAX_PRODUCERS = 50_000
-"""How many producers are followed; with more of them, snapshots are checked by themselves alone."""
+"""How many producers are followed; with more of them, snapshots are not compared with the log."""
 
 
 class Written(NamedTuple):
-    """What a producer wrote last; sequence and offset are -1 if its epoch has no batch yet."""
+    """The last batch of a producer; sequence and offset are -1 if its epoch has none yet."""
 
     epoch: int
     sequence: int
@@ -149,7 +147,7 @@ class Written(NamedTuple):
 
 
 class SnapshotCheck:
-    """Follows the producers, and looks at each snapshot once the log reaches its offset, `due`."""
+    """Follows the producers, and checks each snapshot when the log reaches its offset, `due`."""
 
     def __init__(self, report: Callable[[Finding], None]) -> None:
         self._report = report
@@ -161,7 +159,7 @@ class SnapshotCheck:
         self.due = NO_OFFSET_DUE
 
     def load(self, listing: ReplicaListing) -> None:
-        """Take the snapshots that are to be looked at."""
+        """Take the snapshots to check."""
         self._listing = listing
         self._waiting = listing.snapshots[::-1]
         self._settle_due()
@@ -199,18 +197,18 @@ class SnapshotCheck:
             self.give_up()
 
     def give_up(self) -> None:
-        """Take note that the log does not tell the whole state any more."""
+        """Note that the state of the producers can no longer be known from the log."""
         self.is_comparable = False
         self._written.clear()
 
     def reach(self, offset: int) -> None:
-        """Look at the snapshots up to an offset that the log has reached. Raises `OSError`."""
+        """Check the snapshots up to an offset that the log has reached. Raises `OSError`."""
         while self._waiting and self._waiting[-1] <= offset:
             self._check(self._waiting.pop())
         self._settle_due()
 
     def finish(self, log_end: int | None) -> None:
-        """Look at the others; none may be past the end of the log, if that is known. Raises `OSError`."""
+        """Check the other snapshots; report those past the end of the log. Raises `OSError`."""
         if log_end is None:
             self.give_up()
         else:
@@ -252,7 +250,7 @@ class SnapshotCheck:
         self._report(Finding(path, FindingKind.SNAPSHOT_MISMATCH, message, None, producer.last_offset))
 
     def _problem(self, producer: ProducerStateEntry, offset: int) -> str | None:
-        """Return what is wrong with a producer in the snapshot at an offset."""
+        """Return what is wrong with a producer in the snapshot at an offset, None if nothing is."""
         last = max(producer.last_offset, producer.current_txn_first_offset)
         if last >= offset:
             return f"reaches to offset {last}, past the snapshot's own {offset}"

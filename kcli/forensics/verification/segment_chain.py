@@ -1,4 +1,4 @@
-"""The segments of a replica directory: which files there are, and whether their offsets follow each other."""
+"""ReplicaListing: the files of a replica directory; SegmentChain: whether its segments follow each other."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ReplicaListing(NamedTuple):
         return f"{offset_text(base_offset)}{suffix}" in self.names
 
     def report_names(self, report: Callable[[Finding], None]) -> None:
-        """Report files that are missing, too many, or misnamed."""
+        """Report files that are missing, superfluous or misnamed."""
         bases = set(self.segments)
         for name in sorted(self.names):
             path = f"{self.directory}/{name}"
@@ -73,18 +73,18 @@ class ReplicaListing(NamedTuple):
 
 
 class SegmentChain:
-    """Follows the offsets of all batches: where the next one is expected, and what is missing."""
+    """Follows the offsets of all batches: the offset expected next, and the gaps."""
 
     def __init__(self, report: Callable[[Finding], None]) -> None:
         self._report = report
         self.expected = -1
-        """The offset behind the last batch, -1 before the first."""
+        """The offset behind the last batch, -1 before the first one."""
         self.has_holes = False
         """Whether offsets are missing inside segments: then records were compacted away."""
         self.is_damaged = False
-        """Whether something could not be read, so that offsets may be missing because of that."""
+        """Whether something could not be read, which may explain missing offsets."""
         self.is_end_known = True
-        """Whether the last thing read was a sound batch: damage may have reached further."""
+        """Whether the last thing read was a sound batch; damage may hide later offsets."""
         self._gaps: list[tuple[str, int, int]] = []
 
     def begin(self, path: str, base_offset: int) -> None:

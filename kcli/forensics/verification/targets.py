@@ -1,4 +1,4 @@
-"""Which replica directories a verification looks at: what the paths on the command line stand for."""
+"""The replica directories that the paths of a command line mean."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _OF_REPLICA = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 
 
 class Replica(NamedTuple):
-    """A replica directory to verify; of one segment alone if there is a base offset."""
+    """A replica directory to verify, or only its segment at `base_offset`."""
 
     directory: str
     base_offset: int | None = None
 
     @property
     def log_directory(self) -> str:
-        """The directory around it, which has the checkpoints."""
+        """The parent directory, which has the checkpoints."""
         return os.path.dirname(os.path.abspath(self.directory))
 
 
@@ -62,7 +62,7 @@ class Targets(NamedTuple):
 
 
 def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Collection[int]) -> Targets:
-    """Return what the paths stand for. Raises `KcliError`."""
+    """Return what the paths mean. Raises `KcliError`."""
     directories: dict[str, None] = {}
     replicas: dict[Replica, None] = {}
     files: set[str] = set()
@@ -72,7 +72,7 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
         try:
             if not os.path.isdir(path):
                 replica = _of_file(path)
-                # As findings name it, which put a directory before every name.
+                # Findings put a directory before every name.
                 files.add(f"{os.path.dirname(path) or '.'}/{os.path.basename(path)}")
                 if replica is None:
                     directories[os.path.dirname(path) or "."] = None
@@ -93,7 +93,7 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
             empty.append(path)
     if empty and not replicas:
         raise nothing_in(empty[0], topics=topics, partitions=partitions)
-    # Who asks for a topic does not expect it in every log directory.
+    # A topic that is asked for need not be in every log directory.
     return Targets([*directories], [*replicas], files, [] if topics or partitions else empty)
 
 
@@ -110,7 +110,7 @@ def nothing_in(path: str, *, topics: Collection[str], partitions: Collection[int
 
 
 def _of_file(path: str) -> Replica | None:
-    """Return the replica that a file belongs to, None for one of a log directory."""
+    """Return the replica of a file, None for a file of a log directory."""
     os.stat(path)
     directory, name = os.path.split(path)
     if name in _OF_LOG_DIRECTORY:
@@ -130,9 +130,9 @@ def _of_file(path: str) -> Replica | None:
 
 
 def _replicas_in(directory: str, topics: Collection[str], partitions: Collection[int]) -> Iterator[str]:
-    """Yield the replicas in a log directory that are wanted, but those deleted.
+    """Yield the wanted replicas in a log directory that are not deleted.
 
-    In any other directory many a name is like theirs: `dbus-1`. There, one has to have a file of theirs, too.
+    In any other directory, names like `dbus-1` are common: there, a replica must have a file of one.
     """
     is_log_directory = not set(_OF_LOG_DIRECTORY).isdisjoint(os.listdir(directory))
     parsed = [(parse_replica_directory(name), name) for name in os.listdir(directory)]

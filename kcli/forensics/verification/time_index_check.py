@@ -1,8 +1,8 @@
-"""Whether the time index of a segment agrees with its log.
+"""TimeIndexCheck: whether the time index of a segment agrees with its log.
 
-An entry has the last offset of a batch, and that batch's largest timestamp, which none before it exceeds.
-When the segment is closed, its largest timestamp becomes the last entry. Kafka 3.6 and 3.7 could take the
-offset of the record inside the batch: that is told as `info`, once for a file.
+An entry has the last offset of a batch and its largest timestamp, which no batch before it exceeds. When the
+segment is closed, its largest timestamp becomes the last entry. Kafka 3.6 and 3.7 could write the offset of
+the record inside the batch: that is reported as `info`, once per file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NOT_FOUND = FindingKind.TIME_INDEX_NOT_FOUND
 
 
 class TimeIndexCheck:
-    """Takes the sound batches of a segment in order: those that end at or past `due`, or exceed `largest`."""
+    """Takes, in order, the sound batches of a segment that end at or past `due` or exceed `largest`."""
 
     def __init__(self, index: IndexBytes, base_offset: int, *, report: Callable[[Finding], None]) -> None:
         assert index.entry_size == ENTRY_SIZE
@@ -56,9 +56,9 @@ class TimeIndexCheck:
         return self._timestamps[slot], self._base_offset + self._relatives[slot]
 
     def take_run(self, run: PackedBatches) -> bool:
-        """Compare the entries of sound batches, if all of them are as they should be.
+        """Take sound batches at once if every entry with an offset in them is right.
 
-        Else it is False, and nothing has happened.
+        If not, return False; then the batches must be taken one by one.
         """
         if self._doubtful or not isinstance(self._order, range):
             return False
@@ -84,7 +84,7 @@ class TimeIndexCheck:
         return [*map(found.get, self._relatives[start:stop])] == [*self._timestamps[start:stop]]
 
     def take(self, batch: ScannedEntry) -> None:
-        """Compare the entries of a batch, and of the offsets before it that none was found for."""
+        """Check the entries with offsets in a batch, or before it without a batch of their own."""
         if self._doubtful:
             self._pass_over(batch.first_offset)
             self._doubtful = False
@@ -100,12 +100,12 @@ class TimeIndexCheck:
         self._settle_due()
 
     def skip(self) -> None:
-        """Take note of damage: the entries up to the next sound batch can not be told."""
+        """Note damage: the entries up to the next sound batch cannot be checked."""
         self._doubtful = True
         self.due = 0
 
     def finish(self, *, is_active: bool) -> None:
-        """Report what is left when the log has ended, in a closed segment the lack of its last entry too."""
+        """Report entries past the end of the log, entries out of order, and a last entry that is missing."""
         if self._doubtful:
             self._at = len(self._order)
         for slot in self._order[self._at :]:
@@ -134,7 +134,7 @@ class TimeIndexCheck:
             self._report(Finding(self._index.path, kind, message, slot * ENTRY_SIZE, self.entry(slot)[1]))
 
     def _by_offset(self) -> Sequence[int]:
-        """Return the slots by ascending offset: as they stand, if nothing is wrong."""
+        """Return the slots by ascending offset; in a sound index that is their own order."""
         if self._rises or never_falls(self._relatives):
             return range(self._index.entries)
         return array("i", sorted(range(self._index.entries), key=self._relatives.__getitem__))
@@ -143,7 +143,7 @@ class TimeIndexCheck:
         self.due = self.entry(self._order[self._at])[1] if self._at < len(self._order) else NO_OFFSET_DUE
 
     def _pass_over(self, offset: int) -> None:
-        """Leave out the entries below an offset."""
+        """Skip the entries below an offset."""
         while self._at < len(self._order) and self.entry(self._order[self._at])[1] < offset:
             self._at += 1
 
@@ -174,7 +174,7 @@ class TimeIndexCheck:
         self._report(Finding(self._index.path, kind, message, slot * ENTRY_SIZE, offset, pair))
 
     def _check_order(self) -> int:
-        """Report the entries out of order among the others; return the last timestamp, -1 without one."""
+        """Report entries out of order; return the last timestamp, -1 without one."""
         if not self._bad and self._rises and always_rises(self._timestamps):
             last = self._timestamps[-1] if self._timestamps else NO_TIMESTAMP
             if not self._timestamps or self._timestamps[0] > NO_TIMESTAMP:
@@ -202,7 +202,7 @@ class TimeIndexCheck:
 
 
 def _has_record(batch: ScannedEntry, offset: int, timestamp: int) -> bool:
-    """Whether a batch has its largest timestamp, this one, at this offset."""
+    """Whether the record of a batch at that offset has its largest timestamp, which is `timestamp`."""
     if timestamp != batch.batch.max_timestamp:
         return False
     try:

@@ -1,7 +1,7 @@
-"""Whether the transaction indexes of a partition agree with its log.
+"""TransactionIndexCheck: whether the transaction index of a segment agrees with its log.
 
-Each marker that aborts a transaction with records in the log has its entry, in the segment of the marker: the
-producer, where the transaction began, where the marker stands, and the last stable offset after it.
+Each marker that aborts a transaction with records in the log has an entry in the index of its segment: the
+producer, the first offset of the transaction, the offset of the marker, and the last stable offset after it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Transactions:
-    """The transactions that are open at a place in the log, by producer.
+    """The open transactions at a place in the log: their first offsets by producer.
 
-    `is_exact` says that every record from offset 0 on was seen, so that nothing can be open unknown.
+    `is_exact` says that every record from offset 0 on was seen, so that no other one can be open.
     """
 
     __slots__ = ("is_exact", "open")
@@ -32,12 +32,12 @@ class Transactions:
         self.is_exact = True
 
     def forget(self) -> None:
-        """Take note that from here on anything may be open."""
+        """Note that unknown transactions may be open from here on."""
         self.open.clear()
         self.is_exact = False
 
     def take(self, batch: RecordBatch, marker: ControlRecordType | None) -> AbortedTransaction | None:
-        """Follow a transactional batch; return what a marker ends as an index would have it if aborted."""
+        """Follow a transactional batch; return the transaction that a marker ends, as an index entry."""
         if not batch.is_control:
             self.open.setdefault(batch.producer_id, batch.base_offset)
         elif marker is ControlRecordType.ABORT or marker is ControlRecordType.COMMIT:
@@ -53,7 +53,7 @@ class Transactions:
 
 
 class IndexedTransaction(NamedTuple):
-    """An entry and its number."""
+    """An entry and its number in the index."""
 
     slot: int
     entry: AbortedTransaction
@@ -71,7 +71,7 @@ class TransactionIndexCheck:
         self._pending: list[AbortedTransaction] = []
 
     def marker(self, producer_id: int, offset: int, expected: AbortedTransaction | None, exact: bool) -> None:
-        """Compare the entry of an abort marker; `expected` is what it should say, if that is known."""
+        """Check the entry of an abort marker against `expected`, if that is known."""
         self.pass_over(offset, report=True)
         if self._at < len(self._entries) and self._entries[self._at].entry.last_offset == offset:
             found = self._entries[self._at]
@@ -81,14 +81,14 @@ class TransactionIndexCheck:
             self._pending.append(expected)
 
     def pass_over(self, offset: int, *, report: bool) -> None:
-        """Leave the entries of markers below an offset behind: the log has none."""
+        """Skip the entries of markers below an offset, which the log does not have."""
         while self._at < len(self._entries) and self._entries[self._at].entry.last_offset < offset:
             if report:
                 self._no_marker(self._entries[self._at])
             self._at += 1
 
     def finish(self, reread: Callable[[], IndexBytes] | None) -> None:
-        """Report what is left when the log has ended; `reread` the index if it may grow."""
+        """Report entries without a marker and markers without an entry; `reread` an index that may grow."""
         for indexed in self._entries[self._at :]:
             self._no_marker(indexed)
         if not self._pending or self._index.is_too_large:
@@ -101,7 +101,7 @@ class TransactionIndexCheck:
             if expected.last_offset not in present:
                 message = (
                     f"producer {expected.producer_id} aborted offsets {expected.first_offset} to "
-                    f"{expected.last_offset}, and no entry says so"
+                    f"{expected.last_offset}, and has no entry"
                 )
                 self._say(None, FindingKind.TRANSACTION_INDEX_INCOMPLETE, message, expected.last_offset)
 
@@ -115,7 +115,7 @@ class TransactionIndexCheck:
                 or entry.producer_id < 0
                 or not 0 <= entry.first_offset <= entry.last_offset
             ):
-                message = f"version {version}, {entry} cannot be"
+                message = f"impossible: version {version}, {entry}"
                 self._say(slot, FindingKind.TRANSACTION_INDEX_ENTRY, message, entry.last_offset)
             elif entry.last_offset < self._base_offset:
                 message = f"offset {entry.last_offset} is below {self._base_offset}, where the segment begins"

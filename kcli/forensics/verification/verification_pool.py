@@ -1,6 +1,7 @@
-"""Tasks in several processes: a replica in each, and one that is most of the work by ranges of its logs.
+"""VerificationPool: runs tasks with replica directories in several processes.
 
-What is done with a replica directory, here or in another process: verify it, index it anew, compare it.
+A task verifies a replica, compares it with another, or writes fresh indexes of it. Each process takes one
+task at a time; a replica that is most of the work is read by ranges of its logs instead.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class VerificationPool:
-    """The processes that help, if there are any. Use it as a context manager, before there are threads."""
+    """The processes that help, if any. Used as a context manager, before there are threads."""
 
     def __init__(self, sizes: Mapping[Replica, int], jobs: int | None) -> None:
         self._sizes = {replica.directory: size for replica, size in sizes.items()}
@@ -47,7 +48,7 @@ class VerificationPool:
             self._pool.__exit__()
 
     def begin(self, replicas: Iterable[Replica], deep: bool) -> None:
-        """Begin to read what a verification of replicas will ask for first. Raises `WorkerGone`."""
+        """Begin to read the log that a verification of the replicas needs first. Raises `WorkerGone`."""
         for replica in replicas:
             if self._reader is None or not self._is_most(replica.directory):
                 continue
@@ -56,7 +57,7 @@ class VerificationPool:
                     return
 
     def run(self, tasks: Sequence[Task], advance: Advance) -> Iterator[PartitionReport]:
-        """Yield the reports on all tasks, in their order; `advance` is told of bytes done.
+        """Yield the reports on all tasks, in their order; `advance` takes numbers of bytes done.
 
         Raises `KcliError`.
         """
@@ -78,13 +79,13 @@ class VerificationPool:
             following += 1
 
     def _is_most(self, directory: str) -> bool:
-        """Whether the other processes would wait for the one that has this replica."""
+        """Whether the other processes would wait for the one with this replica."""
         return self._pool is not None and self._sizes.get(directory, 0) * self._pool.count > self._total
 
     def _share_out(
         self, tasks: Sequence[Task], numbers: Sequence[int], advance: Advance
     ) -> Iterator[tuple[int, PartitionReport]]:
-        """Yield the reports on some tasks as they come, each from a process of its own."""
+        """Yield the reports on some tasks as they come, with their numbers."""
         assert self._pool is not None
         try:
             for at, message in self._pool.share_out(tasks[number] for number in numbers):
@@ -103,7 +104,7 @@ class VerificationPool:
 
 
 def size_of(replica: Replica) -> int:
-    """Return the bytes of the log files of a replica; none of those that cannot be seen."""
+    """Return the size of the log files of a replica, without files that cannot be seen."""
     total = 0
     for path, _ in _logs_of(replica):
         try:
@@ -114,11 +115,11 @@ def size_of(replica: Replica) -> int:
 
 
 def _logs_of(replica: Replica) -> Iterator[tuple[str, int]]:
-    """Yield the log files of a replica that are wanted, with their offsets."""
+    """Yield the wanted log files of a replica and their base offsets."""
     try:
         names = os.listdir(replica.directory)
     except OSError:
-        return  # who verifies it will tell
+        return  # the verification reports it
     for name in names:
         base_offset = base_offset_of(name, LOG_SUFFIX) if name.endswith(LOG_SUFFIX) else None
         if base_offset is not None and replica.base_offset in (None, base_offset):
@@ -126,7 +127,7 @@ def _logs_of(replica: Replica) -> Iterator[tuple[str, int]]:
 
 
 def _work(wanted: LogRange | Task, send: Send) -> None:
-    """Read a range of a log, or do a task."""
+    """Read a range of a log, or run a task."""
     if isinstance(wanted, LogRange):
         scan_range(wanted, send)
         return
@@ -140,25 +141,25 @@ Advance = Callable[[int], None]
 
 
 class Task(Protocol):
-    """Something to do with a directory."""
+    """Work with one replica directory."""
 
     @property
     def directory(self) -> str: ...
 
     def run(self, advance: Advance, read: ReadLog | None) -> PartitionReport:
-        """Do it; `advance` is told of bytes done, `read` reads logs if it is given. Raises `OSError`."""
+        """Run; `advance` takes numbers of bytes done, `read` reads logs if it is given. Raises `OSError`."""
         ...
 
 
 class Verification(NamedTuple):
-    """Verify a replica; `offsets` are those of the log directory's checkpoints."""
+    """Verify a replica; `offsets` are its offsets in the checkpoints of the log directory."""
 
     directory: str
     options: VerificationOptions
     offsets: PartitionOffsets
 
     def run(self, advance: Advance, read: ReadLog | None) -> PartitionReport:
-        """Do it. Raises `OSError`."""
+        """Run. Raises `OSError`."""
         from kcli.forensics.verification.partition_verifier import verify_partition
 
         if read is None:
@@ -176,7 +177,7 @@ class Rebuilding(NamedTuple):
     interval_bytes: int
 
     def run(self, advance: Advance, read: ReadLog | None) -> PartitionReport:
-        """Do it. Raises `KcliError` and `OSError`."""
+        """Run. Raises `KcliError` and `OSError`."""
         from kcli.forensics.verification.fresh_indexes import rebuild
 
         return rebuild(self.directory, self.out, interval_bytes=self.interval_bytes, advance=advance)
@@ -190,14 +191,14 @@ class Comparison(NamedTuple):
     is_compacted: bool
 
     def run(self, advance: Advance, read: ReadLog | None) -> PartitionReport:
-        """Do it. Raises `OSError`."""
+        """Run. Raises `OSError`."""
         from kcli.forensics.verification.replica_comparison import compare
 
         return compare(self.directory, self.other, is_compacted=self.is_compacted, advance=advance)
 
 
 def run_task(task: Task, advance: Advance, read: ReadLog | None = None) -> PartitionReport:
-    """Do a task; what cannot be read or written is in its report. Raises `KcliError`."""
+    """Run a task; the report has the failure if a file cannot be read or written. Raises `KcliError`."""
     try:
         return task.run(advance, read)
     except OSError as error:
@@ -206,7 +207,7 @@ def run_task(task: Task, advance: Advance, read: ReadLog | None = None) -> Parti
 
 def _failure(task: Task, error: OSError) -> KcliError:
     done, path = "read", os.fspath(error.filename or task.directory)
-    # A write that fails, unlike a file that cannot be opened, names none.
+    # The error of a failed write, unlike that of a failed open, names no file.
     if isinstance(task, Rebuilding) and (error.filename is None or Path(path).is_relative_to(task.out)):
         done, path = "write", os.fspath(error.filename or task.out)
     return KcliError(f"cannot {done} `{path}`: {error.strerror}")

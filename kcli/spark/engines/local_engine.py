@@ -21,14 +21,14 @@ MAX_ATTEMPTS = 4
 
 
 class Advanced(NamedTuple):
-    """What the running task did since it last told."""
+    """What the running task has done since its last message."""
 
     rows: int
     read_bytes: int
 
 
 class LocalEngine:
-    """A pool of processes; one that dies is replaced and its task run again, four times at most."""
+    """A pool of processes. One that dies is replaced and its task is repeated, four attempts in all."""
 
     def __init__(self, processes: int | None = None) -> None:
         self._pool = WorkerPool.spawned(f"{__name__}:work", processes or available_processors())
@@ -39,7 +39,7 @@ class LocalEngine:
         return self._pool.count
 
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
-        """Run every task; raise the first one's error, when none runs any more."""
+        """Run every task; raise the first error after all workers have stopped."""
         pickled = ((pickle.dumps(task),) for task in tasks)
         try:
             with closing(self._pool.share_out(pickled, MAX_ATTEMPTS)) as messages:
@@ -67,7 +67,7 @@ class LocalEngine:
 
 
 def work(pickled: tuple[bytes], send: Send) -> None:
-    """Run a task in a process of the pool; its receipt, or its error, is what it is `Done` with."""
+    """Run a task in a worker; `Done` has its receipt or its error."""
     import pyarrow as pa
 
     from kcli.spark.export.writing.task import write_split  # not for the driver

@@ -318,7 +318,7 @@ def test_a_directory_that_is_not_empty_is_refused_and_left_alone(copied: Copied)
 
 def test_a_directory_inside_of_the_partition_is_refused(copied: Copied) -> None:
     copied.target = copied.log.directory / "repaired"
-    with pytest.raises(UsageError, match="is inside of what is to be repaired"):
+    with pytest.raises(UsageError, match="is inside of the directory to repair"):
         copied.repair(CUT)
 
 
