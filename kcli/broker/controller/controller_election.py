@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from kcli.broker.config.broker_definitions import BrokerSettings
 from kcli.broker.metadata.metadata_log import MetadataLogFailed
 from kcli.broker.metadata.metadata_replay import replay
 from kcli.broker.metadata.metadata_snapshot import SnapshotId, encode_snapshot
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from kcli.broker.metadata.metadata_publisher import MetadataPublisher
     from kcli.protocol.internal.metadata_records import MetadataRecord
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-
-FETCH_TIMEOUT_MS = 2000
-"""The default of `controller.quorum.fetch.timeout.ms`."""
 
 _log = logging.getLogger(__name__)
 
@@ -172,7 +170,7 @@ class ControllerElection:
     ) -> None:
         self.copies = copies
         self.publisher = publisher
-        self.fetch_timeout_ms = FETCH_TIMEOUT_MS
+        self.fetch_timeout_ms = BrokerSettings.controller_quorum_fetch_timeout_ms.default
         self.controller: Controller | None = None
         self._log: ReplicatedMetadataLog | None = None
         self._make = make

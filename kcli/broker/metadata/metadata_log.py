@@ -210,10 +210,6 @@ class MetadataLog:
         """The next epoch: higher than any that this copy knows."""
         return max(self.epoch, read_quorum_epoch(self.directory)) + 1
 
-    def copy_ends(self) -> dict[int, int]:
-        """Return the next offset by node, as the only copy."""
-        return {self._node_id: self.end_offset}
-
     def begin_epoch(self, epoch: int | None = None, voters: Sequence[int] = ()) -> int:
         """Begin the next epoch, or a later one, and return it. Batches can be written only after this.
 

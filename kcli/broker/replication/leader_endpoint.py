@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from kcli.broker.config.broker_definitions import BrokerSettings
 from kcli.broker.replication.fetch_data import FetchedPartition
 from kcli.broker.replication.ready_partitions import ReadyPartitions
 from kcli.broker.waiting.timer import TimerCallback, monotonic_ms
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
     from kcli.broker.replication.fetch_data import FetchPartition
     from kcli.broker.replication.hosted_partitions import HostedPartitions
     from kcli.broker.replication.partition import Partition
-
-
-SOCKET_TIMEOUT_MS = 30_000
-"""The default of `replica.socket.timeout.ms`."""
 
 
 class PeerUnreachable(KcliError):
@@ -83,7 +80,7 @@ class LeaderEndPoint:
         self.to_id = to_id
         self.delay_ms = 0
         self.drop_next = 0
-        self.timeout_ms = SOCKET_TIMEOUT_MS
+        self.timeout_ms = BrokerSettings.replica_socket_timeout_ms.default
         self._is_cut = False
         self._thawed: trio.Event | None = None
         self._find = find
