@@ -94,7 +94,7 @@ class MemoryLog:
 
 
 def running_controller(nodes: int = 1, *, log: MemoryLog | None = None) -> Controller:
-    """Return a controller in office, with nodes 1 … that are not fenced."""
+    """Return a controller in its first epoch, with nodes 1 … that are not fenced."""
     numbers = itertools.count(1)
     controller = Controller(
         log or MemoryLog(),

@@ -15,8 +15,8 @@ UnregisterBroker, UpdateFeatures: what the cluster consists of, and what it work
 DescribeQuorum: who holds the metadata log and how far the copies are (KIP-595, KIP-836, KIP-853).
 
 * There is one such log, `__cluster_metadata` partition 0; anything else is UNKNOWN_TOPIC_OR_PARTITION.
-* Every node keeps a copy and may take office, so all are voters and none is an observer. The controller
-  writes to the copies itself: all that it has written is committed.
+* Every node keeps a copy and may become the controller, so all are voters and none is an observer. The
+  controller writes to the copies itself: all that it has written is committed.
 * A voter's endpoint (version 2) is that of the listener that the request came in on: there are no others.
 """
 

@@ -36,7 +36,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("in sync"), NAMES, REPLICAS),
     st.tuples(st.just("time"), st.sampled_from([1000, 5000, 10_000])),
     st.tuples(st.just("eligible leaders"), st.integers(0, 1)),
-    st.tuples(st.just("term")),
+    st.tuples(st.just("epoch")),
 )
 HISTORIES = st.lists(OPERATIONS, max_size=30)
 

@@ -1,4 +1,4 @@
-"""The controller: in office, in order, and always what its log says."""
+"""The controller: in its epoch, in order, and always what its log says."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("move"), NAMES, st.none() | st.lists(st.integers(1, 4), max_size=4).map(tuple)),
     st.tuples(st.just("elect"), NAMES, st.sampled_from(ElectionType)),
     st.tuples(st.just("in sync"), NAMES, st.lists(st.integers(1, 4), max_size=4)),
-    st.tuples(st.just("term")),
+    st.tuples(st.just("epoch")),
     st.tuples(st.just("producer ids")),
 )
 
@@ -68,7 +68,7 @@ def perform(controller: Controller, operation: tuple[object, ...]) -> None:
             controller.elect_leaders([(name, 0)], type=type)
         case ("in sync", str(name), list(isr)) if name in controller.image.topics:
             controller.alter_partition(leader_asks(controller.image, name, isr))
-        case ("term",):
+        case ("epoch",):
             controller.begin_epoch()
         case ("producer ids",):
             controller.allocate_producer_ids(node_id=1, broker_epoch=0)

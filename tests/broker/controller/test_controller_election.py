@@ -1,4 +1,4 @@
-"""The office of the controller: who holds it, who takes it over, and what no change of it loses."""
+"""The election of the controller: which node it is, its successors, and what no election loses."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_every_copy_has_every_decision(cluster: Cluster) -> None:
         assert cluster.image(node_id) == cluster.controller.image
 
 
-def test_a_node_that_is_lost_is_succeeded_at_once_in_a_higher_term(cluster: Cluster) -> None:
+def test_a_node_that_is_lost_is_succeeded_at_once_in_a_higher_epoch(cluster: Cluster) -> None:
     cluster.create("t")
     cluster.lose(1)
     assert (cluster.election.controller_id, cluster.election.epoch) == (2, 2)

@@ -66,14 +66,14 @@ def test_the_state_after_a_heartbeat(state: BrokerState) -> None:
         assert following is expected, vars(situation)
 
 
-def beat(controller: Controller, node_id: int, now_ms: int = 0, **wishes: object) -> BrokerHeartbeatReply:
+def beat(controller: Controller, node_id: int, now_ms: int = 0, **fields: object) -> BrokerHeartbeatReply:
     """Have a node say that it lives and has applied everything."""
     return controller.heartbeat(
         node_id=node_id,
         epoch=controller.image.brokers[node_id].epoch,
-        applied_offset=wishes.pop("applied_offset", controller.image.offset),  # type: ignore[arg-type]
+        applied_offset=fields.pop("applied_offset", controller.image.offset),  # type: ignore[arg-type]
         now_ms=now_ms,
-        **wishes,  # type: ignore[arg-type]
+        **fields,  # type: ignore[arg-type]
     )
 
 

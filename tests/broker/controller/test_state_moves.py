@@ -74,7 +74,7 @@ EVENTS: list[tuple[Any, ...]] = [
         for isr in itertools.combinations((1, 2, 3), count)
     ],
     ("time", 10_000),
-    ("term",),
+    ("epoch",),
 ]
 
 PARTITION_MOVES = """

@@ -71,7 +71,7 @@ class World:
             case ("eligible leaders", int(level)):
                 type_ = UpgradeType.UPGRADE if level else UpgradeType.SAFE_DOWNGRADE
                 controller.update_features([FeatureUpdate("eligible.leader.replicas.version", level, type_)])
-            case ("term",):
+            case ("epoch",):
                 controller.begin_epoch()
 
     def restart(self, node_id: int, *, clean: bool) -> None:
@@ -85,14 +85,14 @@ class World:
         )
         self.beat(node_id)
 
-    def beat(self, node_id: int, *, lag: int = 0, **wishes: object) -> None:
+    def beat(self, node_id: int, *, lag: int = 0, **fields: object) -> None:
         known = self.controller.image.brokers.get(node_id)
         self.controller.heartbeat(
             node_id=node_id,
             epoch=known.epoch if known else 0,
             applied_offset=self.controller.image.offset - lag,
             now_ms=self.now_ms,
-            **wishes,  # type: ignore[arg-type]
+            **fields,  # type: ignore[arg-type]
         )
 
     def configure(self, name: str, key: str, value: int) -> None:

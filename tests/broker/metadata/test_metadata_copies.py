@@ -40,12 +40,12 @@ class Copies:
         for node_id in (1, 2, 3):
             self.copies.close(node_id)
 
-    def decide(self, leader: int, *others: int, new_term: bool = False) -> None:
-        """Write one decision to some copies, which hold the same; `new_term` begins one first."""
+    def decide(self, leader: int, *others: int, new_epoch: bool = False) -> None:
+        """Write one decision to some copies, which hold the same; `new_epoch` begins one first."""
         log = self.copies[leader]
         before = log.end_offset
-        if new_term:
-            # No epoch is anyone's twice: whoever takes office knows the last one.
+        if new_epoch:
+            # No epoch is anyone's twice: a new controller knows the last one.
             log.begin_epoch(1 + max(self.copies.version(node_id)[0] for node_id in (1, 2, 3)))
         self.level += 1
         log.append([FeatureLevelRecord(name="f", feature_level=self.level)])
@@ -72,7 +72,7 @@ def shown(log: MetadataLog) -> tuple[int, int, list[bytes]]:
 
 
 def test_an_empty_copy_gets_everything(copies: Copies) -> None:
-    copies.decide(1, new_term=True)
+    copies.decide(1, new_epoch=True)
     copies.decide(1)
     copies.copies[2].follow(copies.copies[1])
     assert shown(copies.copies[2]) == shown(copies.copies[1])
@@ -80,17 +80,17 @@ def test_an_empty_copy_gets_everything(copies: Copies) -> None:
 
 
 def test_a_copy_that_missed_decisions_gets_them(copies: Copies) -> None:
-    copies.decide(1, 2, new_term=True)
+    copies.decide(1, 2, new_epoch=True)
     copies.decide(1)
-    copies.decide(1, new_term=True)
+    copies.decide(1, new_epoch=True)
     copies.copies[2].follow(copies.copies[1])
     assert shown(copies.copies[2]) == shown(copies.copies[1])
 
 
 def test_a_decision_that_the_others_do_not_know_is_cut_off(copies: Copies) -> None:
-    copies.decide(1, 2, new_term=True)
-    copies.decide(1)  # only the first node has it, and is not there when the second takes office
-    copies.decide(2, new_term=True)
+    copies.decide(1, 2, new_epoch=True)
+    copies.decide(1)  # only the first node has it, and is not there when the second becomes the controller
+    copies.decide(2, new_epoch=True)
     assert copies.copies.newest([1, 2, 3]) == 2
     copies.copies[1].follow(copies.copies[2])
     assert shown(copies.copies[1]) == shown(copies.copies[2])
@@ -98,10 +98,10 @@ def test_a_decision_that_the_others_do_not_know_is_cut_off(copies: Copies) -> No
 
 
 def test_a_copy_that_ends_before_the_other_begins_gets_its_snapshot(copies: Copies) -> None:
-    copies.decide(1, 2, new_term=True)
+    copies.decide(1, 2, new_epoch=True)
     copies.decide(1)
     copies.compact(1)
-    copies.decide(1, new_term=True)
+    copies.decide(1, new_epoch=True)
     copies.copies[2].follow(copies.copies[1])
     assert shown(copies.copies[2]) == shown(copies.copies[1])
     assert copies.copies[2].snapshot() == copies.copies[1].snapshot()
@@ -109,10 +109,10 @@ def test_a_copy_that_ends_before_the_other_begins_gets_its_snapshot(copies: Copi
 
 
 def test_a_copy_whose_snapshot_nobody_else_knows_begins_again(copies: Copies) -> None:
-    copies.decide(1, 2, 3, new_term=True)
+    copies.decide(1, 2, 3, new_epoch=True)
     copies.decide(1)
     copies.compact(1)
-    copies.decide(2, 3, new_term=True)
+    copies.decide(2, 3, new_epoch=True)
     copies.decide(2, 3)
     copies.copies[1].follow(copies.copies[2])
     assert shown(copies.copies[1]) == shown(copies.copies[2])
@@ -120,8 +120,8 @@ def test_a_copy_whose_snapshot_nobody_else_knows_begins_again(copies: Copies) ->
 
 
 def test_a_copy_that_parted_below_the_snapshot_of_the_other_gets_it(copies: Copies) -> None:
-    copies.decide(3, new_term=True)  # alone, and not there when the others decide something else
-    copies.decide(1, 2, new_term=True)
+    copies.decide(3, new_epoch=True)  # alone, and not there when the others decide something else
+    copies.decide(1, 2, new_epoch=True)
     copies.compact(1)
     copies.copies[3].follow(copies.copies[1])
     assert shown(copies.copies[3]) == shown(copies.copies[1])
@@ -129,13 +129,13 @@ def test_a_copy_that_parted_below_the_snapshot_of_the_other_gets_it(copies: Copi
 
 
 def test_a_copy_whose_snapshot_parted_from_the_log_of_the_other_begins_again(copies: Copies) -> None:
-    copies.decide(1, 2, 3, new_term=True)
+    copies.decide(1, 2, 3, new_epoch=True)
     copies.decide(1, 2)
     copies.decide(1, 2)
-    copies.decide(3, new_term=True)
+    copies.decide(3, new_epoch=True)
     copies.compact(3)
     copies.decide(1, 2)
-    copies.decide(1, 2, new_term=True)
+    copies.decide(1, 2, new_epoch=True)
     assert copies.copies[1].start_offset < copies.copies[3].start_offset < copies.copies[1].end_offset
     copies.copies[3].follow(copies.copies[1])
     assert shown(copies.copies[3]) == shown(copies.copies[1])
@@ -145,19 +145,19 @@ def test_a_copy_whose_snapshot_parted_from_the_log_of_the_other_begins_again(cop
 def test_the_newest_copy_has_the_greatest_epoch_then_the_greatest_end_then_the_lowest_id(
     copies: Copies,
 ) -> None:
-    copies.decide(1, 2, 3, new_term=True)
+    copies.decide(1, 2, 3, new_epoch=True)
     assert copies.copies.newest([1, 2, 3]) == 1
     assert copies.copies.newest([2, 3]) == 2
     copies.decide(2)
     assert copies.copies.newest([1, 2, 3]) == 2
-    copies.decide(3, new_term=True)
+    copies.decide(3, new_epoch=True)
     assert copies.copies.newest([1, 2, 3]) == 3
     assert copies.copies.newest([]) is None
 
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["decide", "term", "compact", "reopen", "tear"]),
+        st.sampled_from(["decide", "epoch", "compact", "reopen", "tear"]),
         st.integers(1, 3),
         st.sets(st.integers(1, 3)),
     ),
@@ -194,11 +194,11 @@ def run_steps(copies: Copies, steps: list[tuple[str, int, set[int]]]) -> None:
             copies.close()
             copies.open()
         elif step == "tear":  # a crash between the first copy and the others
-            copies.decide(leader, new_term=True)
+            copies.decide(leader, new_epoch=True)
         else:
             epoch = max(copies.copies.version(node_id)[0] for node_id in (1, 2, 3))
             is_alone = copies.copies.version(leader)[0] < epoch
-            copies.decide(leader, *others, new_term=True if is_alone else step == "term")
+            copies.decide(leader, *others, new_epoch=True if is_alone else step == "epoch")
     newest = copies.copies.newest([1, 2, 3])
     assert newest is not None
     for node_id in (1, 2, 3):

@@ -60,7 +60,7 @@ class Harness:
         return image
 
     def write(self, *batches: list[MetadataRecord]) -> None:
-        """Append decisions in a term of their own."""
+        """Append decisions in an epoch of their own."""
         log = self.open()
         log.begin_epoch()
         for batch in batches:

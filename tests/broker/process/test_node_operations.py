@@ -246,7 +246,9 @@ async def test_a_paused_node_hangs_is_fenced_and_catches_up_when_it_goes_on(tmp_
         await until(cluster, lambda image: all(len(each.isr) == 3 for each in image.topics["t"].partitions))
 
 
-async def test_another_node_takes_office_when_its_holder_is_paused_for_too_long(tmp_path: Path) -> None:
+async def test_another_node_becomes_the_controller_when_its_node_is_paused_for_too_long(
+    tmp_path: Path,
+) -> None:
     quick = {**QUICK, "controller_quorum_fetch_timeout_ms": "300"}
     async with running_cluster(tmp_path, nodes=3, **quick) as cluster:
         await do(cluster, "pause", 1)
@@ -324,7 +326,7 @@ async def test_a_node_with_replicas_is_removed_only_by_force(tmp_path: Path) -> 
 # --- the controller ------------------------------------------------------------------------------
 
 
-async def test_the_office_moves_on_command_with_a_growing_term(tmp_path: Path) -> None:
+async def test_the_controller_moves_on_command_with_a_growing_epoch(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
         former = cluster.controller
         assert await do(cluster, "move-controller", 3) == {"node": 3, "term": 2}

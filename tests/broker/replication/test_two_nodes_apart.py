@@ -25,7 +25,7 @@ async def test_the_controllers_node_goes_on_and_the_other_loses_what_only_it_too
         auto_leader_rebalance_enable="false",
     ) as cluster:
         assert cluster.election.controller_id == 1
-        term = cluster.election.epoch
+        epoch = cluster.election.epoch
         create(cluster, "t", on=(2, 1))
         former = leader_of(cluster)
         end = append(former, b"copied")
@@ -44,7 +44,7 @@ async def test_the_controllers_node_goes_on_and_the_other_loses_what_only_it_too
         with pytest.raises(KafkaError) as caught:
             _ = node(cluster, 2).controller
         assert caught.value.code is ErrorCode.NOT_CONTROLLER
-        assert (cluster.election.controller_id, cluster.election.epoch) == (1, term)
+        assert (cluster.election.controller_id, cluster.election.epoch) == (1, epoch)
         cluster.faults.clear(cut.number)
         await until(lambda: leader_of(cluster).isr == {1, 2})
         replicas = replicas_of(cluster)
