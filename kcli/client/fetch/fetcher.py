@@ -386,8 +386,6 @@ class Fetcher:
             self._partition_failed(node_id, state, offset, code)
             return
         state.high_watermark = data.high_watermark
-        state.last_stable_offset = data.last_stable_offset
-        state.log_start_offset = data.log_start_offset
         if data.preferred_read_replica >= 0:
             state.preferred_replica = data.preferred_read_replica
             state.is_idle = False

@@ -58,7 +58,7 @@ class AssignedPartition:
 
     __slots__ = (
         "buffered", "committed", "fetch_position", "high_watermark", "is_idle", "is_in_flight", "is_paused",
-        "last_stable_offset", "leader_epoch", "log_start_offset", "out_of_range", "partition", "position",
+        "leader_epoch", "out_of_range", "partition", "position",
         "position_epoch", "preferred_replica", "reset_backoff", "reset_to", "retry_at", "state", "token",
     )  # fmt: skip
 
@@ -82,8 +82,6 @@ class AssignedPartition:
         self.preferred_replica = -1
         self.leader_epoch = -1
         self.high_watermark = -1
-        self.last_stable_offset = -1
-        self.log_start_offset = -1
         self.buffered: deque[CompletedFetch] = deque()
 
     @property

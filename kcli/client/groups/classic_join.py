@@ -64,29 +64,6 @@ def _grouped(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]
     return {topic: tuple(indexes) for topic, indexes in by_topic(sorted(partitions)).items()}
 
 
-def subscription_bytes(
-    strategy: Strategy,
-    topics: Iterable[str],
-    *,
-    owned: Iterable[TopicPartition],
-    last: LastAssignment,
-    generation_id: int,
-    rack: str,
-    is_cooperative: bool,
-) -> bytes:
-    """Return the subscription that a member sends for one assignor."""
-    subscription = Subscription(
-        topics=tuple(topics),
-        user_data=strategy.user_data(last.partitions, last.generation_id),
-        owned_partitions=_grouped(owned),
-        generation_id=generation_id,
-        rack_id=rack or None,
-    )
-    # Earlier versions cannot say where the member is.
-    needs_newest = is_cooperative or bool(rack)
-    return encode_subscription(subscription, COOPERATIVE_VERSION if needs_newest else EAGER_VERSION)
-
-
 def read_members(members: Iterable[JoinGroupResponseMember]) -> dict[str, assignors.MemberSubscription]:
     """Return each member's subscription; unreadable metadata subscribes to nothing."""
     read: dict[str, assignors.MemberSubscription] = {}
@@ -244,16 +221,7 @@ class ClassicJoin:
             protocol_type=PROTOCOL_TYPE,
             protocols=[
                 JoinGroupRequestProtocol(
-                    name=strategy.name,
-                    metadata=subscription_bytes(
-                        strategy,
-                        self._topics.topics,
-                        owned=self._owned,
-                        last=self._last,
-                        generation_id=sent.generation_id,
-                        rack=config.client_rack,
-                        is_cooperative=config.is_cooperative,
-                    ),
+                    name=strategy.name, metadata=self._subscription(strategy, sent.generation_id)
                 )
                 for strategy in config.strategies
             ],
@@ -267,6 +235,20 @@ class ClassicJoin:
         )
         response: JoinGroupResponse = await connection.request(request, version, seconds=seconds)
         return response
+
+    def _subscription(self, strategy: Strategy, generation_id: int) -> bytes:
+        """Return the member's subscription for one assignor."""
+        config = self._config
+        subscription = Subscription(
+            topics=tuple(self._topics.topics),
+            user_data=strategy.user_data(self._last.partitions, self._last.generation_id),
+            owned_partitions=_grouped(self._owned),
+            generation_id=generation_id,
+            rack_id=config.client_rack or None,
+        )
+        # Earlier versions have no rack.
+        needs_newest = config.is_cooperative or bool(config.client_rack)
+        return encode_subscription(subscription, COOPERATIVE_VERSION if needs_newest else EAGER_VERSION)
 
     async def _assignments(self, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
         """Return the leader's assignments; other members send none."""

@@ -77,7 +77,7 @@ class ClassicMember(Member):
     def subscribe(self, topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern) -> None:
         if isinstance(topics, SubscriptionPattern):
             raise KcliError(
-                "only members of the consumer protocol leave it to the broker to match topics",
+                "the broker matches topics only for members of the consumer protocol",
                 hint="set `group.protocol` to consumer",
             )
         if isinstance(topics, re.Pattern):
