@@ -106,8 +106,8 @@ class Question:
             line = _receive_line(self._connection, timeout_seconds)
         except TimeoutError as error:
             raise KcliError(
-                f"the broker has not done it within {timeout_seconds:g} s",
-                hint="it may still do it: ask again",
+                f"the broker did not finish within {timeout_seconds:g} s",
+                hint="it may still finish: run the command again",
             ) from error
         except OSError as error:
             raise self._went_away(error) from error

@@ -153,7 +153,7 @@ def _document(cls: type[Any], data: Buffer) -> dict[str, Any]:
     value = _decode(cls, data)
     (version,) = _VERSION.unpack_from(data)
     if version > HIGHEST_VERSION:
-        raise DecodeError(f"a version of the consumer protocol from the future: {version}")
+        raise DecodeError(f"unknown version of the consumer protocol: {version}")
     return document(value, version)
 
 

@@ -145,7 +145,7 @@ async def test_one_that_hangs_delays_no_other(tmp_path: Path) -> None:
         async with await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream:
             await stream.send_all(b'{"operation": "hang"}\n')
             assert await asked(tmp_path, "echo") == {"arguments": {}}
-        with pytest.raises(KcliError, match="not done it within"):
+        with pytest.raises(KcliError, match="did not finish within"):
             await asked(tmp_path, "hang", timeout_seconds=0.01)
 
 
