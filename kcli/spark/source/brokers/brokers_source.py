@@ -21,7 +21,6 @@ from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
 from kcli.protocol.records.batch import iter_batches
-from kcli.protocol.topics import TopicPartition as ClientPartition
 from kcli.protocol.uuids import ZERO_UUID, uuid_to_text
 from kcli.spark.source.brokers.brokers_reader import BrokersReader
 from kcli.spark.source.brokers.cluster_access import ClusterAccess, offsets_at, sizes_of
@@ -85,7 +84,7 @@ _BYTES = 64 * 1024
 async def codec_at(client: Client, partition: TopicPartition, offset: int) -> Codec:
     """Return the codec of the batch at an offset; LZ4, which is in the middle, if that cannot be told."""
     cluster = await client.metadata({partition.topic})
-    leader = cluster.leader_of(ClientPartition(*partition))
+    leader = cluster.leader_of(partition)
     if leader is None:
         return Codec.LZ4
     topic_id = cluster.topics[partition.topic].topic_id
@@ -110,10 +109,10 @@ async def divergences(
     # A request has room for one epoch of a partition; more than one is rare.
     for number in range(max(map(len, marks.values()), default=0)):
         asked = {one: batches[number] for one, batches in marks.items() if number < len(batches)}
-        epochs = {ClientPartition(*one): mark.leader_epoch for one, mark in asked.items()}
+        epochs = {one: mark.leader_epoch for one, mark in asked.items()}
         answers = await epoch_ends(client, epochs)
         for one, mark in asked.items():
-            offset = _divergence(one, mark, answers[ClientPartition(*one)])
+            offset = _divergence(one, mark, answers[one])
             if offset is not None:
                 found[one] = min(offset, found.get(one, offset))
     return found

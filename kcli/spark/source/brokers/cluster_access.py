@@ -22,7 +22,6 @@ from kcli.client.network.bootstrap import parse_bootstrap
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.topics import TopicPartition
-from kcli.protocol.topics import TopicPartition as ClientPartition
 from kcli.spark.source.data_loss import name_of
 
 if TYPE_CHECKING:
@@ -102,9 +101,8 @@ async def offsets_at(
     client: Client, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> dict[TopicPartition, int]:
     """Return an offset per partition for a timestamp or one of the special ones; -1 where there is none."""
-    wanted = {ClientPartition(*one): timestamp for one, timestamp in timestamps.items()}
-    answers = await list_offsets(client, wanted, read_committed=read_committed)
-    return {one: _offset(one, answers[ClientPartition(*one)]) for one in timestamps}
+    answers = await list_offsets(client, timestamps, read_committed=read_committed)
+    return {one: _offset(one, answers[one]) for one in timestamps}
 
 
 async def sizes_of(client: Client, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -113,10 +111,9 @@ async def sizes_of(client: Client, partitions: Collection[TopicPartition]) -> di
     A broker may be too old for the question, or the user not allowed to ask it.
     """
     cluster = await client.metadata({one.topic for one in partitions})
-    leaders = {one: cluster.leader_of(ClientPartition(*one)) for one in partitions}
+    leaders = {one: cluster.leader_of(one) for one in partitions}
     nodes = {leader.leader for leader in leaders.values() if leader is not None}
-    wanted = [ClientPartition(*one) for one in partitions]
-    answers = await describe_log_dirs(client, nodes, partitions=wanted)
+    answers = await describe_log_dirs(client, nodes, partitions=partitions)
     sizes: dict[TopicPartition, int] = {}
     for node_id, directories in answers.items():
         if isinstance(directories, KcliError):

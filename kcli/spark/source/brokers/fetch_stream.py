@@ -33,7 +33,6 @@ from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import FetchRequest
 from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
-from kcli.protocol.topics import TopicPartition as ClientPartition
 from kcli.spark.source.brokers.cluster_access import offsets_at
 from kcli.spark.source.brokers.fetch_connection import (
     FetchConnection,
@@ -75,7 +74,7 @@ async def place_of(
     if partition.topic in cluster.errors:
         error = cluster.errors[partition.topic]
         raise KafkaError(error, f"{error.description}: {partition.topic}")
-    leader = cluster.leader_of(ClientPartition(*partition))
+    leader = cluster.leader_of(partition)
     if leader is None:
         raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name_of(partition)} has no leader")
     is_leader = replica == leader.leader or replica not in cluster.nodes
