@@ -1,8 +1,8 @@
-"""Topics as DataFrames and Parquet files: the source and sink for PySpark, and the export built on them.
+"""Topics as DataFrames and Parquet files: PySpark's format `kcli`, the export and the import.
 
-Everything here needs the extra `spark`, and nothing outside this room imports it but inside a command's body.
-pyspark itself is imported by `session`, `engine_spark`, `datasource` and their neighbours only: splits are
-planned, read, decoded and committed without Java.
+The extra `spark` installs what it needs. No other room imports it, except commands inside functions. Only
+`datasource`, `engines` and `python_worker` import pyspark: the local engine plans, reads, decodes and commits
+without Java.
 """
 
 from __future__ import annotations

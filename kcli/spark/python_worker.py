@@ -1,9 +1,8 @@
-"""Errors that end in a Spark worker: all that a user sees of them is the text of a traceback.
+"""What a Spark Python worker needs besides the task: errors with hints, and less garbage collection.
 
-What a Spark worker has loaded, out of the way of its garbage collector.
-
-PySpark's daemon has a worker collect garbage after every task, which means to look at every object of every
-library each time: that cost an export of large records a sixth of its CPU time.
+A user sees nothing of an error in a worker but the text of its traceback. PySpark's daemon has a worker
+collect garbage after every task, which looks at every object of every library each time: a sixth of the CPU
+time of an export of large records.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Split: a range of offsets of one partition, read by one task.
+"""Split: a range of offsets of one partition that one task reads; its rules and its counters.
 
-How the entries of a split become rows, and the count of what was met on the way.
+Everything here is plain data that travels to the tasks.
 """
 
 from __future__ import annotations

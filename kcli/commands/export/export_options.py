@@ -1,8 +1,8 @@
-"""ExportChoices: a whole command line of `spark-export`, in groups, and what it asks the export for.
+"""ExportChoices: the command line of `spark-export` in groups of options, and the export that it asks for.
 
-An option is declared in its group, and the methods of the group say what it means: `source_options` where
-records come from, `file_options` what is written, `run_options` who does it. Every `UsageError` that needs no
-look at brokers, directories or the target is raised here, before anything is opened.
+An option is declared in its group, beside the methods that interpret it: `source_options` (where records come
+from), `file_options` (what is written), `run_options` (what runs the tasks). A `UsageError` that needs no
+look at brokers, directories or the target is raised before anything is opened.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What `spark-export` prints: the summary of an export, and the plan of one that is only tried.
-
-What `spark-export` prints of a target: its files, whether they are whole, what was made again.
-"""
+"""What `spark-export` prints: the summary or plan of an export, and the state of a target."""
 
 from __future__ import annotations
 

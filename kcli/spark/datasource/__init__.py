@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.spark.datasource"""
+"""PySpark's side of the format `kcli`: readers, sink and their options. Never runs an export."""

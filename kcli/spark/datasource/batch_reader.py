@@ -1,9 +1,8 @@
-"""The data source's reader of batches: plans ranges and splits, and reads one split per task.
+"""The data source's batch reader: it plans ranges and splits, and reads one split per task.
 
-Spark plans in a process of its own, more than once for a query (`explain` too), so planning changes nothing.
-What reading needs travels in the partition: the reader object is pickled before it has planned.
-
-Filters that Spark pushes down, as conditions that narrow what is read.
+Spark plans in a separate process, and more than once per query (`explain` too), so planning changes nothing.
+Spark pickles the reader before it has planned; the partition carries what reading needs. Filters that Spark
+pushes down narrow the offsets to read.
 """
 
 from __future__ import annotations

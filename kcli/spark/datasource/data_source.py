@@ -4,9 +4,9 @@
     spark.readStream.format("kcli").option("logDirs", "/var/lib/kafka").option("subscribe", "orders").load()
     frame.write.format("kcli").mode("append").option("kafka.bootstrap.servers", …).option("topic", …).save()
 
-Schema, options and their meanings are those of Spark's own Kafka source;
-`kcli.spark.datasource.reader_options` lists them. Spark hands over options with their names in lower case,
-makes this object in a process of its own, and pickles it to others: it holds nothing but the options.
+Schema and options are those of Spark's own Kafka source; `kcli.spark.datasource.reader_options` lists them.
+Spark passes the options with names in lower case, creates this object in one process and pickles it to
+others: it holds nothing but the options.
 """
 
 from __future__ import annotations

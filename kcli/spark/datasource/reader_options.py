@@ -1,11 +1,7 @@
-"""The options of the data source: names, defaults, precedence and refusals of Spark's own Kafka source.
+"""The options of the data source, with the defaults, precedence and refusals of Spark's own Kafka source.
 
-Option names are matched without regard to case. Of the places to start at, `startingTimestamp` wins over
-`startingOffsetsByTimestamp`, which wins over `startingOffsets`; of those to end at likewise.
-
-OptionValues: the options of a reader as Spark hands them over, text by name whatever the case.
-
-Opening the source that options of the data source name.
+Option names are case-insensitive. `startingTimestamp` wins over `startingOffsetsByTimestamp`, which wins over
+`startingOffsets`; the options for the end follow the same order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The schema of records as Spark has it: that of Spark's own Kafka source."""
+"""The Spark schema of records: that of Spark's own Kafka source."""
 
 from __future__ import annotations
 

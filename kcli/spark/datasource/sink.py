@@ -1,23 +1,20 @@
 """The data source's sink: rows become records of topics, at least once.
 
-Each task has an idempotent producer of its own and ends when every record is acknowledged. A task that Spark
-runs again sends its rows again, and a batch that failed in one task keeps what others have sent: like
-Spark's own Kafka sink, this one cannot take records back, and so commits and aborts nothing.
-
-SinkColumns: which columns of a DataFrame make a record, and the records of its rows.
+Each task has its own idempotent producer and ends when every record is acknowledged. Spark may run a task
+again, which sends its rows again; a failed batch keeps what its tasks have sent. Like Spark's own Kafka sink,
+this one cannot take records back, so commit and abort do nothing.
 
 | column      | type                                             | without it              |
 |-------------|--------------------------------------------------|-------------------------|
 | `value`     | string or binary                                 | error                   |
 | `key`       | string or binary                                 | no key                  |
-| `topic`     | string; the option `topic` goes before it        | the option is needed    |
+| `topic`     | string; the option `topic` overrides it          | the option is needed    |
 | `partition` | int                                              | the partitioner chooses |
 | `headers`   | array<struct<key:string,value:binary>>           | no headers              |
 | `timestamp` | timestamp, or double, the seconds since 1970     | the time of sending     |
 
-Any other column is left out, as by Spark's own Kafka sink (Spark's class `KafkaWriter`).
-
-The options of the data source's sink: names and refusals of Spark's own Kafka sink, and transactions.
+Other columns are left out, as by Spark's class `KafkaWriter`. The names of options, and which are refused,
+are those of Spark's own Kafka sink; transactions are refused too.
 """
 
 from __future__ import annotations

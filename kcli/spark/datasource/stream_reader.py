@@ -1,10 +1,8 @@
-"""The data source's reader of streams, with the offsets, limits and triggers of Spark's own Kafka source.
+"""The data source's stream reader, with the offsets, limits and triggers of Spark's own Kafka source.
 
-Offsets are `{"topic": {"0": 123}}`, the next offset to read of each partition; Spark keeps them in the
-query's checkpoint. One process per query calls these methods, one after the other, and keeps the object as
-long as the query runs; `read` runs in the tasks.
-
-Where a stream begins, how far it could read now, and what one of its plans reads.
+An offset is `{"topic": {"0": 123}}`, the next offset to read of each partition; Spark keeps it in the query's
+checkpoint. One process per query calls these methods, one at a time, and keeps the object as long as the
+query runs; `read` runs in the tasks.
 """
 
 from __future__ import annotations

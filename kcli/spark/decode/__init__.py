@@ -1,9 +1,8 @@
-"""Bytes of log files and fetch responses in, Arrow columns out.
+"""Decoding: bytes of log files and fetch responses become Arrow record batches. Reads no file and no socket.
 
-    Gatherer   walks entries, checks and decompresses them, and gives their rows     gather
-    decode     a chunk of batches becomes a record batch: numba, numpy or Python     decode
-    formats    what keys and values mean: text, numbers, JSON, Avro                   formats
-    predicates which rows are wanted                                                  predicates
+    gatherer   walks entries, checks and decompresses them, and yields the rows of a range of offsets
+    decoders   turns a chunk of batches into a record batch with numba, numpy or plain Python
+    formats    decodes keys and values: text, numbers, JSON, Avro
 
-Third-party: pyarrow and numpy; numba, isal, zstandard and fastavro where they are installed.
+It needs pyarrow and numpy, and uses numba, isal, zstandard and fastavro where they are installed.
 """

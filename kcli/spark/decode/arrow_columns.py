@@ -1,11 +1,8 @@
-"""The Arrow schema of records, exactly that of Spark's own Kafka source.
+"""The Arrow columns of records, with exactly the schema of Spark's own Kafka source.
 
-Slices: Arrow columns of bytes that stand, in ascending order, in one buffer.
-
-An array of the whole buffer, cut wherever a slice begins or ends, costs no copy; taking its slices and
-leaving the gaps copies all values in native code, and makes no object of any.
-
-Assembling a record batch from what a decoder made, and from the columns that are the same in every row.
+Keys and values are slices of one buffer, in ascending order. An array over the whole buffer, cut wherever a
+slice begins or ends, costs no copy; taking only the slices then copies all values in native code, without a
+Python object per value.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""Group: entries of one kind that are decoded in one go.
+"""Groups of entries that are decoded in one step.
 
-Uncompressed records stay where they are in the buffer; only next to compressed ones are they copied, so that
-all of them stand in the order of their offsets.
-
-Rows of message sets (magic 0 and 1), gathered one by one: few are left, and they are all small.
-
-Sound batches: a run of batches that follow each other without holes, and that nothing is wrong with.
-
-Nearly all there is, so it is walked in line, and headers become columns many at a time. Whatever is not as
-plain as that ends the run; a closer look tells what it is.
+A run of sound batches is walked in one loop, and their headers become columns many at a time; nearly all data
+is like that. Any other entry ends the run and is checked singly. Uncompressed records stay where they are in
+the buffer, unless compressed ones are next to them: then all are copied, in the order of their offsets. The
+rows of message sets (magic 0 and 1) are gathered one by one: they are few and small.
 """
 
 from __future__ import annotations

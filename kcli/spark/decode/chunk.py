@@ -1,16 +1,14 @@
-"""Chunk: batches of one partition, checked and decompressed, that are decoded in one go.
+"""Chunk: batches of one partition, checked and decompressed, that are decoded in one step.
 
-A row of `batches` is, in int64:
+A row of `batches` holds, in int64:
 
 | column | field |
 |---|---|
 | 0, 1 | where the records begin and end in `data` |
-| 2 | how many there are |
+| 2 | record count |
 | 3, 4 | base offset, last offset delta |
 | 5, 6 | base timestamp, max timestamp |
 | 7 | attributes |
-
-Who set the timestamps of a chunk's records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a chunk to a record batch, by the fastest decoder that this machine has.
+"""Decodes a chunk to a record batch with the fastest decoder that this machine has.
 
 `KCLI_DECODER` forces one: `numba`, `numpy` or `python`.
 """

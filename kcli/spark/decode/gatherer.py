@@ -1,24 +1,22 @@
-"""Gatherer: walks the entries of one partition in buffers, and gives the rows of a range of offsets.
+"""Gatherer: walks the entries of one partition in buffers, and yields the rows of a range of offsets.
 
     gatherer = Gatherer(topic, partition, start, end, reading, counters, aborted)
     at = 0
     while not gatherer.is_done:
-        ...                                    # fill the buffer from `at` on
+        ...                                          # fill the buffer from `at` on
         try:
             yield from gatherer.rows(buffer, at, stop, position=...)
-            at = gatherer.stopped_at           # an incomplete entry begins here, `gatherer.needed` bytes long
+            at = gatherer.stopped_at                 # here is an incomplete entry, `gatherer.needed` long
         except CorruptBatch as damage:
-            gatherer.skip_damaged(damage, skipped)     # raises it again, or counts it
-            at = ...                           # where the next entry begins
+            gatherer.skip_damaged(damage, skipped)   # raises it again, or counts it
+            at = ...                                 # where the next entry begins
 
-Rows are decoded before `rows` ends, so that the buffer may be filled anew then, but not while it runs.
+`rows` decodes before it ends: the buffer may be filled again afterwards, not meanwhile.
 
-An entry is good if its size fits, its magic is known, its counts are sane, its checksum is right, and its
-offset, which the checksum does not cover, is the one expected, or what follows it confirms that there is a
-hole. `CorruptBatch` is raised for others, because only the caller knows where to go on. Where the checksum is
-right but the records are not what the header says, the gatherer itself leaves the batch out, and goes on.
-
-DamageReport: what becomes of damage, and which offsets of a range it took.
+An entry is good if its size fits, its magic is known, its counts are possible and its checksum is right. The
+checksum does not cover the offset: it must be the expected one, or the next entry must confirm that there is
+a hole. Otherwise `CorruptBatch` is raised, because only the caller knows where to go on. If the checksum is
+right but the records contradict the header, the gatherer leaves the batch out and goes on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The headers of a chunk's records as a column, and the check that every record ends where it should."""
+"""The headers of a chunk's records as a column; checks that every record ends where it should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decoder that needs numpy and pyarrow only: every step is done to all records of a chunk at once."""
+"""The decoder that needs only numpy and pyarrow: every step handles all records of a chunk at once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The plain decoder: record by record, field by field. The others are held against it.
+"""The plain decoder: record by record, field by field. Tests compare the others with it.
 
-Names of headers that are not UTF-8 are read as Java reads them, each bad sequence as one U+FFFD.
+Header names that are not UTF-8 are read as Java reads them: each bad sequence becomes one U+FFFD.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Where the records of a chunk begin and end, from the lengths in front of them.
+"""Where the records of a chunk begin and end, by the lengths in front of them.
 
-Each length tells where the next one stands, so that one batch can only be walked record by record. Of many
-batches one record each is read in a step, all at once; batches that have ended fall off the end of those
-that go on, which stand sorted by their number of records. What only few batches have left is walked plainly.
+Each length tells where the next record begins, so a single batch is walked record by record. Of many batches
+one record each is read per step: the batches are sorted by their record count, and those that have ended drop
+off the end. The last few batches are walked singly.
 
-Zigzag variable-length integers at many places of a buffer at once.
-
-Numbers of one and two bytes, nearly all of them, are read in one go; the longer ones are read again. Places
-behind the end of the buffer read its last byte: whoever asks checks where the numbers end.
+The lengths are zigzag varints. Numbers of one and two bytes, nearly all, are read in one step, longer ones
+again. Positions behind the buffer read its last byte; the caller checks where the numbers end.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""FrameColumns: the columns of a plan's rows on their way through Spark SQL.
+"""The columns of a plan's rows on their way through Spark SQL.
 
-    every record column asked for or named in `where` or `select`, decoded     visible to the user's SQL
-    __kcli_split, __kcli_offset, __kcli_time                                   where a row came from
+    record columns asked for, or named in `where` or `select`, decoded     visible to the user's SQL
+    __kcli_split, __kcli_offset, __kcli_time                               where a row came from
 
-The last three go round the user's expressions: files need them for their names, bounds and directories,
-whether or not the user wants such columns.
+The last three bypass the user's expressions: file names, bounds and directories depend on them even where the
+user selects no such column.
 """
 
 from __future__ import annotations

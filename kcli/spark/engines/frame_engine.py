@@ -1,6 +1,6 @@
-"""FrameEngine: runs the tasks of a plan as the rows of a DataFrame, where no Spark context can be reached.
+"""FrameEngine: runs the tasks of a plan as the rows of a DataFrame, for sessions without a Spark context.
 
-What `kcli.spark.engines.spark_engine` does by an RDD; only the progress of running tasks is not seen.
+It does what `SparkEngine` does with an RDD, but shows no progress of running tasks.
 """
 
 from __future__ import annotations

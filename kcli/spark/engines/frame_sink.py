@@ -1,7 +1,7 @@
-"""FrameSink: writes what Spark SQL made of a plan's rows, each task its split's files and receipt.
+"""FrameSink: writes the rows that Spark SQL computed; each task writes its split's files and receipt.
 
-Files are written as the arrow writer writes them, by the same code: the same encodings, footers and names,
-and the same receipts, of which only the first counts.
+The arrow writer's code writes them, with the same encodings, footers, names and receipts; of several receipts
+the first counts.
 """
 
 from __future__ import annotations

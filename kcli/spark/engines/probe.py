@@ -1,7 +1,7 @@
-"""The probe: whether executors have what tasks need, asked before a plan depends on it.
+"""The probe: checks that executors have what tasks need, before a plan depends on it.
 
-Wheels with compiled code cannot travel in a zip, and log directories are read where tasks run. The question
-travels by value and imports nothing of kcli, so that it runs where kcli is what is missing.
+Wheels with compiled code cannot travel in a zip, and tasks read log directories where they run. The function
+travels by value and imports nothing of kcli, so that it runs where kcli is missing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Progress from inside running tasks: datagrams from the tasks' processes to a socket of the driver.
+"""Progress of running tasks: their processes send datagrams to a socket of the driver.
 
-Only worth having where tasks run on the driver's machine. A datagram, big-endian: token (8 bytes, so that
-no stranger's counts), number of the split (4), rows (8), bytes (8); rows and bytes are those of the split
-so far, so a datagram that is lost or comes late does no harm.
+A datagram, big-endian: token (8 bytes, against datagrams of strangers), number of the split (4), rows (8),
+bytes (8). Rows and bytes are totals of the split so far, so a lost or late datagram does no harm.
 """
 
 from __future__ import annotations

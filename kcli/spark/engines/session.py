@@ -1,19 +1,14 @@
-"""The Spark session of a command: one that is there already, or a JVM of its own.
+"""The Spark session of a command: an existing one, or one with its own JVM.
 
-A session that the process has (a notebook, `spark-submit`, Spark Connect) is used as it is and left running.
-Otherwise a JVM is started with Java as `kcli.spark.engines.java` finds it. Nothing that the JVM or its Python
-workers print reaches the terminal: it goes to a log file, which is shown in part when starting fails and
-removed when all went well.
+An existing session (a notebook, `spark-submit`, Spark Connect) is used and left running. Otherwise a JVM is
+started with the Java that `kcli.spark.engines.java` finds. The output of the JVM and its Python workers goes
+to a log file and never to the terminal; a part is shown if starting fails, and the file is removed on
+success.
 
-What cannot be left half made, like a Spark session: Ctrl-C waits until it is made, or ended.
-
-pyspark knows of its JVM, and could end it, only once the two are connected; a call into the JVM that is cut
-off leaves a broken connection, and tracebacks on the terminal.
-
-JvmLaunches: the JVM that pyspark starts, from its first moment on, and what py4j prints of it at its last.
-
-pyspark keeps the process to itself until it is connected. A JVM that loses its parent before does not end: it
-cannot write where it listens, as the directory for that is gone, and never looks at its input.
+pyspark can end its JVM only once it is connected to it, and shows the process to nobody before. A JVM that
+loses its parent earlier does not end: it cannot write its port, because the directory for it is gone, and
+never looks at its input. Hence `JvmLaunches`, which keeps the processes, and `uninterrupted`: a call into the
+JVM that is cut off leaves a broken connection and prints tracebacks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SessionJob: work on a Spark session in a thread of its own, under a tag by which it can be cancelled."""
+"""SessionJob: work on a Spark session in its own thread, under a tag by which it can be cancelled."""
 
 from __future__ import annotations
 

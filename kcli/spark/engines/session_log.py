@@ -1,4 +1,4 @@
-"""SessionLog: the file that takes what a JVM and its workers print, and what of it a user is shown."""
+"""SessionLog: the file with the output of a JVM and its workers, and the part of it that a user is shown."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""SparkEngine: runs the tasks of a plan as one Spark job, each group of them one partition of an RDD.
+"""SparkEngine: runs the tasks of a plan as one Spark job; a group of tasks is one partition of an RDD.
 
-Spark schedules and retries; only receipts come back. The job runs in a thread of its own, under a job group
-by which it can be cancelled, while the thread that called looks ten times a second for what has ended (an
-accumulator, which Spark counts once per task whatever the attempts) and what has been read (datagrams, where
-tasks run on this machine).
+Spark schedules and retries; only receipts come back. The job runs in its own thread, under a job group by
+which it can be cancelled. The calling thread looks ten times a second for finished tasks (an accumulator,
+which Spark counts once per task whatever the attempts) and for progress (datagrams, if tasks run on this
+machine).
 
-Groups of tasks that a worker runs in turn: a thousand small partitions are not a thousand tasks to Spark.
-
-Each task keeps its own receipt and files. Large ones stay alone, and there are enough groups for every slot
-to have its share of long and short ones.
+A worker runs the tasks of a group in turn, so that a thousand small partitions are not a thousand Spark
+tasks. Each task has its own receipt and files. Large tasks stay alone, and there are enough groups for every
+slot to get long and short ones.
 """
 
 from __future__ import annotations

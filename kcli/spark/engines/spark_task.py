@@ -1,12 +1,11 @@
-"""TaskOutcome: what a task on a Spark executor sends to the driver, its receipt or why there is none.
+"""A task on a Spark executor, and its outcome for the driver: a receipt or an error.
 
-A task's failure is a value, not an exception: Spark would run a task again whose data will not get better,
-and would tell of it in a page of Java. Only what may pass is raised, as long as there are attempts left.
+An error is returned and not raised: Spark would run the task again, although the data will be the same, and
+would report a page of Java. Only an error that may pass is raised, while attempts are left.
 
-TaskSource: the tasks of a plan as a data source, each partition one task whose only row is its outcome.
-
-For sessions that show no Spark context (Spark Connect), where there are no RDDs. The tasks travel in the
-class itself, which Spark therefore pickles by value.
+`TaskSource` is for sessions without a Spark context (Spark Connect), which have no RDDs: the tasks are a data
+source, each partition is one task, and its only row is the outcome. The tasks travel in the class itself,
+which Spark therefore pickles by value.
 """
 
 from __future__ import annotations

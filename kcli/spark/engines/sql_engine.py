@@ -2,13 +2,11 @@
 
     FrameSource or Spark's Kafka connector -> the user's filter and columns -> FrameSink
 
-Nothing is shuffled: what one task reads, the same task writes, so that splits, receipts and the commit are
-those of the other engines. It costs rows two ways between Python and the JVM.
+Nothing is shuffled: a task writes what it reads, so splits, receipts and the commit are those of the other
+engines. The cost is that rows travel between Python and the JVM twice.
 
-Spark's own Kafka connector, where its jar is on the class path: another way for rows to come in.
-
-Options go through unchanged; offsets are resolved before and passed as explicit JSON, so that what is read
-is what was planned.
+Spark's Kafka connector is used where its jar is on the class path. Client properties go to it unchanged;
+offsets are passed as explicit JSON, so that it reads what was planned.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Failures of tasks inside Spark SQL, left where the driver finds them with their words and kind.
+"""Failures of tasks inside Spark SQL, as files in which the driver finds their message and kind.
 
-Spark tells a driver of a task's error as text with two languages' tracebacks. The files lie beside the
-receipts, under temporary names, so that whoever tidies up removes them. Each attempt leaves its own: one that
-another attempt made up for says nothing of why the job failed.
+Spark reports a task's error to the driver as text with tracebacks of two languages. The files are beside the
+receipts and have temporary names, so that tidying removes them. Each attempt leaves its own: the failure of
+an attempt does not explain why a job failed if a later attempt succeeded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The dry run: what an export would read, without writing anything."""
+"""The dry run: what an export would read. Writes nothing."""
 
 from __future__ import annotations
 

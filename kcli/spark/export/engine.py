@@ -1,4 +1,4 @@
-"""Engine: runs the tasks of a plan somewhere, and what it tells of them while they run."""
+"""Engine: what runs the tasks of a plan, and Progress: what it reports meanwhile."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The run of an export: lock, resume what was begun, plan, run the tasks, commit.
-
-Following: an export that is repeated until it is told to stop.
-"""
+"""The run of an export: lock, finish a begun plan, plan, run the tasks, commit; once or repeatedly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ExportSession: a target under its lock, and the plans that one run brings to their commits."""
+"""ExportSession: a locked target, and the plans that a run commits to it."""
 
 from __future__ import annotations
 

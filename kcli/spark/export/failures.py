@@ -1,4 +1,4 @@
-"""What kind of failure ended a run, and what becomes of its plan."""
+"""The kinds of failures that end a run, and whether its plan can still be finished."""
 
 from __future__ import annotations
 

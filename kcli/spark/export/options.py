@@ -1,6 +1,7 @@
-"""ExportOptions: what an export was asked to do; the part that its tasks obey is stored in every plan.
+"""What an export is asked to do, and the identity of a target.
 
-Identity: whose records a target holds and in which form; `export.json`, written once.
+`ExportOptions` is one run's; `WriteOptions`, which the tasks obey, are stored in every plan. `Identity` says
+whose records a target holds and in which form: `export.json`, written once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Preparation: what is asked for, held against source and target before the target is touched.
+"""Preparation: checks the options against source and target before the target is touched.
 
-Schemas of a registry are pinned, so that all tasks, and all later exports to the same target, decode alike.
+Schemas of a registry are pinned, so that all tasks and all later exports to the target decode alike.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Repair: a lost commit log, made again from the footers of the files.
+"""Repair: rebuilds a lost commit log from the footers of the files, as one commit of all that count.
 
-One commit then lists all files that count (`kcli.spark.export.repair`), in place of those that are lost.
+Plans are committed one after the other, so only the last one can have been unfinished when the log was lost:
 
-The data files of a target whose log is lost, and which of them count.
+- its commit file exists, damaged or not: it was finished;
+- its plan exists without a commit: the next run goes on with it;
+- neither exists: its files count up to the first hole in what it read of each partition.
 
-Plans are committed one after the other, so only the last can have been unfinished when the log was lost. If
-its commit file is there, damaged or not, it was finished. If its plan is there and no commit, the next run
-goes on with it as always. If both are lost, its files count up to the first hole in what it read of each
-partition: what is beyond is set aside under `_kcli/set-aside/`, and its offsets are exported again. So is
-what an attempt wrote that did not come to its end, or another beside it: a store shows files as soon as they
-are written, and whether they are all of a split is told by the last of them.
+Files behind the hole are moved to `_kcli/set-aside/`, and their offsets are exported again. So are files of
+an attempt that did not end, and of a second attempt: an object store shows files as soon as they are written,
+and only the last file of a split tells how many there are.
 """
 
 from __future__ import annotations

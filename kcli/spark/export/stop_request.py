@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP: asked once, work ends where it may; asked twice, at once."""
+"""SIGINT, SIGTERM and SIGHUP: the first ends work at the next good point, the second at once."""
 
 from __future__ import annotations
 

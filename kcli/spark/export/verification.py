@@ -1,7 +1,7 @@
-"""Verification: whether the committed files are there and hold what the log says.
+"""Verification: whether the committed files exist and hold what the log says.
 
-Every byte of a file is read and held against the checksum in its commit. Where there is none, its pages are
-read: a value that is another one than was written may escape that.
+Every byte of a file is read and compared with the checksum in its commit. Files without a checksum are
+checked by reading their pages, which may miss a changed value.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.spark.filters"""
+"""Filters: the conditions of `--where`, as Arrow expressions and as bounds. Evaluates no SQL."""

@@ -1,6 +1,6 @@
-"""Predicates: the conditions of `--where` as an Arrow expression over decoded columns.
+"""The conditions of `--where` as an Arrow expression over decoded columns.
 
-SQL's three values hold: a comparison with null is unknown, and a row whose filter is unknown is left out.
+As in SQL, a comparison with null is unknown, and a row whose filter is unknown is left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Push-down: what a filter says of topic, partition, offset and timestamp, as less to read.
+"""Push-down: the conditions on topic, partition, offset and timestamp narrow what is read.
 
-Narrowing is sound and not complete: rows that it leaves in may still fail the filter, so that whoever
-narrows must filter too. A lower bound of the timestamp moves the start, because every record before the
-earliest one at or after it is older; an upper bound moves nothing, because timestamps need not ascend.
+Narrowing is sound but not complete: rows that remain may fail the filter and must be filtered too. A lower
+bound of the timestamp moves the start, because every record before the earliest match is older; an upper
+bound moves nothing, because timestamps need not ascend.
 """
 
 from __future__ import annotations

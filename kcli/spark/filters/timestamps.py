@@ -1,4 +1,4 @@
-"""Points in time and lengths of time as users write them."""
+"""Parses timestamps and durations as users write them."""
 
 from __future__ import annotations
 

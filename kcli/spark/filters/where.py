@@ -1,4 +1,4 @@
-"""Conditions: what `--where` says, taken apart at its ANDs into forms that need no SQL engine.
+"""The conditions of `--where`: the text, split at its ANDs into forms that need no SQL engine.
 
     comparison   column = | == | <=> | != | <> | < | <= | > | >= literal, either way round
     between      column BETWEEN literal AND literal, which is two comparisons
@@ -6,8 +6,8 @@
     null         column IS [NOT] NULL
     prefix       column LIKE 'text%'  or  startswith(column, 'text')
 
-Everything else is `Opaque`: only Spark can evaluate it. A column may be a path (`value.user.id`) and stand in
-backquotes. Literals are numbers, 'text' (a quote is doubled), TRUE, FALSE, TIMESTAMP '...', and with the
+Everything else is `Opaque`: only Spark can evaluate it. A column may be a path (`value.user.id`), and may be
+in backquotes. Literals are numbers, 'text' (a quote is doubled), TRUE, FALSE, TIMESTAMP '...', and for the
 column `timestamp` also ISO 8601 text and milliseconds since 1970.
 """
 

@@ -1,6 +1,6 @@
-"""Importing: Parquet files of an export become records of a topic again.
+"""Importing: Parquet files of an export become records of a topic again. Never writes to the export.
 
-The target's own end offset is the memory of what was delivered: a state file says where each partition ended
-before the first record of the import, an idempotent producer appends in order and without gaps, so the
-difference is the number of records that are there already. Whoever is killed goes on after the last of them.
+The end offsets of the target tell what was delivered: a state file holds where each partition ended before
+the import, and an idempotent producer appends in order and without gaps, so the difference is the number of
+records that arrived. An import that was killed goes on behind the last of them.
 """

@@ -1,7 +1,7 @@
-"""Sending the rows of an export to a topic: in order, each partition by a task of its own.
+"""Sends the rows of an export to a topic in order, each partition by its own task.
 
-The first record that fails ends the import: nothing behind it is delivered, so that what stands in a
-partition is always the beginning of what was to be sent.
+The first record that fails ends the import: nothing behind it is delivered, so a partition always holds a
+prefix of what was to be sent.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""ImportState: what an import into a topic remembers, and the file that keeps it.
+"""ImportState: what an import into a topic remembers; its file; and what is left to send.
 
 JSON, replaced as a whole before the first record of a partition is sent:
 
     {"format": 1, "source": "orders", "target": "orders-2", "cluster": "…", "topic_id": "…",
      "base": {"0": 17}}          where each partition of the target ended before the import
 
-A lock beside it keeps a second import of the same state out for as long as the first one lives.
-
-What an import still has to send, partition by partition. Pure.
+A lock beside the file keeps out a second import with the same state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The topic that records come back to: found or made, able to hold them as they were, and as it was left."""
+"""The topic of an import: found or created, fit to hold the records, unchanged since the last run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes that a record had, from the column that an export made of them.
+"""The original bytes of a key or value, from the column that an export made of them.
 
 | exported as            | here                 | bytes                            |
 |------------------------|----------------------|----------------------------------|

@@ -1,8 +1,6 @@
-"""PartitionRows: the records of one partition, from its Parquet files, in the order they had in the log.
+"""PartitionRows: the records of one partition from its Parquet files, in the order of the log.
 
-StoredFile: one Parquet file of an export, and which of them must be read together.
-
-Whether the files of an export can be imported, asked of all their footers before anything is done.
+`check_stored` reads the footers of all files first and refuses an export that cannot be imported.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What lets PySpark find the format `kcli` by itself: it looks for `DefaultSource` in modules `pyspark_*`.
+"""Lets PySpark find the format `kcli`: it looks for `DefaultSource` in modules named `pyspark_*`.
 
-Installed as a module of its own at the top level, beside `kcli`.
+It is installed as a top-level module beside `kcli`.
 """
 
 try:

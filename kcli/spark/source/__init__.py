@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.spark.source"""
+"""Sources of records: brokers and log directories, and the ranges of offsets to read. Never writes."""

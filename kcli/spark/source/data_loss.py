@@ -1,4 +1,4 @@
-"""Data loss: offsets that were to be read and that nobody has any more."""
+"""Data loss: offsets that were to be read and are gone."""
 
 from __future__ import annotations
 

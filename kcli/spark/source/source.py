@@ -1,4 +1,4 @@
-"""Source: where the records of topics come from, brokers or log directories; the planner's side of it."""
+"""Source: where the records of topics come from, as a planner sees it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.spark.decode.formats"""
+"""Formats of keys and values: bytes become text, numbers, JSON or Avro. Opens no file."""

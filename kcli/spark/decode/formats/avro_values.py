@@ -1,14 +1,12 @@
-"""Avro values: one datum each, of a schema that is given, or framed as Confluent's serializers do.
+"""Avro values: one datum per value, of a given schema or framed as Confluent's serializers do.
 
     0  1  zero
     1  4  id of the writer's schema in the registry, big-endian
     5  …  the datum
 
-Whatever a record was written with is read as one schema, the reader's: that of the subject's latest version
-when the export was planned. `registry:URL` names a registry; `registry:URL SCHEMA` is that with the reader's
-schema pinned, so that all tasks mean the same.
-
-Avro schemas: what Arrow type their data have, and how a datum becomes what Arrow takes for it.
+All records are read with one schema, the reader's: that of the subject's latest version when the export was
+planned. `registry:URL` names a registry; `registry:URL SCHEMA` pins the reader's schema too, so that all
+tasks decode alike.
 
 | Avro | Arrow |
 |---|---|
@@ -21,7 +19,7 @@ Avro schemas: what Arrow type their data have, and how a datum becomes what Arro
 | decimal, date, time-* | decimal128, date32, time64 |
 | timestamp-*, local-timestamp-* | timestamp in UTC, timestamp without a zone |
 
-Other unions, and records that contain themselves, have no such type.
+Other unions, and recursive records, have no Arrow type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The formats that need no schema: bytes as they are, text, and numbers of a fixed size."""
+"""The formats that need no schema: plain bytes, text, and numbers of a fixed size."""
 
 from __future__ import annotations
 

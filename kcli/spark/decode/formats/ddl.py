@@ -2,7 +2,7 @@
 
     id BIGINT NOT NULL, name STRING COMMENT 'as entered', tags ARRAY<STRING>, place STRUCT<x: DOUBLE>
 
-What is said of nulls and comments is read and means nothing: every field may be null.
+`NOT NULL` and comments are parsed and ignored: every field may be null.
 """
 
 from __future__ import annotations

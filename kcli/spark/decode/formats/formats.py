@@ -1,4 +1,4 @@
-"""Formats: what `--key` and `--value` say the bytes are, applied to the columns of a record batch.
+"""Formats: how `--key` and `--value` decode the columns of a record batch.
 
     binary              as they are
     string              UTF-8
@@ -7,8 +7,8 @@
     avro                plain with a schema, or of a schema registry  avro_values
     none                the column is left out
 
-A value that its format does not fit fails the export, becomes null and is counted, or leaves its row out of
-the batch and is kept as a dead letter: the record's columns as they were, and a column `error`.
+A value that cannot be decoded fails the export, becomes null and is counted, or moves its row to the dead
+letters: the record's columns as they were, and a column `error`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """JSON values as structs of a schema.
 
-All values of a column are parsed in one go, each wrapped in an object of its own, so that what is broken in
-one cannot be mended by the next. One bad value fails them all: then those that are no JSON are sorted out,
-and the rest is halved until the others that do not fit stand alone.
+All values of a column are parsed in one step, each wrapped in its own object, so that a broken value cannot
+be completed by the next one. If one fails, those that are no JSON are sorted out, and the rest is halved
+until each value that does not fit stands alone.
 
-JSON values of types that Arrow's reader does not know, maps and bytes, converted one by one.
-
-Bytes are base64, as Spark's `from_json` reads them.
+Maps and bytes, which Arrow's reader does not know, are converted one by one; bytes are base64, as in Spark's
+`from_json`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""SchemaRegistry: schemas from a registry that speaks Confluent's HTTP interface.
+"""SchemaRegistry: schemas from a registry with Confluent's HTTP interface.
 
-User and password come from the environment wherever tasks run: `KCLI_SCHEMA_REGISTRY_AUTH=USER:PASSWORD`.
-The address is kept in plans, and appears in errors.
+`KCLI_SCHEMA_REGISTRY_AUTH=USER:PASSWORD` gives the credentials wherever tasks run: the address is stored in
+plans and appears in errors.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.spark.export.log"""
+"""The log of a target: identity, lock, plans, receipts and commits. Holds no data file."""

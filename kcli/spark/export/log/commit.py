@@ -1,7 +1,4 @@
-"""Commit: the files of a finished plan. That its file is there is what makes them count.
-
-Summary: what a run did.
-"""
+"""Commit: the files of a finished plan, which count once it is written; Summary: the result of a run."""
 
 from __future__ import annotations
 

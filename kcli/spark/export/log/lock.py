@@ -1,15 +1,13 @@
-"""The lock of a target: a single export writes to it at a time.
+"""The lock of a target: one export writes to it at a time.
 
-In a file system that has locks it is one, on `_kcli/lock`, and ends with the process. Elsewhere the same file
-says who writes and is written again every 15 seconds; one that was not for a minute counts as left behind.
-Stores cannot create exclusively through pyarrow, so there two exports that start in the same instant may
-both run.
+Where the file system has locks, it is a lock on `_kcli/lock`, which ends with the process. Elsewhere the same
+file names its owner, who writes it again every 15 seconds; after a minute without that it counts as
+abandoned. pyarrow cannot create an object exclusively, so two exports that start at the same instant may both
+get the lock.
 
-Processes that say who they are, so that others can tell whether they still run.
-
-A process id alone says nothing: another machine may have the same name, another container its own numbers,
-and a number is given again. So an owner also says on which start of which machine it runs, among which
-process ids, and when it was started. Where there is no `/proc`, nothing is told of processes.
+A process id alone does not identify a process: other machines may have the same name, containers have their
+own numbers, and numbers are reused. So an owner also names the boot of its machine, its pid namespace and its
+start time. Without `/proc` nothing is known about processes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Plan: which splits are to be written, and where each partition stands when all are.
+"""Plan: the splits to write, and where each partition stands when all are written.
 
-A plan is on disk before the first byte of its data. Until its commit is there, whoever takes the lock next
-goes on with it, with the ranges and options that it was made with.
+A plan is on disk before the first byte of its data. Until it is committed, whoever gets the lock next goes on
+with it, with the ranges and options that it was made with.
 """
 
 from __future__ import annotations

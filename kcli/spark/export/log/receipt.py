@@ -1,4 +1,4 @@
-"""Receipt: what became of one split. Whoever creates its file first has written the split."""
+"""Receipt: the result of one split. The first attempt to create the file has written the split."""
 
 from __future__ import annotations
 

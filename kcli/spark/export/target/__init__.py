@@ -1,1 +1,1 @@
-"""Where an export writes its files: a local directory or an object store."""
+"""The target of an export: a local directory or an object store. Knows paths and bytes, not plans."""

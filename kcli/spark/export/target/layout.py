@@ -1,15 +1,11 @@
-"""Layout: in which directories of the target rows lie, and what their files are called.
+"""Layout: the directories of rows, the names of data files, and the names under `_kcli/`.
 
     topic=orders/partition=3/date=2026-05-01/hour=07/
         part-00000000000000001000-00000000000000002000-000007.parquet     start, end, plan
         part-00000000000000001000-00000000000000002000-000007-1.parquet   the same split's second file there
 
-Dates and hours are those of the record's timestamp in UTC. What does not stand in the path stands at the
-beginning of the name, so that names are unique in their directory: `part-orders-3-…` when flat.
-
-File names of an export, taken apart again.
-
-The names of what stands under `_kcli/`.
+Date and hour are the record's timestamp in UTC. Topic or partition are part of the file name if they are not
+in the path, so that names are unique in a directory: `part-orders-3-…` when flat.
 """
 
 from __future__ import annotations

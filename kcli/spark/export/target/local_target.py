@@ -1,6 +1,6 @@
 """LocalTarget: a directory of a file system that renames, links and locks.
 
-Temporary names begin with a dot and end in the attempt's id, so that no reader takes them for data.
+A temporary name begins with a dot and ends in the attempt's id, so that no reader takes the file for data.
 """
 
 from __future__ import annotations

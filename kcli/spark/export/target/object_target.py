@@ -1,8 +1,6 @@
-"""ObjectTarget: a prefix in a store that pyarrow knows, which neither renames nor locks.
+"""ObjectTarget: a prefix in a store that pyarrow supports, which neither renames nor locks.
 
-Files are written under their own names, which carry the id of the attempt; creation is not exclusive.
-
-`open_target`: what a `--to` names, as a target.
+Files are written under their final names, which contain the id of the attempt. Creation is not exclusive.
 """
 
 from __future__ import annotations

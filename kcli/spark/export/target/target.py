@@ -1,7 +1,7 @@
 """Target: the directory or object-store prefix that an export writes to.
 
-Paths are relative to the target, with forward slashes. A target is picklable: tasks carry it. `LocalTarget`
-has what a file system has: exclusive creation, renaming, locks. `ObjectTarget` has none of these.
+Paths are relative to the target, with forward slashes. Tasks carry a target, so it can be pickled.
+`LocalTarget` has exclusive creation, renaming and locks; `ObjectTarget` has none of them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""TODO-ROOM kcli.spark.export.writing"""
+"""Writing: a task reads, shapes and writes the rows of its split. Never writes a plan or commit."""

@@ -1,10 +1,8 @@
-"""RowShaper: from the columns that a reader gives to those that are written.
+"""RowShaper: turns the columns that a reader yields into those that are written.
 
-Offsets are always read, and timestamps where directories depend on them: a file's bounds and place need
-them even if they are not among its columns. A filter on what needs no decoding comes before the formats,
-so that what it leaves out cannot be bad.
-
-Headers as a map: of headers with the same key the last one counts.
+Offsets are always read, and timestamps if directories depend on them: the bounds and directory of a file need
+them even if they are not columns of it. Filters on columns without a format run before decoding, so that a
+row which they leave out cannot be bad. Of headers with the same key a map keeps the last.
 """
 
 from __future__ import annotations

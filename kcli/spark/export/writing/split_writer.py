@@ -1,12 +1,11 @@
-"""SplitWriter: the open files of one split, one for every date or hour that its rows fall into.
+"""SplitWriter: the open files of one split, one per date or hour of its rows.
 
-At most 16 are open; beyond that the least recently used is closed, and rows of its date that come later go
-on in another file. What is collected for all of them together is bounded too: the largest is written out.
+At most 16 are open: beyond that the least recently used is closed, and later rows of its date go to another
+file. The bytes collected for all of them are bounded: the largest is written first.
 
-ParquetPart: one Parquet file that grows by row groups.
-
-Rows are collected, because every write makes a row group. Dictionaries only where values repeat, delta
-encoding where they ascend, statistics only where a reader can skip by them.
+A `ParquetPart` is one file, which grows by row groups. Rows are collected, because every write makes a row
+group. Dictionaries are used only where values repeat, delta encoding where they ascend, and statistics where
+a reader can skip by them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Topics of running brokers: offsets and sizes for a planner, and the records of a split for a task.
+"""Brokers as a source: offsets and sizes for a planner, and the records of a split for a task.
 
-    BrokersSource   what a planner asks, one short session of the client per question   brokers_source
-    BrokersReader   what tasks read with: a connection of their own to one broker       brokers_reader
+    brokers_source   what a planner asks; one short client session per question
+    brokers_reader   reads a split in a task, over its own connection to one broker
 
-A task keeps one fetch in flight while it decodes the answer to the one before. Its connection is a plain
-blocking socket, because a task has nothing else to do: one system call fills a buffer that is used again for
-every answer, and the bytes of records are decoded where they arrived.
+A task keeps one fetch in flight while it decodes the previous response. Its connection is a blocking socket,
+because a task has nothing else to do: one system call fills a buffer that is used again for every response,
+and records are decoded where they arrived.
 """

@@ -1,10 +1,8 @@
-"""BrokersReader: reads the splits of a running cluster, each over a connection of its own.
+"""BrokersReader: reads the splits of a running cluster, each over its own connection.
 
-Which offsets of an answer belong to transactions that were rolled back.
-
-A broker lists (producer id, first offset) of the aborted transactions that an answer may have data of. Where
-each ends, its ABORT marker says, a control batch of the same producer; without one it goes on behind the
-answer (Kafka class `CompletedFetch`).
+A broker lists (producer id, first offset) of the aborted transactions that a response may contain. Each ends
+at its ABORT marker, a control batch of the same producer; without one it continues behind the response (Kafka
+class `CompletedFetch`).
 """
 
 from __future__ import annotations

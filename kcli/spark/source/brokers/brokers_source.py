@@ -1,13 +1,9 @@
 """BrokersSource: what a planner asks a running cluster.
 
-Ranges of offsets become splits of about equal bytes, as far as brokers tell the size of logs.
-
-The codec of one batch, as a sample of how a topic is written.
-
-Divergence: whether the leaders' logs still have the batches that earlier runs read.
-
-A leader tells where an epoch ends in its log. A batch of that epoch at or behind the end is not there any
-more: an unclean election has brought a replica to power that lacks it, and what followed is something else.
+Ranges become splits of about equal bytes if brokers tell the size of logs. One batch is fetched as a sample
+of the codec. A leader's log differs from the one that an earlier run read if an epoch ends there before a
+batch of that epoch: after an unclean election the new leader lacks the batch, and what follows is something
+else.
 """
 
 from __future__ import annotations

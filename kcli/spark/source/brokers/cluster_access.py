@@ -1,8 +1,7 @@
-"""ClusterAccess: where the brokers are and how to speak to them; plain data that travels to the tasks.
+"""ClusterAccess: the addresses of brokers and the client properties; plain data that travels to the tasks.
 
-Masking: properties as they may be shown, in plan files, logs, `explain` and errors.
-
-What the leaders of partitions answer about offsets and sizes.
+Plan files, logs, `explain` and errors show the properties masked. The functions ask the leaders of partitions
+for offsets and sizes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""FetchConnection: one task's connection to one broker, for fetches only.
+"""FetchConnection: a task's connection to one broker, for fetches of one partition without a session.
 
-The socket blocks, with time limits that the system enforces, so that one system call fills the buffer with
-an answer however long it takes to arrive. Every answer is read into the same buffer: its records are views
-of it and hold until the next `receive`.
-
-Fetch requests about one partition, without a session, and what their answers say of it.
+The socket blocks, with time limits that the system enforces, so that one system call fills the buffer with a
+response however long it takes. Every response is read into the same buffer: its records are views that are
+valid until the next `receive`.
 """
 
 from __future__ import annotations

@@ -1,21 +1,19 @@
-"""FetchStream: the answers of a partition in the order of offsets, whatever happens to leaders.
+"""FetchStream: the fetch responses of a partition in the order of offsets, across changes of leaders.
 
     stream = FetchStream(access, partition, end, read_committed=…)
     while position < end:
         answer = stream.next(position)       # records at `position`; the next fetch is in flight already
-        ...                                  # decode; the records are views that hold until the next `next`
+        ...                                  # decode; the records are views, valid until the next `next`
 
-| what comes                      | what follows                                                      |
-|---------------------------------|-------------------------------------------------------------------|
-| records                         | given out, after the fetch behind them was sent                   |
-| part of one batch               | the limit doubles, or becomes what the batch needs                |
-| nothing                         | asked again, up to `default.api.timeout.ms` without progress      |
-| a preferred replica (KIP-392)   | asked there; out of range there, back to the leader               |
-| out of range at the leader      | `OutOfRange`, with the offsets that there are                     |
-| an error that passes, no answer | back-off, metadata, another connection, up to the same time limit |
-| any other error                 | raised                                                            |
-
-FetchTarget: the broker to fetch a partition from, as the metadata of this moment says.
+| response                          | reaction                                                          |
+|-----------------------------------|-------------------------------------------------------------------|
+| records                           | returned, after the fetch behind them was sent                    |
+| part of one batch                 | the limit doubles, or becomes what the batch needs                |
+| nothing                           | fetch again, up to `default.api.timeout.ms` without progress      |
+| a preferred replica (KIP-392)     | fetch there; out of range there: back to the leader               |
+| out of range at the leader        | `OutOfRange`, with the offsets that there are                     |
+| a retriable error, or no response | back-off, metadata, another connection, up to the same time limit |
+| any other error                   | raised                                                            |
 """
 
 from __future__ import annotations

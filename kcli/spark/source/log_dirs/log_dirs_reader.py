@@ -1,11 +1,8 @@
-"""LogDirsReader: reads splits of log directories, in a task; and SplitRun, the reading of one.
+"""LogDirsReader: reads the splits of log directories in a task.
 
-A broker may be writing the directory: segments are rolled, deleted, and replaced by compacted ones while a
-split is read. A file that is open stays readable; one that has gone before it was opened is looked for anew.
-
-SegmentReading: one segment into a gatherer, window by window, and past damage.
-
-FileWindow: the part of a log file that is read at the moment, in a buffer that is used again and again.
+A broker may be writing the directory: it rolls and deletes segments, and replaces them by compacted ones,
+while a split is read. An open file stays readable; if a file is gone before it is opened, the directory is
+listed again. A segment is read window by window, in one buffer, and past damage.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""LogDirsSource: topics in log directories, as a planner asks for them.
+"""LogDirsSource: the topics in log directories, for a planner.
 
-Every question looks at the directories anew, as a broker may be writing them.
+Every question reads the directories again, because a broker may be writing them.
 """
 
 from __future__ import annotations

@@ -1,20 +1,15 @@
-"""ReplicaLog: one replica's log as it is now: where it starts and ends, and what is in it.
+"""ReplicaLog: the log of one replica as it is now: where it starts and ends, and what is in it.
 
-Divergence: whether a log still has the batches that earlier runs read.
+The end is behind the last whole batch. Incomplete batches, of a broker that died or is writing, do not count,
+nor do zeros of a preallocated file. Damage that intact batches follow is not the end.
 
-A batch that has the offset of a mark tells by its leader epoch. Where there is none, because it was deleted
-or compacted away, the checkpoint of leader epochs tells where the epoch ends; without one nothing does.
+A log is compared with the batches that earlier runs read. A batch with the offset of a mark tells by its
+leader epoch. If it was deleted or compacted away, the checkpoint of leader epochs tells where the epoch ends;
+without the checkpoint nothing does.
 
-Where a log ends: behind its last whole batch.
-
-What a broker was writing when it died, or is writing now, does not count; nor do zeros that a file was made
-longer by in advance. Damage that intact batches follow is no end.
-
-Finding by time: the earliest offset whose record is not older than a moment.
-
-Timestamps need not increase, so every segment is asked in turn. A time index says that no record up to an
-offset is newer than a time; it is believed if the batch at that offset has just that time. As brokers do it,
-markers of transactions count as records.
+Timestamps need not ascend, so a search by time asks every segment. A time index entry says that no record up
+to an offset is newer than a time; it counts if the batch at the offset has that time. As in brokers,
+transaction markers count as records.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Replica: a directory of segments, and what the small files around it say.
 
-A log directory is given as such, as the data directory of a kcli broker, which holds one for every node, or
-as a replica's directory by itself. Several replicas of one partition are copies of it.
+A path may be a log directory, the data directory of a kcli broker, which holds one per node, or a replica's
+directory. Several replicas of a partition are copies of it.
 """
 
 from __future__ import annotations

@@ -1,21 +1,14 @@
-"""Segments of a replica: which files there are at a moment, and which of them holds an offset.
+"""Segments of a replica: the files, the heads of their entries, and where an offset is.
 
-A broker rolls, deletes and compacts segments while they are read, so a list is good for as long as its files
-can be opened. A compacted segment that is about to be swapped in (`.log.swap`) counts if what it replaces is
-gone; others that went into it and are still there do not.
+A broker rolls, deletes and compacts segments meanwhile, so a list is valid while its files can be opened. A
+compacted segment that is about to be swapped in (`.log.swap`) counts if the segment it replaces is gone;
+others that went into it and still exist do not count.
 
-HeadWalk: the heads of the entries of a log file one after the other, without their records.
+An index may be missing, preallocated, older or newer than its log, or that of another log. Its entry counts
+only if a batch begins there whose checksum is right and whose offsets agree; otherwise the heads are walked
+from the beginning of the segment.
 
-Large entries are stepped over, small ones read in passing. A place where no entry begins ends the walk;
-`next_intact` finds where the file goes on.
-
-Seeking: where in a segment an offset is, by its index if that can be believed.
-
-An index may be missing, preallocated, older or newer than its log, or that of another one. So an entry of it
-counts only if a batch begins there whose checksum is right and whose offsets are those that the entry tells;
-else the heads are walked from the beginning of the segment.
-
-Errors of the file system, as users read them: never to be taken for damage in the files.
+Errors of the file system become `CannotRead`, so that they are not taken for damage.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Planning of splits: how large they are to be, and what each has to know of aborted transactions.
+"""Cuts ranges of offsets into splits of about equal size, each with its aborted transactions.
 
-Cutting a range of offsets into splits of about equal size, between batches.
-
-The offset index says where to look; from the entry it names, or else from the last known one, heads are
-walked to the first batch that ends at the wanted size. So cuts need no index, only more time without one.
+The offset index tells where to look; from its entry, or from the last known one, heads are walked to the
+first batch that ends at the wanted size. Without an index the walk is longer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Transactions of a log: which are still open, and which were rolled back.
+"""The transactions of a log: which are open, and which were aborted.
 
-A transaction is the batches that its producer marks as transactional, from the first of them to the control
-batch that ends it. The index of a segment lists those that were rolled back by a marker in it; where that
-is missing or not up to date, the heads tell (Kafka classes `ProducerStateManager` and `TransactionIndex`).
+A transaction is the transactional batches of a producer up to the control batch that ends it. The transaction
+index of a segment lists those that a marker in it aborted; if the index is missing or out of date, the heads
+of entries tell (Kafka classes `ProducerStateManager` and `TransactionIndex`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Which offsets of which partitions are read: options, selection, resolving, cutting, limiting, filters.
+"""Which offsets of which partitions to read. Asks sources, and reads no record.
 
-`options.source_options` reads what a user of the data source wrote, `resolve.resolve` turns it into one
-interval per partition, `division.divide` cuts intervals as `minPartitions` and `maxRecordsPerPartition` say,
-`streaming` holds the arithmetic of triggers, and `pushdown` narrows by what a filter says of topic,
-partition, offset and timestamp. Names, precedence and refusals are those of Spark's own Kafka source.
+`selection` chooses partitions, `resolve` makes one interval per partition of the offsets and times asked for,
+`division` cuts intervals by `minPartitions` and `maxRecordsPerPartition`, and `trigger_limits` is the
+arithmetic of triggers. Names, precedence and refusals are those of Spark's own Kafka source.
 """

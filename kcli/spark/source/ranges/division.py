@@ -1,11 +1,9 @@
-"""Division: one interval per partition becomes as many splits as were asked for.
+"""Division: cuts one interval per partition into as many splits as were asked for, and sizes them in bytes.
 
-First no split may hold more offsets than `max_records`; then, if there are still fewer splits than
-`min_partitions`, the large ones are cut in proportion to their size. Offsets count, not records: compaction
-and transactions leave holes. The arithmetic is that of Spark's `KafkaOffsetRangeCalculator`, with which
-splits agree offset for offset.
-
-How many bytes a split should have, so that every slot is busy and files get the size asked for.
+First no split may hold more offsets than `max_records`; if there are still fewer splits than
+`min_partitions`, large ones are cut in proportion to their size. Offsets count, not records: compaction and
+transactions leave holes. The arithmetic is that of Spark's `KafkaOffsetRangeCalculator`, so splits agree
+offset for offset. The bytes of a split keep every slot busy and make files of the size asked for.
 """
 
 from __future__ import annotations

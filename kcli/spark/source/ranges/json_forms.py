@@ -1,10 +1,8 @@
-"""The JSON forms of partitions, offsets and timestamps, as Spark's Kafka source reads them.
+"""The JSON of partitions, offsets and timestamps, in Spark's options and in the files of an export.
 
 partitions   {"orders": [0, 1]}
 offsets      {"orders": {"0": 23, "1": -2}}        -2 earliest, -1 latest
 timestamps   {"orders": {"0": 1700000000000}}
-
-Positions by partition as the log's files have them: `{"orders": {"0": 23}}`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where reading begins or ends, as it was asked for: before any broker or directory was looked at.
+"""Where reading begins or ends, as it was asked for, before any broker or directory is read.
 
 | spec           | Spark's options                                                          |
 |----------------|--------------------------------------------------------------------------|
@@ -8,9 +8,7 @@
 | `AtTimestamps` | `starting…`, `endingOffsetsByTimestamp` `{"t":{"0":1700000000000}}`      |
 | `AtTimestamp`  | `startingTimestamp`, `endingTimestamp`                                   |
 
-A timestamp stands for the earliest offset whose record is not older.
-
-What offset specs must satisfy before anything is asked of a source, as in Spark's source.
+A timestamp means the earliest offset whose record is not older. The checks are those of Spark's source.
 """
 
 from __future__ import annotations

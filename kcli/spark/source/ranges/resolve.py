@@ -1,16 +1,16 @@
-"""Resolving: from what was asked for to one interval of offsets per partition.
+"""Resolving: turns what was asked for into one interval of offsets per partition.
 
 | found                                            | data loss fails             | otherwise           |
 |--------------------------------------------------|-----------------------------|---------------------|
-| a topic or partition named and gone              | error                       | left out            |
-| a start before the first offset there is         | error with the lost offsets | begins at the first |
+| a named topic or partition is gone               | error                       | left out            |
+| a start before the first offset                  | error with the lost offsets | begins at the first |
 | an end, or a start, behind the partition's end   | error                       | ends there          |
 | a new partition that does not begin at 0         | error with the lost offsets | begins at the first |
-| an earlier run's position behind the end          | always an error (`on_reset`)| (begins at the first) |
-| another log below an earlier run's position      | error with the offsets      | goes on there         |
+| an earlier run's position behind the end         | always an error (`on_reset`)| (begins at the first) |
+| another log below an earlier run's position      | error with the offsets      | goes on there       |
 
-Specific offsets and timestamps must name every partition selected and no other, and an explicit start may
-not lie behind an explicit end, as in Spark's source.
+As in Spark's source, specific offsets and timestamps must name every selected partition and no other, and an
+explicit start must not be behind an explicit end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Selection: the topics and partitions asked for, and which partitions that means now.
+"""Selection: the topics and partitions asked for, and the partitions that this means now.
 
-As in Spark's source a pattern needs to match some part of a name only (anchor it by `^` and `$`), and never
-selects internal topics. Names given outright may be internal ones.
+As in Spark's source a pattern matches any part of a name (anchor it with `^` and `$`) and never selects
+internal topics; a topic that is named may be internal.
 """
 
 from __future__ import annotations

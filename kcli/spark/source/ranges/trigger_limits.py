@@ -1,4 +1,4 @@
-"""The arithmetic of triggers: how far the next plan of a stream goes, and whether it is time for one."""
+"""The arithmetic of triggers: how far the next plan of a stream reads, and whether it is due."""
 
 from __future__ import annotations
 
