@@ -1,1 +1,1 @@
-"""Faults on purpose: requests, links, followers and disks that fail as they would in production."""
+"""Faults on purpose in requests, links, followers and disks; without one nothing here runs."""

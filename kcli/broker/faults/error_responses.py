@@ -1,14 +1,9 @@
-"""The answer to a request of any API that says nothing but an error, at the level where clients look for it.
+"""Error responses of any API to a request that meets a fault, and the topics that a request names.
 
-The API's own error response is the base: it has a row for everything that was asked for. What it cannot
-know is that the error was chosen, not met, so a few are put right here.
-
-An error that strikes some of a request's topics: they are refused, and the others are served.
-
-Most requests about topics are answered topic by topic, in one list, so that is what clients expect. What has
-no such list in its request or its answer is refused as a whole.
-
-The topics that a request names, whatever its API: found by the names of its fields.
+The base is the error response of the API, which has a row for everything that was asked for. It is made for
+errors that the handler raises; this module corrects it for an error that a user has chosen. If a fault
+concerns some topics of a request and its API answers topic by topic in one list, only those are refused and
+the others are served; any other request is refused as a whole. Topics are found by the names of the fields.
 """
 
 from __future__ import annotations
@@ -41,18 +36,18 @@ _SESSION_ERRORS = frozenset(
 )
 
 
-def error_answer(api: Api, version: int, *, request: object, code: ErrorCode, why: str) -> Any | None:  # noqa: ANN401 - the response
-    """Return the response that says `code` to everything in a request, None where there is none to give."""
+def error_response(api: Api, version: int, *, request: object, code: ErrorCode, why: str) -> Any | None:  # noqa: ANN401 - the response
+    """Return the response with `code` for everything in a request, None if the API has none."""
     error = KafkaError(code, why)
     response = _blank(response_class(api.key)) if api.failed is None else api.failed(request, error)
     if response is None:
         return None
     if isinstance(response, FetchResponse) and response.responses and code not in _SESSION_ERRORS:
-        # An error of the whole response has clients look at no partition's.
+        # With an error for the whole response, clients look at no partition.
         response.error_code = ErrorCode.NONE
     holders = list(_holders(response, version))
     if all(holder.error_code != code for holder in holders):
-        # The handler would not say this error; whoever chose it wants it said.
+        # The handler would not answer with this error, but the user has chosen it.
         for holder in holders:
             holder.error_code = code
     return response
@@ -61,9 +56,9 @@ def error_answer(api: Api, version: int, *, request: object, code: ErrorCode, wh
 def with_topic_errors(
     response: MetadataResponse, code: ErrorCode, concerns: Callable[[str], bool]
 ) -> MetadataResponse:
-    """Put an error on the topics of a metadata answer that `concerns` picks.
+    """Put an error on the topics of a metadata response that `concerns` picks.
 
-    An answer without brokers would not be believed by any client, so this is a true one but for its topics.
+    Clients do not accept a response without brokers, so the rest of it stays true.
     """
     for topic in response.topics:
         if concerns(topic.name or ""):
@@ -77,7 +72,7 @@ def _blank(response: type[Any]) -> Any:  # noqa: ANN401 - an object of it
 
 
 def _holders(value: Any, version: int) -> Iterator[Any]:  # noqa: ANN401 - any struct
-    """Yield every struct in a response that has an error code; forget what the version has no field for."""
+    """Yield every struct in a response with an error code; reset the fields that the version lacks."""
     for field in fields_of(type(value)):
         content = getattr(value, field.name)
         if version not in field.versions:
@@ -104,11 +99,11 @@ _LISTS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "DescribeProducers": (("topics",), "topics"),
     "DescribeTopicPartitions": (("topics",), "topics"),
 }
-"""By API, the lists of a request that name topics, and the list of its answer with a row for each."""
+"""By API, the lists of topics in a request, and the list in the response with a row for each."""
 
 
 class TopicErrors:
-    """The request of an API, whose topics that `concerns` picks are to be refused with `code`."""
+    """A request of which the topics that `concerns` picks are refused."""
 
     def __init__(
         self, api: Api, version: int, *, request: object, concerns: Callable[[str], bool], broker: NodeContext
@@ -123,19 +118,19 @@ class TopicErrors:
 
     @property
     def strike_some(self) -> bool:
-        """True if some of the topics are refused and others are not."""
+        """True if some topics are refused and others are not."""
         struck = [self._is_struck(row) for rows in self._topics.values() for row in rows]
-        # Nobody hears of an error where nothing is acknowledged, but by the end of the connection.
+        # With acks=0 only the end of the connection tells the client of an error.
         return any(struck) and not all(struck) and getattr(self._request, "acks", None) != 0
 
     def request_of_others(self) -> Any:  # noqa: ANN401 - of the same class as the request
-        """Return the request without the topics that are refused."""
+        """Return the request without the refused topics."""
         others = self._with(is_struck=False)
         return _as_message(others) if isinstance(others, ProduceData) else others
 
     def answer(self, served: Any, code: ErrorCode, *, why: str) -> Any:  # noqa: ANN401 - the API's response
-        """Return what the others got, `served`, with rows for the topics that are refused."""
-        refused = error_answer(
+        """Return the response for the other topics, `served`, with rows for the refused ones."""
+        refused = error_response(
             self._api, self._version, request=self._with(is_struck=True), code=code, why=why
         )
         kept = [row for row in getattr(served, self._rows) if not self._is_struck(row)]
@@ -181,10 +176,10 @@ def _as_message(data: ProduceData) -> ProduceRequest:
     )
 
 
-def spare_others(response: FetchResponse, concerns: Callable[[str], bool], broker: NodeContext) -> None:
-    """Let a fetch that is refused say nothing of topics that `concerns` does not pick.
+def clear_other_topics(response: FetchResponse, concerns: Callable[[str], bool], broker: NodeContext) -> None:
+    """Remove the error from the topics of a fetch response that `concerns` does not pick.
 
-    A fetch with an error is answered at once in any case, whatever else it asks for.
+    A fetch with an error is answered at once, whatever else it asks for.
     """
     for row in response.responses:
         topic = broker.image.topics_by_id.get(row.topic_id)
@@ -195,13 +190,13 @@ def spare_others(response: FetchResponse, concerns: Callable[[str], bool], broke
 
 _ANYWHERE = frozenset({"topic", "topic_name"})
 _NAMES = _ANYWHERE | {"name"}
-"""What the name of a topic is called in the rows of a list of topics …"""
+"""The fields with the name of a topic in the rows of a list of topics …"""
 _TOPIC_LISTS = frozenset({"topic_names", "subscribed_topic_names"})
-"""… and lists of nothing but names."""
+"""… and the lists of names."""
 
 
 def topics_of(request: object, broker: NodeContext) -> set[str]:
-    """Return the names of the topics in a request; ids that the node knows count as their names."""
+    """Return the names of the topics in a request, also of those given by id if the node knows them."""
     if isinstance(request, ProduceData):
         found: Iterator[str | bytes | None] = (name or topic_id for name, topic_id, _ in request.topics)
     else:
@@ -233,7 +228,7 @@ def _walk(value: Any, *, is_topic: bool) -> Iterator[str | bytes | None]:  # noq
 
 
 def complete_fetch(request: object, broker: NodeContext) -> object:
-    """Return a fetch that also names the partitions of its session, which it need not repeat (KIP-227)."""
+    """Return a fetch with the partitions of its session, which it need not repeat (KIP-227)."""
     if not isinstance(request, FetchRequest) or request.session_epoch <= 0:
         return request
     topics: dict[tuple[bytes, str], dict[int, FetchPartition]] = {}
@@ -241,7 +236,7 @@ def complete_fetch(request: object, broker: NodeContext) -> object:
         topics.setdefault((known.topic_id, known.topic or ""), {})[known.index] = FetchPartition(
             partition=known.index, fetch_offset=known.fetch_offset, partition_max_bytes=known.max_bytes
         )
-    # By id, the name is the broker's own knowledge.
+    # A request by id has no names; the session knows them.
     names = {topic_id: name for topic_id, name in topics if topic_id != ZERO_UUID}
     for topic in request.topics:
         rows = topics.setdefault((topic.topic_id, names.get(topic.topic_id, topic.topic)), {})

@@ -1,24 +1,21 @@
-"""Fault: one thing that goes wrong until it is cleared. Values only: who does harm with them is elsewhere.
+"""Fault: one thing that goes wrong until it is cleared. Values only; `FaultEngine` and `Faults` apply them.
 
 | kind | what goes wrong |
 |---|---|
-| `drop` | requests are never answered; their connection stays open |
-| `disconnect` | requests are not answered, their connection is closed |
+| `drop` | requests get no response; their connection stays open |
+| `disconnect` | requests get no response; their connection is closed |
 | `delay` | requests are handled later |
 | `error` | requests are answered with an error |
-| `cut` | a node reaches another no more: neither to replicate nor to find the controller |
-| `slow` | what a node says to another comes later |
-| `lose` | the next calls of a node to another get lost |
+| `cut` | a node can no longer reach another, neither to replicate nor to find the controller |
+| `slow` | calls of a node to another arrive later |
+| `lose` | the next calls of a node to another are lost |
 | `isolate` | every link to and from a node is cut; clients still reach it |
-| `freeze` | a node's followers copy nothing; everything else of it works |
-| `fill-disk` | every write to a node's log directories fails: no space left on the device |
+| `freeze` | a node's followers copy nothing; the rest of the node works |
+| `fill-disk` | every write to a node's log directories fails: no space left on device |
 
-With `after`, a request is done as if nothing were wrong, and only its answer suffers: what happens to a
-producer whose acknowledgement is lost.
-
-A fault from words and values, the same on the command line, in a scenario and in Python.
-
-ActiveFault: a fault that was added and not yet cleared, and how often it has struck.
+With `after`, the request is carried out and only its response suffers, as for a producer whose
+acknowledgement is lost. `fault_of` makes a fault from the same words on the command line, in a scenario and
+in Python.
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ LINK_KINDS = ("cut", "slow", "lose")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFault:
-    """Requests that match everything given here suffer. Names may be patterns such as `app-*`."""
+    """A fault of the requests that match every given field. Names may be patterns such as `app-*`."""
 
     kind: str
     node: int | None = None
@@ -51,20 +48,20 @@ class RequestFault:
     client_id: str | None = None
     topic: str | None = None
     next: int | None = None
-    """How many requests suffer before the fault is over; None: all, until it is cleared."""
+    """The number of requests that suffer before the fault ends; None: all, until it is cleared."""
     probability: float = 1.0
     delay_ms: int = 0
     code: ErrorCode | None = None
     after: bool = False
 
     def concerns(self, api: str, client_id: str) -> bool:
-        """Return whether a request's header fits; its topics are another question."""
+        """Return whether the header of a request fits; `concerns_any` asks for its topics."""
         return (self.api is None or self.api == api) and (
             self.client_id is None or fnmatchcase(client_id, self.client_id)
         )
 
     def concerns_any(self, topics: Collection[str]) -> bool:
-        """Return whether one of a request's topics fits."""
+        """Return whether one of the topics of a request fits."""
         return self.topic is None or any(fnmatchcase(topic, self.topic) for topic in topics)
 
     def __str__(self) -> str:
@@ -79,7 +76,7 @@ class RequestFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFault:
-    """Calls from one node to another suffer; with `both`, calls in either direction."""
+    """A fault of the calls from one node to another; with `both`, in either direction."""
 
     kind: str
     source: int
@@ -102,7 +99,7 @@ class LinkFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFault:
-    """A whole node is isolated (`isolate`), copies nothing (`freeze`) or has no space left (`fill-disk`)."""
+    """A fault of a whole node: `isolate`, `freeze` or `fill-disk`."""
 
     kind: str
     node: int
@@ -131,7 +128,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "freeze": ("node",),
     "fill-disk": ("node",),
 }
-"""What may be said of each kind."""
+"""The options of each kind."""
 _NEEDED: dict[str, tuple[str, ...]] = {
     "delay": ("delay_ms",),
     "error": ("code",),
@@ -145,7 +142,7 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 
 
 def fault_of(kind: str, options: Mapping[str, Any]) -> Fault:
-    """Return the fault that the words say. Raises `UsageError` for what makes no sense."""
+    """Return the fault of a kind with these options. Raises `UsageError`."""
     if kind not in OPTIONS:
         raise UsageError(f"there is no fault `{kind}`", hint=nearest_hint(kind, KINDS) or one_of(KINDS))
     given = {name: value for name, value in options.items() if value is not None}
@@ -202,7 +199,7 @@ def _probability(options: Mapping[str, Any]) -> float:
 
 
 def api_name(name: str) -> str:
-    """Return an API's name as it is published, given in any case or as its number. Raises `UsageError`."""
+    """Return the name of an API, given in any case or as its number. Raises `UsageError`."""
     names = {api.name.lower(): api.name for api in APIS} | {str(api.key): api.name for api in APIS}
     found = names.get(name.lower())
     if found is None:
@@ -214,7 +211,7 @@ def api_name(name: str) -> str:
 
 
 def error_code(value: object) -> ErrorCode:
-    """Return an error by its name or number. Raises `UsageError`."""
+    """Return an error, given by its name or number. Raises `UsageError`."""
     known = {str(int(code)): code for code in ErrorCode} | dict(ErrorCode.__members__)
     found = known.get(str(value).upper())
     which = "a name or number of Kafka's, as NOT_CONTROLLER or 41"
@@ -227,40 +224,40 @@ def error_code(value: object) -> ErrorCode:
 
 
 def takes(names: Iterable[str]) -> str:
-    """Return a hint at what can be said."""
+    """Return a hint that lists the options."""
     return f"it takes {', '.join(f'`{name}`' for name in sorted(names))}"
 
 
 def one_of(names: Iterable[str]) -> str:
-    """Return a hint at what there is."""
+    """Return a hint that lists the values."""
     return f"one of {', '.join(names)}"
 
 
 class ActiveFault:
-    """A fault by its number. With the same seed the same requests of a sequence meet it."""
+    """A fault that was added and not yet cleared, and its hits. The seed and the number decide its chance."""
 
     def __init__(self, number: int, fault: Fault, *, seed: int, spent: Callable[[ActiveFault], None]) -> None:
         self.number = number
         self.fault = fault
         self.hits = 0
-        """How many requests have met it."""
+        """The number of requests that have met the fault."""
         self._random = Random(f"{seed}/{number}")
         self._spent = spent
 
     @property
     def request_fault(self) -> RequestFault:
-        """The fault, which is one of requests."""
+        """The fault, which must be a `RequestFault`."""
         assert isinstance(self.fault, RequestFault)
         return self.fault
 
     @property
     def left(self) -> int | None:
-        """How many more requests will meet it; None if that is not limited."""
+        """The number of requests that will still meet the fault, None without a limit."""
         limit = getattr(self.fault, "next", None)
         return None if not limit else limit - self.hits
 
     def strikes(self) -> bool:
-        """Return whether a request that it concerns meets it, and count that."""
+        """Return whether a request that fits meets the fault, and count the hit."""
         if self.left == 0 or self._random.random() >= self.request_fault.probability:
             return False
         self.hits += 1

@@ -1,4 +1,4 @@
-"""FaultEngine: stands before a node's `RequestEngine` while requests to the node shall suffer."""
+"""FaultEngine: stands before a node's `RequestEngine` while a fault for its requests is active."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import trio
 
 from kcli.broker.faults.error_responses import (
     TopicErrors,
+    clear_other_topics,
     complete_fetch,
-    error_answer,
-    spare_others,
+    error_response,
     topics_of,
     with_topic_errors,
 )
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from kcli.broker.network.responses import Frame, Response
 
 NEVER_MS = 7 * 24 * 3600 * 1000
-"""How long a request that is never answered waits for its client to leave."""
+"""How long a request without a response waits for its client to leave."""
 
 _SIZE = Struct(">i")
 _METADATA_KEY = message_info(MetadataRequest).key
 
 
 class FaultEngine:
-    """What connections of one node feed while `faults`, in this order, concern its requests.
+    """Applies the first of `faults` that fits to each request of one node.
 
-    Requests that are left alone go to `engine`; `reader` tells what is in one.
+    Other requests go to `engine`; `reader` decodes a request without handling it.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class FaultEngine:
         self.faults = faults
 
     def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
-        """Handle the request in `buffer[start:end]`, or do what a fault wants. Raises `CloseConnection`."""
+        """Handle the request in `buffer[start:end]`, or apply a fault to it. Raises `CloseConnection`."""
         active = self._find(context, buffer, start, end)
         if active is None:
             return self._engine.feed(context, buffer, start, end)
@@ -78,7 +78,7 @@ class FaultEngine:
             case "disconnect":
                 raise CloseConnection(f"fault {active.number}")
             case _:
-                # The buffer is not ours any longer than this call.
+                # The buffer is valid only during this call.
                 frame = bytearray(buffer[start:end])
                 delay_ms, allowance = fault.delay_ms, context.allowance
                 return AwaitedResponse(
@@ -88,7 +88,7 @@ class FaultEngine:
     # --- which fault ---------------------------------------------------------------------------------
 
     def _find(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> ActiveFault | None:
-        """Return the fault that a request meets, counted as met."""
+        """Return the fault that a request meets, and count the hit."""
         try:
             header, _ = parse_request_header(buffer[start:end])
             api = self._apis.get(header.api_key)
@@ -111,7 +111,7 @@ class FaultEngine:
                 if active.strikes():
                     return active
         except DecodeError:
-            pass  # The engine says what is wrong with it.
+            pass  # The engine refuses it.
         return None
 
     # --- what it does --------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class FaultEngine:
     async def _delayed(
         self, context: RequestContext, frame: bytearray, *, delay_ms: int, allowance: Allowance | None
     ) -> Response:
-        """Feed a request later, with what its client may read, which the context tells for one feed only."""
+        """Feed a request later, with the quota that the context holds only while it is fed."""
         await trio.sleep(delay_ms / 1000)
         context.allowance = allowance
         try:
@@ -134,7 +134,7 @@ class FaultEngine:
             context.allowance = None
 
     async def _afterwards(self, active: ActiveFault, context: RequestContext, response: Response) -> Response:
-        """Do harm to a response, once its frame is there."""
+        """Apply a fault to a response once its frame is there."""
         frame = await frame_of(response, context.node.purgatory)
         fault = active.request_fault
         match fault.kind:
@@ -151,7 +151,7 @@ class FaultEngine:
     def _refuse(
         self, active: ActiveFault, context: RequestContext, buffer: memoryview, start: int, end: int
     ) -> Response:
-        """Answer with an error: all of a request, or those of its topics that the fault is about."""
+        """Answer with an error for the whole request, or for those of its topics that the fault concerns."""
         fault, code = active.request_fault, active.request_fault.code
         assert code is not None
         read = self._reader.read(context, buffer, start, end)
@@ -175,14 +175,14 @@ class FaultEngine:
             return then(response, partial(_changed, reply_to=reply_to, change=change))
         refusal = self._refusal(active, api, context, complete_fetch(request, context.node), why=why)
         if isinstance(refusal, FetchResponse):
-            spare_others(refusal, concerns, context.node)
+            clear_other_topics(refusal, concerns, context.node)
         frame = (encode_response(*reply_to, refusal),)
         if not fault.after:
             return frame
         return then(self._engine.feed(context, buffer, start, end), lambda _: frame)
 
     def _frame(self, context: RequestContext, request: object) -> memoryview:
-        """Return a request as it would come in instead of that of the context."""
+        """Return a request encoded with the header of the context."""
         header = RequestHeader(
             context.api_key, context.api_version, context.correlation_id, context.client_id
         )
@@ -193,7 +193,7 @@ class FaultEngine:
     ) -> object:
         code = active.request_fault.code
         assert code is not None
-        response = error_answer(api, context.api_version, request=request, code=code, why=why)
+        response = error_response(api, context.api_version, request=request, code=code, why=why)
         if response is None:
             raise CloseConnection(f"fault {active.number}: {api.name} has no answer for {code.name}")
         return response

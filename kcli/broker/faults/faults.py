@@ -1,4 +1,4 @@
-"""Faults: what goes wrong on purpose in a cluster, from the moment it is added until it is cleared.
+"""Faults: the active faults of a cluster, each from the moment it is added until it is cleared.
 
     async with running_cluster(nodes=3) as cluster:
         cluster.faults.add("error", api="Produce", code="NOT_LEADER_OR_FOLLOWER", node=1, next=3)
@@ -6,9 +6,9 @@
         ...
         cluster.faults.clear(cut.number)
 
-The words are those of `kcli broker fault add` and of scenarios. What a fault does to links, engines and disks
-is worked out anew from all that are active whenever one comes or goes, so faults may overlap and be cleared
-in any order. The same seed and the same requests in the same order meet the same faults.
+The words are those of `kcli broker fault add` and of scenarios. Whenever a fault is added or cleared, the
+state of links, engines and disks is computed anew from all active faults, so faults may overlap and be
+cleared in any order. With the same seed, the same requests in the same order meet the same faults.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Nodes(Protocol):
-    """The nodes that faults are done to."""
+    """The nodes of a cluster and the links between them."""
 
     @property
     def brokers(self) -> Sequence[Broker]: ...
@@ -49,24 +49,24 @@ class Faults:
 
     def __init__(self, nodes: Nodes, *, seed: int = 0) -> None:
         self.seed = seed
-        """What faults with a probability are decided by; it counts for those added from now on."""
+        """The seed of faults with a probability that are added from now on."""
         self._nodes = nodes
         self._active: dict[int, ActiveFault] = {}
         self._last_number = 0
         self._links: set[tuple[int, int]] = set()
-        """The links that some fault has touched."""
+        """The links that a fault has changed."""
 
     @property
     def active(self) -> list[ActiveFault]:
-        """What has been added and not cleared, oldest first."""
+        """The active faults, oldest first."""
         return list(self._active.values())
 
     def add(self, kind: str, **options: Any) -> ActiveFault:  # noqa: ANN401 - as `fault_of` checks them
-        """Let something go wrong, in the words of `fault_options`. Raises `UsageError` and `KcliError`."""
+        """Begin a fault, given as for `fault_of`. Raises `UsageError` and `KcliError`."""
         return self.begin(fault_of(kind, options))
 
     def begin(self, fault: Fault) -> ActiveFault:
-        """Let something go wrong. Raises `KcliError` if it names a node that there is not."""
+        """Begin a fault. Raises `KcliError` if it names an unknown node."""
         self._check_nodes(fault)
         self._last_number += 1
         active = ActiveFault(self._last_number, fault, seed=self.seed, spent=self._spent)
@@ -86,7 +86,7 @@ class Faults:
         return active
 
     def clear(self, number: int) -> None:
-        """Let a fault be over. Raises `KcliError` if it is not active."""
+        """End a fault. Raises `KcliError` if it is not active."""
         active = self.active_fault(number)
         del self._active[number]
         _log.info("fault %d is cleared: %s", number, active.fault)
@@ -94,7 +94,7 @@ class Faults:
         self._take_effect()
 
     def clear_all(self) -> int:
-        """Let every fault be over; return how many there were."""
+        """End every fault; return their number."""
         cleared = self.active
         self._active.clear()
         for active in cleared:
@@ -105,7 +105,7 @@ class Faults:
         return len(cleared)
 
     def attend(self, broker: Broker) -> None:
-        """Apply the active faults to a node that was just made."""
+        """Apply the active faults to a new node."""
         self._equip(broker)
 
     # --- taking effect -------------------------------------------------------------------------------
@@ -178,5 +178,5 @@ class Faults:
 
 
 def _links_of(nodes: Collection[int], ids: Sequence[int]) -> set[tuple[int, int]]:
-    """Return every link to and from some of the nodes."""
+    """Return every link to and from one of `nodes`."""
     return {(a, b) for a in ids for b in ids if a != b and (a in nodes or b in nodes)}

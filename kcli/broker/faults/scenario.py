@@ -1,6 +1,6 @@
-"""Scenario: what shall happen to a cluster and when, read from a YAML file.
+"""Scenario: what happens to a cluster and when, read from a YAML file.
 
-    seed: 7                      # what faults with a probability are decided by
+    seed: 7                      # of faults with a probability
     steps:
       - at: 5                    # seconds after the cluster is ready
         do: kill
@@ -20,7 +20,7 @@
         partition: 0
         to: 3
 
-Reading is pure; whatever a file says wrong is said with its line.
+Reading is pure; every error names its line.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ ACTIONS: Mapping[str, tuple[str, ...]] = {
     "move-controller": ("to",),
     "clear": (),
 }
-"""What a step may do besides beginning a fault, and what it needs to know."""
+"""The actions of a step besides the faults, and their options, all needed."""
 
 _NUMBERS = ("node", "partition", "to")
 _OF_FAULTS = ("at", "after", "for", "name")
 _WITH_DASHES = {name.replace("_", "-"): name for names in OPTIONS.values() for name in names if "_" in name}
-"""How the command line spells what has underscores here: steps may say either."""
+"""Option names as the command line spells them; steps may use either spelling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Something to do at a time."""
+    """An action and its time."""
 
     line: int
     at_seconds: float
@@ -93,7 +93,7 @@ def read_scenario(path: Path) -> Scenario:
 
 
 def parse_scenario(content: str, path: str) -> Scenario:
-    """Return what the text of a scenario says; `path` is for the errors."""
+    """Return the scenario in a text; `path` is for errors."""
     try:
         from kcli.broker.faults.yaml_lines import Lines, read_yaml
     except ImportError as error:
@@ -122,7 +122,7 @@ def parse_scenario(content: str, path: str) -> Scenario:
 
 
 def _without_dashes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a step says by the names that it has in Python, each once."""
+    """Return the options of a step by their names in Python, each once."""
     options: dict[str, Any] = {}
     for name, value in given.items():
         plain = _WITH_DASHES.get(name, name)
@@ -181,7 +181,7 @@ def _check_action(
         else:
             text(options, each)
     if for_seconds is not None:
-        raise UsageError(f"`for` is for faults, `{action}` is none")
+        raise UsageError(f"`for` is only for faults, not for `{action}`")
     if name is not None and action != "clear":
         raise UsageError(f"`name` is for faults and `clear`, not for `{action}`")
 

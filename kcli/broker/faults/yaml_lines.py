@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value of a file: text, a number, a truth value, None, a list or a dict of entries."""
+    """A value in a file: a scalar, or a list or a dict of entries."""
 
     value: Any
     line: int
 
 
 def read_yaml(content: str, path: str) -> Entry:
-    """Return the one document of a text. Raises `UsageError` for what is not YAML."""
+    """Return the only document in a text. Raises `UsageError` if it is not YAML."""
     try:
         loader = yaml.SafeLoader(content)
         node = loader.get_single_node()
@@ -65,7 +65,7 @@ class Lines:
 
     @contextmanager
     def at(self, entry: Entry) -> Iterator[None]:
-        """Have every `UsageError` inside say where the entry is."""
+        """Add the line of an entry to every `UsageError` inside."""
         try:
             yield
         except UsageError as error:

@@ -119,8 +119,8 @@ def group_metadata_topic(node: NodeContext) -> TopicImage:
 def _no_such_coordinator(key_type: int, context: RequestContext) -> KafkaError:
     if key_type != _TRANSACTION:
         return KafkaError(ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {key_type}")
-    if not context.told_no_coordinator:
-        context.told_no_coordinator = True
+    if not context.warned_no_transactions:
+        context.warned_no_transactions = True
         _log.warning(
             "client `%s` from %s asks for a transaction coordinator: %s",
             context.client_id,

@@ -1,1 +1,1 @@
-"""Measuring, for as long as somebody asks, how long requests to the nodes of a process take."""
+"""How long requests to the nodes of a process take; nothing is measured unless a client asks."""

@@ -1,17 +1,13 @@
-"""Meters: who measures the requests to the nodes of a cluster, each for a time of its own.
+"""Meters: the running measurements of the requests to the nodes of a cluster.
 
     with cluster.meters.reading(node_id=1) as meter:
         ...
     meter.times[1].by_api
 
-Only meanwhile a `TimingEngine` stands before the nodes' engines: nobody who does not ask pays for it.
-
-TimingEngine: stands before a node's engine while somebody measures its requests.
-
-A request that waits carries its times along: an operation in a slot of its own, what is awaited in the
-coroutine around it. So nothing is kept here of requests whose client leaves before the answer, and those that
-began to wait before anybody measured are let through uncounted. One that closes its connection is counted;
-what a bug ends is only in the log.
+Only while a meter runs, a `TimingEngine` stands before the engines of the nodes. The times of a pending
+request are part of its response. So nothing is kept of a request whose client leaves first, and a request
+that was parked before the first meter started is not counted. A request that closes its connection is
+counted; one that ends with a bug is only in the log.
 """
 
 from __future__ import annotations
@@ -42,7 +38,7 @@ if TYPE_CHECKING:
 
 
 UNKNOWN = "unknown"
-"""What has no header, or is of an API that there is not."""
+"""The name of requests without a header or with an unknown API."""
 
 _NAMES = {api.key: api.name for api in APIS}
 _FETCH_KEY = next(api.key for api in APIS if api.name == FETCH)
@@ -50,13 +46,13 @@ _read_key = Struct(">h").unpack_from
 _read_replica = Struct(">i").unpack_from
 _REPLICA_IN_TAG_FROM = 15
 _REPLICA_TAG = b"\x01\x0d"
-"""How the only tag of a follower's fetch begins, from version 15 on: replica and epoch, 13 bytes."""
+"""The start of the only tag in a follower's fetch from version 15 on: replica and epoch, 13 bytes."""
 
 
 class TimingEngine:
-    """What connections of one node feed while its requests are measured, each for all `times`.
+    """Measures the requests of one node for all `times`, and passes them to `engine`.
 
-    `reader` tells what is in a request.
+    `reader` decodes a request without handling it.
     """
 
     def __init__(self, engine: Engine, *, reader: RequestEngine, times: Sequence[RequestTimes]) -> None:
@@ -91,39 +87,39 @@ class TimingEngine:
     # --- which API -----------------------------------------------------------------------------------
 
     def _name(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> str:
-        """Return what a request counts as. The context tells only of those that could be read."""
+        """Return the name that a request counts under; the context may be that of an earlier request."""
         key = _read_key(buffer, start)[0] if end - start >= 2 else -1
         if key == _FETCH_KEY:
             return FETCH_FOLLOWER if self._is_follower(context, buffer, start, end) else FETCH_CONSUMER
         return _NAMES.get(key, UNKNOWN)
 
     def _is_follower(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> bool:
-        """Return whether a fetch is that of a broker; one that cannot be read is not."""
+        """Return whether a fetch is that of a broker; a malformed one is not."""
         try:
             header, size = parse_request_header(buffer[start:end])
             if header.api_version < _REPLICA_IN_TAG_FROM:
                 body = start + size
                 return end - body >= 4 and _read_replica(buffer, body)[0] >= 0
-            # Most are those of consumers, and show it without being decoded.
+            # Most fetches are those of consumers, which this shows without decoding them.
             if bytes(buffer[max(start, end - 15) : end - 13]) != _REPLICA_TAG:
                 return False
             read = self._reader.read(context, buffer, start, end)
         except DecodeError:
             return False
-        # Version 15 and above have it there only.
+        # From version 15 on the replica id is only there.
         request: Any = None if read is None else read[1]
         return request is not None and request.replica_state.replica_id >= 0
 
 
 class Nodes(Protocol):
-    """The nodes whose requests are measured."""
+    """The nodes of a cluster."""
 
     @property
     def brokers(self) -> Sequence[Broker]: ...
 
 
 class Meter:
-    """What one who measures has read: the times of one node, or of all. A node that starts again goes on."""
+    """One measurement: the times of one node, or of all. It goes on when a node restarts."""
 
     def __init__(self, node_id: int | None) -> None:
         self._node_id = node_id
@@ -132,14 +128,14 @@ class Meter:
         """By node."""
 
     def of(self, node_id: int) -> RequestTimes | None:
-        """Return what the requests to a node are added to; None if nobody wants to know."""
+        """Return the times to add the requests to a node to, None if the node is not measured."""
         if self._node_id not in (None, node_id):
             return None
         return self.times.setdefault(node_id, RequestTimes(self.since))
 
 
 class Meters:
-    """The meters of one cluster that are running."""
+    """The running meters of one cluster."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
@@ -147,7 +143,7 @@ class Meters:
 
     @property
     def running(self) -> int:
-        """How many measure at this moment."""
+        """The number of running meters."""
         return len(self._running)
 
     @contextmanager
@@ -163,7 +159,7 @@ class Meters:
             self._take_effect()
 
     def attend(self, broker: Broker) -> None:
-        """Measure a node that was just made, if anybody wants it."""
+        """Measure a node for the meters that are running."""
         found = [meter.of(broker.node_id) for meter in self._running]
         times = [each for each in found if each is not None]
         make = partial(TimingEngine, reader=broker.engine, times=times) if times else None

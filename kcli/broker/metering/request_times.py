@@ -1,19 +1,17 @@
-"""RequestTimes: how long the requests to one node took, by API (class `RequestMetrics` of Kafka). Pure.
+"""RequestTimes: the times of the requests to one node, by API (class `RequestMetrics` of Kafka). Pure.
 
 | time | from | to |
 |---|---|---|
-| local | the request is whole | its handler has returned |
-| remote | its handler has returned | the answer is made |
-| total | the request is whole | the answer is made |
+| local | the request is complete | its handler has returned |
+| remote | its handler has returned | the response is made |
+| total | the request is complete | the response is made |
 
-Remote is what a request waits for records, replicas, the members of its group or a disk, and what lets others
-have turns in between; it is 0 for one that is answered at once. A fetch counts as `FetchConsumer` or
+Remote is the time a request waits for records, replicas, the members of its group or a disk, and gives turns
+to others; it is 0 for a request that is answered at once. A fetch counts as `FetchConsumer` or
 `FetchFollower`, and both together as `Fetch`.
 
-TimeHistogram: many times in little memory, and how they are distributed. Pure.
-
-Times are whole nanoseconds. Up to 63 ns each has a bucket of its own; from there on every power of two is cut
-into 32 buckets of the same width:
+`TimeHistogram` keeps the distribution of many times in little memory. Times are whole nanoseconds. Up to
+63 ns each has a bucket of its own; above, every power of two is cut into 32 buckets of the same width:
 
 | times in ns | width of a bucket |
 |---|---|
@@ -21,10 +19,9 @@ into 32 buckets of the same width:
 | 64 to 127 | 2 |
 | 2^k to 2^(k+1) - 1 | 2^(k-5) |
 
-A quantile is the middle of the bucket that it lies in, so it is at most 1/64 (1.6 %) away from the time that
-sorting all of them would give, and never below the smallest or above the largest. Count, sum, smallest and
-largest are exact, and so is a quantile that is the largest. Times above `LONGEST_NS` (13 days) share the last
-of `MOST_BUCKETS`.
+A quantile is the middle of its bucket, so it is at most 1/64 (1.6 %) away from the exact one, and never below
+the smallest or above the largest time. Count, sum, smallest and largest are exact. Times above `LONGEST_NS`
+(13 days) share the last of `MOST_BUCKETS`.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ MOST_BUCKETS = (50 - _BITS - 1 << _BITS) + (2 << _BITS)
 
 
 class TimeHistogram:
-    """Times, of which only those of the same bucket are told apart no more."""
+    """A distribution of times, exact to a bucket."""
 
     __slots__ = ("_counts", "count", "largest_ns", "smallest_ns", "sum_ns")
 
@@ -50,7 +47,7 @@ class TimeHistogram:
         self.largest_ns = 0
 
     def add(self, time_ns: int) -> None:
-        """Count a time; a clock that went back makes it 0."""
+        """Add a time; a negative one, of a clock that went back, counts as 0."""
         if time_ns < 0:
             time_ns = 0
         if not self.count or time_ns < self.smallest_ns:
@@ -63,7 +60,7 @@ class TimeHistogram:
         self._counts[bucket] = self._counts.get(bucket, 0) + 1
 
     def add_all(self, other: TimeHistogram) -> None:
-        """Count all times of another, too."""
+        """Add all times of another histogram."""
         if not other.count:
             return
         self.smallest_ns = min(self.smallest_ns, other.smallest_ns) if self.count else other.smallest_ns
@@ -75,16 +72,16 @@ class TimeHistogram:
 
     @property
     def buckets(self) -> int:
-        """How many buckets hold a time."""
+        """The number of buckets with a time."""
         return len(self._counts)
 
     @property
     def mean_ns(self) -> float:
-        """The mean of all times, 0 without any."""
+        """The mean, 0 without times."""
         return self.sum_ns / self.count if self.count else 0.0
 
     def quantile_ns(self, share: float) -> float:
-        """Return the smallest time that at least this share of all does not exceed, 0 without any."""
+        """Return the smallest time that at least this share of the times does not exceed, 0 without times."""
         rank = max(1, ceil(share * self.count))
         if rank >= self.count:
             return float(self.largest_ns)
@@ -96,7 +93,7 @@ class TimeHistogram:
 
 
 def _bucket(time_ns: int) -> int:
-    """Return the number of the bucket of a time; longer times have higher ones."""
+    """Return the bucket of a time; longer times have higher buckets."""
     if time_ns > LONGEST_NS:
         time_ns = LONGEST_NS
     shift = time_ns.bit_length() - _BITS - 1
@@ -104,7 +101,7 @@ def _bucket(time_ns: int) -> int:
 
 
 def _middle_ns(bucket: int) -> float:
-    """Return the middle of what a bucket holds."""
+    """Return the middle of a bucket."""
     shift = max(0, (bucket >> _BITS) - 1)
     first = bucket - (shift << _BITS) << shift
     return first + ((1 << shift) - 1) / 2
@@ -122,17 +119,17 @@ class ApiTimes(NamedTuple):
 
     @classmethod
     def none(cls) -> ApiTimes:
-        """Return those of no request."""
+        """Return empty histograms."""
         return cls(TimeHistogram(), TimeHistogram(), TimeHistogram())
 
     def add_all(self, other: ApiTimes) -> None:
-        """Count those of other requests, too."""
+        """Add the times of other requests."""
         for own, others in zip(self, other, strict=True):
             own.add_all(others)
 
 
 class RequestTimes:
-    """The times of requests that came at `since` or later, in seconds of any clock."""
+    """The times of requests that arrived at `since` or later, in seconds of any clock."""
 
     __slots__ = ("_apis", "since")
 
@@ -141,7 +138,7 @@ class RequestTimes:
         self._apis: dict[str, ApiTimes] = {}
 
     def add(self, api: str, *, local_ns: int, total_ns: int) -> None:
-        """Count a request that has been answered, or had no answer to get."""
+        """Add a request that has been answered, or that expects no response."""
         times = self._apis.get(api)
         if times is None:
             times = self._apis[api] = ApiTimes.none()
@@ -151,7 +148,7 @@ class RequestTimes:
 
     @property
     def by_api(self) -> dict[str, ApiTimes]:
-        """The times of each API that was seen, by name; all fetches together stand before either kind."""
+        """The times of each API by name; `Fetch` holds those of both kinds of fetches."""
         found = dict(sorted(self._apis.items()))
         fetches = [found[name] for name in (FETCH_CONSUMER, FETCH_FOLLOWER) if name in found]
         if fetches:

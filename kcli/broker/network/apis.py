@@ -1,11 +1,9 @@
-"""The API table: what the broker speaks. ApiVersions is this table.
+"""The table of the APIs that the broker serves, which is also its ApiVersions response.
 
-An API is in it only if it works. Keys and versions are those of `kcli.protocol.apis`.
-
-A row names code, and imports none: what reads, answers and writes all APIs would be a third of a broker's
-start, and most brokers are asked for a handful of them. So the code of an API is found by its name when it
-is first asked for: request and response of `JoinGroup` stand in `kcli.protocol.messages.join_group`, and its
-handler is `join_group`, in the module of handlers that its row names.
+Keys and versions are those of `kcli.protocol.apis`. A row names code and imports none: the code of all APIs
+would be a third of a broker's start, and most brokers are asked for a handful of APIs. The first request
+imports it: the messages of `JoinGroup` are in `kcli.protocol.messages.join_group`, its handler is
+`join_group` in the module of handlers that the row names.
 """
 
 from __future__ import annotations
@@ -28,17 +26,17 @@ if TYPE_CHECKING:
 _UNSUPPORTED_VERSION = Struct(">hihhh")
 
 Handler = Callable[[Any, Any], Any]
-"""Answers a request, given its context."""
+"""Returns the result for a request, given its context; `RequestEngine` says which results there are."""
 
 Failed = Callable[[Any, "KafkaError"], Any]
-"""Makes the error response to a request; None, where only closing the connection tells the client."""
+"""Returns the error response to a request, None if only closing the connection can tell the client."""
 
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
-"""Reads `buffer[position:end]`; returns the request and where it ended. Raises `DecodeError`."""
+"""Reads `buffer[position:end]`; returns the request and its end. Raises `DecodeError`."""
 
 
 class Api:
-    """One API: the versions served, and where the code is that answers it.
+    """One API: the versions that are served, and the code that serves them.
 
     `handlers` is the module of handlers. `decoder` and `reader` name functions of any of these modules that
     return what reads the body of a request in one version: `decoder` replaces the generated codec, `reader`
@@ -75,20 +73,20 @@ class Api:
 
     @cached_property
     def handler(self) -> Handler:
-        """What answers it."""
+        """The function that handles a request."""
         handler: Handler = getattr(_handlers(self._handlers), self._function)
         return handler
 
     @cached_property
     def failed(self) -> Failed | None:
-        """What answers when that fails: `failed_join_group`."""
+        """The function that makes the response if the handler fails, such as `failed_join_group`."""
         module = _handlers(self._handlers)
         failed: Failed | None = getattr(module, f"failed_{self._function}", None)
         return failed
 
     @cached_property
     def decoder(self) -> Callable[[int], Decoder]:
-        """What gives the reader of a request body of a version."""
+        """The function that returns what reads a request body of a version."""
         if self._decoder is None:
             return lambda version: codec(self.request, version).decode
         decoder: Callable[[int], Decoder] = _named(self._decoder)
@@ -96,7 +94,7 @@ class Api:
 
     @cached_property
     def reader(self) -> Callable[[int], Decoder]:
-        """Returns what reads a request body of a version for the handler."""
+        """The function that returns what reads a request body of a version for the handler."""
         if self._reader is None:
             return self.decoder
         reader: Callable[[int], Decoder] = _named(self._reader)

@@ -1,9 +1,9 @@
-"""Quotas: how many bytes a second a client may write and read, and how long it has to pause (KIP-13).
+"""Client quotas: the bytes a second that a client may write and read, and the pauses they demand (KIP-13).
 
-Each limit is for an entity: a user, a client id, both, or the default of either. The most specific one that
-is set counts, in the order of `_candidates`. Clients of one entity share what it allows; of a default each
-has all of it for itself. A rate is the mean over some samples, of which the current one is not complete
-(classes `ClientQuotaManager`, `SampledStat` and `Rate` of Kafka, whose arithmetic this is).
+Each quota is for an entity: a user, a client id, both, or the default of either. The most specific entity
+with a quota counts, in the order of `_candidates`. The clients of a named entity share its quota; each client
+of a default has a quota of its own. A rate is the mean over some samples, the current one incomplete; the
+arithmetic is that of Kafka's classes `ClientQuotaManager`, `SampledStat` and `Rate`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_RATES = 1_000
 
 
 class _Sample:
-    """What was recorded from one moment on."""
+    """The bytes recorded since a moment."""
 
     __slots__ = ("last_ms", "start_ms", "value")
 
@@ -42,7 +42,7 @@ class _Sample:
         self.reset(now_ms)
 
     def reset(self, now_ms: int) -> None:
-        """Begin anew."""
+        """Start again at a moment."""
         self.start_ms = self.last_ms = now_ms
         self.value = 0.0
 
@@ -59,13 +59,13 @@ class ByteRate:
         self._current = 0
 
     def record(self, size: int, now_ms: int) -> None:
-        """Take note of bytes; of fewer than none to take something back."""
+        """Record bytes; a negative number takes some back."""
         samples = self._samples
         if not samples:
             samples.append(_Sample(now_ms))
         sample = samples[self._current]
         if now_ms - sample.start_ms >= self._sample_ms:
-            # One more than is sought, for that which began before the time that is looked at.
+            # One more than asked for: the oldest began before the window.
             self._current = (self._current + 1) % (self._sought + 1)
             if self._current == len(samples):
                 samples.append(_Sample(now_ms))
@@ -75,7 +75,7 @@ class ByteRate:
         sample.last_ms = now_ms
 
     def measure(self, now_ms: int) -> tuple[float, int]:
-        """Return the rate, and the milliseconds that it is the mean of."""
+        """Return the rate, and the milliseconds it is the mean over."""
         samples = self._samples
         if not samples:
             return 0.0, 1
@@ -84,21 +84,21 @@ class ByteRate:
             if now_ms - sample.last_ms >= kept_ms:
                 sample.reset(now_ms)
         elapsed_ms = now_ms - min([sample.start_ms for sample in samples])
-        # As if there had been nothing before: a rate over the first moments would say little.
+        # As if nothing had come before: the rate over a few first moments would say little.
         missing = self._sought - 1 - elapsed_ms // self._sample_ms
         window_ms = max(elapsed_ms + max(missing, 0) * self._sample_ms, 1)
         return sum([sample.value for sample in samples]) * 1000 / window_ms, window_ms
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether all that was recorded is too long ago to count."""
+        """Return whether every sample is too old to count."""
         kept_ms = self._sought * self._sample_ms
         return all(now_ms - sample.last_ms >= kept_ms for sample in self._samples)
 
 
 def throttle_time_ms(rate: float, limit: float, window_ms: int) -> int:
-    """Return how much longer than its window a rate would have to be measured to be within its limit.
+    """Return by how many milliseconds a longer window would bring a rate down to its limit.
 
-    Kafka bounds this for shares of time, not for bytes: what was sent is sent, and has to be made up for.
+    Kafka bounds this for request time, but not for bytes.
     """
     if rate <= limit:
         return 0
@@ -106,7 +106,7 @@ def throttle_time_ms(rate: float, limit: float, window_ms: int) -> int:
 
 
 class Allowance:
-    """What one client may do: its limit in bytes a second, and the rate that it may share with others."""
+    """The limit of one client in bytes a second, and the rate that it may share with others."""
 
     __slots__ = ("_rate", "limit", "max_bytes")
 
@@ -114,16 +114,16 @@ class Allowance:
         self._rate = rate
         self.limit = limit
         self.max_bytes = max_bytes
-        """More than this at once is too much, whatever came before."""
+        """The most bytes that the limit could ever let through at once."""
 
     def take(self, size: int, now_ms: int) -> int:
-        """Record bytes; return for how many milliseconds the client has to pause."""
+        """Record bytes; return the milliseconds the client has to pause."""
         self._rate.record(size, now_ms)
         rate, window_ms = self._rate.measure(now_ms)
         return throttle_time_ms(rate, self.limit, window_ms)
 
     def take_if_free(self, size: int, now_ms: int) -> int:
-        """Do as `take` does, but record nothing if there is to be a pause."""
+        """Do what `take` does, but record nothing if the client has to pause."""
         pause_ms = self.take(size, now_ms)
         if pause_ms:
             self._rate.record(-size, now_ms)
@@ -131,7 +131,7 @@ class Allowance:
 
 
 class ClientQuotas:
-    """The limits of one node's clients, and how much they have used."""
+    """The limits of the clients of one node, and the rates they have reached."""
 
     def __init__(self, *, samples: int, sample_ms: int) -> None:
         self._samples = samples
@@ -143,11 +143,11 @@ class ClientQuotas:
 
     @property
     def has_any(self) -> bool:
-        """Whether there is a limit for anybody."""
+        """Whether any limit is set."""
         return any(self._limits.values())
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Take over what is set; what was used stays used."""
+        """Replace the limits; recorded bytes stay recorded."""
         self._limits = {
             key: {entity: values[key] for entity, values in quotas.items() if key in values}
             for key in BYTE_RATES
@@ -155,11 +155,11 @@ class ClientQuotas:
         self._found.clear()
 
     def producer(self, client_id: str, now_ms: int) -> Allowance | None:
-        """Return what a client may write, None if that is not limited."""
+        """Return the allowance of a client for writing, None without a limit."""
         return self._find(PRODUCER_BYTE_RATE, client_id, now_ms=now_ms)
 
     def consumer(self, client_id: str, now_ms: int) -> Allowance | None:
-        """Return what a client may read, None if that is not limited."""
+        """Return the allowance of a client for reading, None without a limit."""
         return self._find(CONSUMER_BYTE_RATE, client_id, now_ms=now_ms)
 
     def _find(self, key: str, client_id: str, *, now_ms: int) -> Allowance | None:
@@ -185,16 +185,16 @@ class ClientQuotas:
         return None
 
     def _forget(self, now_ms: int) -> None:
-        """Let go of clients that are gone."""
+        """Forget clients that are gone."""
         self._found.clear()
         self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_over(now_ms)}
         self._most_rates = max(_MAX_RATES, 2 * len(self._rates))
 
 
 def _candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, tuple[str, str]]]:
-    """Yield the entities that a client belongs to, the one that counts first; and user and client that share.
+    """Yield the entities of a client, most specific first, with the user and client id that share a rate.
 
-    A client without an id belongs to no entity of clients, not even to their default.
+    A client without an id belongs to no client entity, not even to the default.
     """
     for name in (user, None):
         if client_id:

@@ -1,9 +1,9 @@
-"""QuotaEngine: stands before a node's `RequestEngine` while clients have quotas of bytes (KIP-13, KIP-219).
+"""QuotaEngine: stands before a node's `RequestEngine` while clients have byte quotas (KIP-13, KIP-219).
 
-A client that wrote too much is answered at once, told how long to pause, and its connection is mute for that
-long: what it asks meanwhile, whatever that is, is not looked at before. Reading too much is found out where
-the answer is made (`handlers.fetch`), for the fetch session has to know what was sent. A request that has to
-wait is an operation like any other: it is dropped with its connection, and nothing behind it is handled.
+A client that wrote too much gets its response at once, with the pause in it, and its connection is mute for
+that long: any request that comes meanwhile is held back. The Fetch handler checks the quota for reading,
+because the fetch session has to know what was sent. A request that is held back is a parked operation: it is
+dropped with its connection, and no request behind it is handled.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _THROTTLE_TIME_FROM = 1
 
 
 class QuotaEngine:
-    """What connections of one node feed while `quotas` limit its clients; requests go to `engine`."""
+    """Applies `quotas` to the requests of one node, and passes them to `engine`."""
 
     def __init__(self, engine: Engine, *, quotas: ClientQuotas) -> None:
         self._engine = engine
@@ -87,7 +87,7 @@ class QuotaEngine:
 
 
 class QuotaLayer:
-    """The quotas of one node: they stand before its engine while there are any of bytes."""
+    """The quotas of one node; its `QuotaEngine` is a layer while any byte quota is set."""
 
     def __init__(self, layers: EngineLayers, settings: BrokerSettings) -> None:
         self._layers = layers
@@ -97,11 +97,11 @@ class QuotaLayer:
 
     @property
     def is_in_force(self) -> bool:
-        """Whether anybody is limited."""
+        """Whether any byte quota is set."""
         return self._quotas.has_any
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Take over what is set."""
+        """Replace the quotas."""
         was_in_force = self.is_in_force
         self._quotas.update(quotas)
         if self.is_in_force != was_in_force:
@@ -110,7 +110,7 @@ class QuotaLayer:
 
 
 def _client_id(buffer: memoryview, start: int, *, size: int) -> str:
-    """Return the client id of a request; of one that is not well formed, none: it will be refused."""
+    """Return the client id of a request, or part of it if the request is malformed and will be refused."""
     start += _HEADER.size
     return str(buffer[start : start + max(size, 0)], "utf-8", "replace")
 

@@ -1,12 +1,11 @@
-"""Reactor: one epoll for the connections of a listener, and the one task that serves those with something to
-read.
+"""Reactor: one epoll for the connections of a listener, and one task that serves the readable ones.
 
-Waking a connection's own task costs more than answering a small request. So the task sleeps, and the reactor
-calls the connection's `on_readable` instead, which receives, answers and returns. Only what needs waiting, a
-parked fetch, a slow client, a large request, wakes the task.
+To wake the task of a connection costs more than to answer a small request. So that task sleeps, and the
+reactor calls `on_readable` of the connection, which receives, answers and returns. Only what needs waiting
+wakes the task: a parked fetch, a slow client, a large request.
 
-Registrations are edge-triggered and never change: an event says that something came, and whoever serves the
-connection then reads until there is no more. A client that has closed its side is said once, too.
+Registrations are edge-triggered and never change: an event says that bytes have arrived, and the connection
+then reads until there are no more. The kernel also reports only once that a client has closed its side.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ if TYPE_CHECKING:
 READABLE = getattr(select, "EPOLLIN", 0)
 READY_AT_ONCE = 64
 TURN_SECONDS = 0.0005
-"""How long connections are served before other tasks run."""
+"""The time connections are served before other tasks run."""
 
 
 class Readable(Protocol):
-    """What the reactor serves."""
+    """A connection that the reactor serves."""
 
     def fileno(self) -> int:
         """Return the descriptor."""
 
     def on_readable(self, *, hung_up: bool) -> None:
-        """Serve what came. `hung_up` says that nothing comes behind it. Never raises."""
+        """Serve the bytes that arrived. `hung_up`: no more will come. Never raises."""
 
 
 class Reactor:
-    """Serves the connections that were added, while `run` runs and `gate` is open."""
+    """Serves the added connections while `run` runs and `gate` is open."""
 
     __slots__ = ("_connections", "_epoll", "_gate")
 
@@ -68,7 +67,7 @@ class Reactor:
                 if self._gate.is_closed:
                     await self._gate.passed()
                 turn_ends = perf_counter() + TURN_SECONDS
-                # Asking again costs little, and meanwhile others have often become readable.
+                # To poll again costs little, and often more connections have become readable.
                 while ready := poll(0, READY_AT_ONCE):
                     for descriptor, events in ready:
                         connection = connections.get(descriptor)
@@ -84,5 +83,5 @@ class Reactor:
 
 
 def new_reactor(gate: PauseGate | None = None) -> Reactor | None:
-    """Return a reactor, None on a system without epoll: connections wait for themselves there."""
+    """Return a reactor, None on a system without epoll, where each connection waits for itself."""
     return Reactor(gate) if hasattr(select, "epoll") else None

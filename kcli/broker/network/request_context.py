@@ -61,7 +61,7 @@ class RequestContext:
         "read_header",
         "security_protocol",
         "session_ends_ms",
-        "told_no_coordinator",
+        "warned_no_transactions",
     )
 
     def __init__(
@@ -71,7 +71,7 @@ class RequestContext:
         self.apis = apis
         self.listener_name = listener_name
         self.peer_address = peer_address
-        self.told_no_coordinator = False
+        self.warned_no_transactions = False
         """Whether the log already tells that the client asked for a transaction coordinator."""
         self.api_key = -1
         self.api_version = -1

@@ -53,7 +53,7 @@ _MAX_CACHED_CLIENT_ID_BYTES = 256
 
 
 class _Version:
-    """One API in one version: what decodes, handles and encodes it."""
+    """One API in one version: its decoder, handler and encoder."""
 
     __slots__ = (
         "api",
@@ -82,7 +82,7 @@ class _Version:
 
 
 class Engine(Protocol):
-    """What connections feed."""
+    """Handles requests; connections feed it."""
 
     def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
         """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
@@ -90,7 +90,7 @@ class Engine(Protocol):
 
 
 class RequestEngine:
-    """The APIs of one node, ready to be fed."""
+    """The APIs of one node."""
 
     def __init__(self, apis: Iterable[Api]) -> None:
         self._apis = {api.key: api for api in apis}
@@ -139,13 +139,13 @@ class RequestEngine:
     def read(
         self, context: RequestContext, buffer: memoryview, start: int, end: int
     ) -> tuple[Api, object] | None:
-        """Return the API and the request in `buffer[start:end]` without handling it, None if it is unknown.
+        """Return the API and the request in `buffer[start:end]` without handling it; None for an unknown API.
 
         Raises `DecodeError`.
         """
         if end - start < _HEADER_SIZE:
             raise DecodeError(f"a request of {end - start} bytes has no header")
-        # The form of a header is known once the API is.
+        # The API and its version tell the form of the header.
         entry = self._find(_read_header(buffer, start)[0])
         if entry is None:
             return None
@@ -190,7 +190,7 @@ class RequestEngine:
     def _failure(
         self, entry: _Version, request: object, context: RequestContext, error: Exception
     ) -> Response:
-        """Return the error response for what a handler raised."""
+        """Return the error response for an exception of a handler."""
         if isinstance(error, CloseConnection):
             raise error
         name = entry.api.name
@@ -251,7 +251,7 @@ def _key_and_version(number: int) -> tuple[int, int]:
 
 
 def _skip_header_tags(frame: memoryview) -> int:
-    """Return where the body starts in a request whose header has tagged fields."""
+    """Return the start of the body in a request whose header has tagged fields."""
     try:
         return parse_request_header(frame)[1]
     except DecodeError as error:
@@ -259,7 +259,7 @@ def _skip_header_tags(frame: memoryview) -> int:
 
 
 class Layer(IntEnum):
-    """What may stand before the engine; the lower stand nearer to it."""
+    """The kinds of engines before the `RequestEngine`; lower ones stand nearer to it."""
 
     FAULTS = 0
     QUOTAS = 1
@@ -267,19 +267,19 @@ class Layer(IntEnum):
 
 
 class EngineLayers:
-    """The layers of one node; `use` is told what connections feed from now on."""
+    """The layers of one node; `use` gets the engine that connections feed from now on."""
 
     def __init__(self, engine: RequestEngine, use: Callable[[Engine], None]) -> None:
         self._engine = engine
         self._use = use
         self._layers: dict[Layer, Callable[[Engine], Engine]] = {}
         self.outermost: Engine = engine
-        """What connections feed."""
+        """Handles requests; connections feed it."""
 
     def put(self, layer: Layer, make: Callable[[Engine], Engine] | None) -> None:
-        """Have what `make` returns for the engine behind it be a layer; None takes the layer away.
+        """Add the layer that `make` returns for the engine behind it; None removes the layer.
 
-        It is made anew whenever a layer comes or goes, so what it remembers has to lie elsewhere.
+        Every layer is made anew when one comes or goes, so it must keep its state elsewhere.
         """
         if make is None:
             self._layers.pop(layer, None)

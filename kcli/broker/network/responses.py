@@ -140,20 +140,24 @@ R = TypeVar("R")
 
 
 class Pending(Protocol):
-    """One partition of a request, and its part of the response."""
+    """The part of a response for one partition that other replicas have yet to copy."""
 
     @property
     def key(self) -> TopicPartition:
-        """The partition whose changes may settle it."""
+        """The partition whose changes may settle this part."""
         ...
 
     def settle(self, manager: ReplicaManager) -> bool:
-        """Write into the response how it ended; return whether it has."""
+        """Write the outcome into the response; return whether there is one."""
         ...
 
 
 class DelayedResponse(DelayedOperation, Generic[R]):
-    """A response, and what of it is pending."""
+    """A response with parts that are pending (classes `DelayedProduce` and `DelayedDeleteRecords`).
+
+    An acks=all write waits for the high watermark, a deletion of records for the low one. Each part begins
+    with REQUEST_TIMED_OUT and keeps it unless it is settled in time; the log of the leader stays changed.
+    """
 
     __slots__ = ("_manager", "_pending", "response")
 
@@ -167,13 +171,13 @@ class DelayedResponse(DelayedOperation, Generic[R]):
         return self.settle()
 
     def settle(self) -> bool:
-        """Settle what can be settled; return whether nothing is pending any more."""
+        """Settle the parts that can be settled; return whether none is pending."""
         manager = self._manager
         self._pending = [pending for pending in self._pending if not pending.settle(manager)]
         return not self._pending
 
     def park(self, timeout_ms: int) -> None:
-        """Wait until everything is settled, or the time is up."""
+        """Wait until every part is settled, or the time is up."""
         keys = [pending.key for pending in self._pending]
         self._manager.purgatory.park(self, keys, max(0, timeout_ms))
 
@@ -190,7 +194,7 @@ def once_settled(
     timeout_ms: int,
     lets_pass: bool = False,
 ) -> R | DelayedResponse[R]:
-    """Return a response if nothing of it is pending any more, else what waits for that, already parked."""
+    """Return a response if no part of it is pending, else the parked operation that waits for that."""
     delayed = DelayedResponse(manager, response, pending)
     delayed.lets_pass = lets_pass
     if delayed.settle():
@@ -200,7 +204,7 @@ def once_settled(
 
 
 MAX_WAITING = 64
-"""So many requests are carried out at most before the first of them is answered."""
+"""The most requests of a connection that are carried out before the first of them has its response."""
 
 _NO_API = 1 << 16
 _KEY = Struct(">h")
@@ -221,7 +225,7 @@ class ResponseQueue:
         self._out = out
         self._waiter = waiter
         self.waiting: list[Frame | ParkedResponse] = []
-        # The API whose requests may be handled nevertheless.
+        # The API whose requests may be handled meanwhile.
         self._passing = _NO_API
 
     @property

@@ -1,4 +1,1 @@
-"""Operations and tasks that wait: for a key, for a time, or until a paused node goes on.
-
-It knows no request.
-"""
+"""Operations and tasks that wait for a key, for a time, or for a paused node; no request is known here."""

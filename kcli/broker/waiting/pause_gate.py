@@ -1,9 +1,7 @@
-"""PauseGate: where the tasks of a node wait while it is paused, as a stopped process would (SIGSTOP).
+"""PauseGate and Sleeper: where tasks wait while their node is paused, and until another task wakes them.
 
-Whatever begins work of its own accord passes the gate first: what serves connections, the timer,
-housekeeping, fetchers, heartbeats. Sockets stay open meanwhile, and what comes waits in them.
-
-Sleeper: a task that sleeps until it is woken, with neither an event nor a cancel scope of its own.
+A paused node is like a process after SIGSTOP. Every task that starts work by itself passes the gate first:
+connections, the timer, housekeeping, fetchers, heartbeats. Sockets stay open, and requests wait in them.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import trio
 
 
 class PauseGate:
-    """A gate that is open, or closed for as long as the node is paused."""
+    """A gate that is closed while the node is paused."""
 
     __slots__ = ("_opened", "is_closed")
 
@@ -21,13 +19,13 @@ class PauseGate:
         self._opened = trio.Event()
 
     def close(self) -> None:
-        """Let nobody pass from now on."""
+        """Let no task pass from now on."""
         if not self.is_closed:
             self.is_closed = True
             self._opened = trio.Event()
 
     def open(self) -> None:
-        """Let everyone pass who waits, and who comes."""
+        """Let every task pass, also those that wait."""
         self.is_closed = False
         self._opened.set()
 
@@ -38,7 +36,7 @@ class PauseGate:
 
 
 class Sleeper:
-    """Where one task sleeps, and others wake it."""
+    """Where one task sleeps until another wakes it, without an event or a cancel scope."""
 
     __slots__ = ("_error", "task")
 
@@ -48,7 +46,7 @@ class Sleeper:
         self._error: Exception | None = None
 
     async def sleep(self) -> None:
-        """Return when the task is woken; raise what `fail` was told."""
+        """Return when the task is woken; raise the error that `fail` got."""
         self.task = trio.lowlevel.current_task()
         await trio.lowlevel.wait_task_rescheduled(self._abort)
         error, self._error = self._error, None
@@ -62,7 +60,7 @@ class Sleeper:
             trio.lowlevel.reschedule(task)
 
     def fail(self, error: Exception) -> None:
-        """Wake the task with an error; if it does not sleep, it gets that when it is woken next."""
+        """Wake the task with an error; if it is awake, its next sleep ends with the error."""
         self._error = error
         self.wake()
 

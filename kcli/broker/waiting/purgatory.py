@@ -2,10 +2,10 @@
 `DelayedOperationPurgatory`).
 
 A handler that cannot answer yet parks a `DelayedOperation` under keys: the partitions whose change could
-complete it. Whoever changes a partition calls `touch(key)`, which only takes a note; the timer's task tries
-the waiters afterwards, in chunks, so that ten thousand of them never sit inside one append. An operation is
-a plain record: it has no task, event or cancel scope of its own. When it has ended its `waiter` is called, a
-connection's as a rule, which takes a note of its own and answers a moment later.
+complete it. Code that changes a partition calls `touch(key)`, which only marks the key; the task of the timer
+tries the waiters afterwards, in chunks, so that no append ever tries ten thousand of them. An operation is a
+plain record without task, event or cancel scope. When it ends, its `waiter` is called, usually that of a
+connection, which only makes a mark, too, and answers a moment later.
 
 Invariants:
 
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class DelayedOperation(TimerTask):
-    """What waits. Subclasses add what they wait for and how the answer is made."""
+    """An operation that waits for its keys or its time. Subclasses add the condition and the result."""
 
     __slots__ = ("ended", "expired", "keys", "lets_pass", "purgatory", "waiter")
 
@@ -42,12 +42,12 @@ class DelayedOperation(TimerTask):
     ended: bool
     expired: bool
     purgatory: Purgatory
-    """Where it was parked."""
+    """The purgatory it was parked in."""
     waiter: Callable[[], None] | None
-    """Called when the operation has ended."""
+    """Called once the operation has ended."""
     lets_pass: bool
-    """Whether the request was carried out before it was parked and only its answer is to come: a connection
-    then goes on with requests of the same kind."""
+    """Whether the work was done before the operation was parked and only the response is missing: then a
+    connection handles further requests of the same API."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,11 +58,11 @@ class DelayedOperation(TimerTask):
         self.lets_pass = False
 
     def try_complete(self, key: Hashable) -> bool:
-        """Return whether the operation can be answered, now that something happened to `key`."""
+        """Return whether the operation can end, now that `key` has changed."""
         raise NotImplementedError
 
-    def finish(self) -> Any:  # noqa: ANN401 - whatever the handler would have returned at once
-        """Make the answer; called once, by the task that awaited the operation."""
+    def finish(self) -> Any:  # noqa: ANN401 - what the handler would have returned at once
+        """Return the result; called once, after the operation has ended."""
         raise NotImplementedError
 
     def fall_due(self) -> None:
@@ -70,7 +70,7 @@ class DelayedOperation(TimerTask):
             self.purgatory.end(self, expired=True)
 
     def tell(self) -> None:
-        """Call the waiter, now that the operation has ended."""
+        """Call the waiter: the operation has ended."""
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             waiter()
@@ -86,16 +86,16 @@ class Purgatory:
 
     @property
     def parked(self) -> int:
-        """How many operations wait."""
+        """The number of operations that wait."""
         return len(set().union(*self._watchers.values()))
 
     @property
     def watched_keys(self) -> int:
-        """How many keys have a watch list."""
+        """The number of keys with a watch list."""
         return len(self._watchers)
 
     def park(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> None:
-        """Watch `keys` for `operation`, which the caller has just found incomplete."""
+        """Let `operation`, which is incomplete, wait for `keys` or its time."""
         operation.keys = tuple(dict.fromkeys(keys))
         operation.purgatory = self
         if not self.timer.add(operation, timeout_ms, monotonic_ms()):
@@ -110,21 +110,21 @@ class Purgatory:
                 waiting[operation] = None
 
     def touch(self, key: Hashable) -> None:
-        """Note that something happened to `key`; its waiters are tried soon, not now."""
+        """Mark that `key` has changed; its waiters are tried soon, not now."""
         if key in self._watchers:
             if not self._touched:
                 self.timer.call_soon(self._try_touched)
             self._touched[key] = None
 
     def drop(self, operation: DelayedOperation) -> None:
-        """End `operation` without an answer: nobody waits for it any more."""
+        """End `operation` without calling its waiter, which has left."""
         if not operation.ended:
             operation.ended = True
             operation.waiter = None
             self._unlink(operation)
 
     def end(self, operation: DelayedOperation, *, expired: bool = False) -> None:
-        """End `operation`, which has not ended: what it waited for has come, or its time."""
+        """End `operation` by its condition or, if `expired`, by its time."""
         operation.ended = True
         operation.expired = expired
         self._unlink(operation)
@@ -135,7 +135,7 @@ class Purgatory:
         if operation.ended:
             return
         if operation.waiter is not None:
-            raise trio.BusyResourceError("somebody else waits for the operation")
+            raise trio.BusyResourceError("another task waits for the operation")
         operation.waiter = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
 
         def abort(_raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
@@ -161,7 +161,7 @@ class Purgatory:
         try:
             return operation.try_complete(key)
         except Exception:
-            # The task that makes the answer meets the same trouble, and has a client to tell.
+            # The code that makes the response fails the same way, and has a client to tell.
             _log.exception("could not try an operation that waits for %s", key)
             return True
 

@@ -1,10 +1,8 @@
 """Timer: the one timing wheel of a node and the one task that drives it (Kafka class `SystemTimer`).
 
-The purgatory's deadlines and the coordinators' timers are entries of the same wheel. The task sleeps until
-the nearest bucket is due, and is woken when an earlier entry comes or there is something to do at once
-(`call_soon`). Tasks are synchronous; between chunks of them others run.
-
-The time of day.
+The deadlines of the purgatory and the timers of the coordinators are entries of one wheel. The task sleeps
+until the nearest bucket is due, and wakes for an earlier entry or for `call_soon`. Timed tasks are
+synchronous; between chunks of them other tasks of the node run.
 """
 
 from __future__ import annotations
@@ -23,18 +21,18 @@ if TYPE_CHECKING:
 
 
 CHUNK = 64
-"""How much is done between two checkpoints: entries fallen due, operations tried."""
+"""The most timed tasks or tried operations between two checkpoints."""
 
 _log = logging.getLogger(__name__)
 
 
 class TimerTask(TimerEntry):
-    """Something to do at its deadline; subclasses say what."""
+    """A task with a deadline; subclasses say what it does."""
 
     __slots__ = ()
 
     def fall_due(self) -> None:
-        """Do it; called once, by the timer's task, when the deadline has come and nobody cancelled."""
+        """Do the task; called once, when the deadline has come."""
         raise NotImplementedError
 
 
@@ -63,11 +61,11 @@ class Timer:
 
     @property
     def count(self) -> int:
-        """How many tasks wait for their deadline."""
+        """The number of tasks that wait for their deadline."""
         return self._wheel.count
 
     def add(self, task: TimerTask, delay_ms: int, now_ms: int) -> bool:
-        """File `task` for its delay after `now_ms`; return False, and file nothing, if that is over."""
+        """Schedule `task`; return False, and schedule nothing, if its delay is already over."""
         task.deadline_ms = now_ms + delay_ms
         if not self._wheel.add(task, now_ms):
             return False
@@ -76,17 +74,17 @@ class Timer:
         return True
 
     def cancel(self, task: TimerTask) -> None:
-        """Forget `task`; nothing happens when it is not filed."""
+        """Remove `task` if it is scheduled."""
         self._wheel.cancel(task)
 
     def call_soon(self, job: Callable[[], Awaitable[None]]) -> None:
-        """Await `job` once in the timer's task, after everything that is due."""
+        """Await `job` once in the task of the timer, after everything that is due."""
         self._soon[job] = None
         if self._sleeper.task is not None:
             self._sleeper.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Do what is due and what was asked for, for ever."""
+        """Run the tasks that are due and the jobs of `call_soon` until cancelled."""
         if self._sleeper.task is not None:
             raise trio.BusyResourceError("the timer has its task already")
         task_status.started()
@@ -107,7 +105,7 @@ class Timer:
             try:
                 task.fall_due()
             except Exception:
-                # One that cannot must not stop the others.
+                # One failure must not stop the other tasks.
                 _log.exception("a timed task failed")
             if number % CHUNK == 0:
                 await trio.lowlevel.checkpoint()

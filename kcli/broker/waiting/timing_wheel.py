@@ -1,8 +1,8 @@
 """TimingWheel: deadlines in a hierarchy of circular arrays (Kafka classes `TimingWheel`, `SystemTimer`).
 
-Level 0 has buckets of one tick; each further level has buckets as wide as the whole level below. An
-entry lies in the finest level whose turn still reaches its deadline. When a bucket falls due its
-entries are placed again: they move to a finer level, or they are due themselves.
+Level 0 has buckets of one tick; each further level has buckets as wide as the whole level below. An entry is
+in the finest level whose current turn reaches its deadline. When a bucket falls due, its entries are placed
+again: they move to a finer level, or they are due.
 
 Invariants:
 
@@ -10,8 +10,8 @@ Invariants:
 * a bucket that holds entries is in the due queue exactly once;
 * an entry never comes out before its deadline, and comes out of the first `advance` at or after it.
 
-Adding costs one step per level, cancelling is one dictionary deletion. The wheel reads no clock:
-whoever drives it sleeps until `next_due_ms` and then calls `advance`.
+To add an entry costs one step per level, to cancel it one dictionary deletion. The wheel reads no clock: its
+driver sleeps until `next_due_ms` and then calls `advance`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 SLOTS = 20
-"""How many buckets a level has."""
+"""The number of buckets of a level."""
 
 
 class TimerEntry:
-    """Something with a deadline; subclasses say what it is."""
+    """An entry with a deadline."""
 
     __slots__ = ("bucket", "deadline_ms")
 
@@ -68,7 +68,7 @@ class TimingWheel:
         self._due: list[tuple[int, int, int]] = []
 
     def add(self, entry: TimerEntry, now_ms: int) -> bool:
-        """File `entry` under its deadline; return False, and file nothing, when that has come already."""
+        """Add `entry`; return False, and add nothing, if its deadline has already come."""
         if entry.bucket is not None:
             raise ValueError("the entry is already in a wheel")
         if now_ms - self.levels[0].current_ms >= self.levels[0].interval_ms:
@@ -79,7 +79,7 @@ class TimingWheel:
         return True
 
     def cancel(self, entry: TimerEntry) -> None:
-        """Take `entry` out; nothing happens when it is not in the wheel."""
+        """Remove `entry` if it is in the wheel."""
         bucket = entry.bucket
         if bucket is not None:
             del bucket[entry]
@@ -87,9 +87,9 @@ class TimingWheel:
             self.count -= 1
 
     def next_due_ms(self) -> int | None:
-        """Return when `advance` next has something to do, or None when the wheel is empty.
+        """Return the time at which `advance` next has something to do, None if the wheel is empty.
 
-        This is the start of a bucket, so it may come before the deadline of anything in it.
+        This is the start of a bucket, so it may be earlier than every deadline in it.
         """
         due = self._due
         while due:
@@ -97,7 +97,7 @@ class TimingWheel:
             bucket = self.levels[level].buckets[slot]
             if bucket:
                 return due_ms
-            heappop(due)  # Cancelled empty: it must not wake anybody.
+            heappop(due)  # All its entries were cancelled.
             bucket.due_ms = -1
         return None
 
@@ -122,7 +122,7 @@ class TimingWheel:
         return expired
 
     def _catch_up(self, now_ms: int) -> None:
-        """Move the clock of an idle wheel, so that new entries land in the finest level they can."""
+        """Move the clock of an idle wheel, so that new entries get the finest level possible."""
         next_due = self.next_due_ms()
         self._set_clock(now_ms if next_due is None else min(now_ms, next_due))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kcli.broker.faults.error_responses import error_answer, topics_of
+from kcli.broker.faults.error_responses import error_response, topics_of
 from kcli.broker.metadata.metadata_image import MetadataImage
 from kcli.broker.network.apis import APIS, Api
 from kcli.protocol.error_codes import ErrorCode
@@ -75,7 +75,7 @@ def test_an_answer_that_says_the_error_fits_every_version(
     asked = data.draw(instances(api.request, version))
     frame = codec(api.request, version).encode(asked)
     request = api.decoder(version)(memoryview(bytearray(frame)), 0, len(frame))[0]
-    answer = error_answer(api, version, request=request, code=code, why="as ordered")
+    answer = error_response(api, version, request=request, code=code, why="as ordered")
     if answer is None:
         assert api.name == "Produce"
         assert request.acks == 0

@@ -69,7 +69,10 @@ def test_steps_come_in_the_order_of_their_times() -> None:
         ("steps:\n- do: kil\n  node: 2", "s.yaml:2: there is no step `kil`"),
         ("steps:\n- do: kill", "s.yaml:2: `kill` needs `node`"),
         ("steps:\n- do: kill\n  node: two", "s.yaml:2: `node` is a whole number from 0 on, not 'two'"),
-        ("steps:\n- do: kill\n  node: 2\n  for: 3", "s.yaml:2: `for` is for faults, `kill` is none"),
+        (
+            "steps:\n- do: kill\n  node: 2\n  for: 3",
+            "s.yaml:2: `for` is for faults, and `kill` is not a fault",
+        ),
         ("steps:\n- do: kill\n  node: 2\n  topic: x", "s.yaml:2: `kill` takes no `topic`"),
         ("steps:\n- {do: drop, at: 1, after: 1}", "s.yaml:2: `at` and `after` exclude each other"),
         ("steps:\n- {do: drop, at: soon}", "s.yaml:2: `at` is a number of seconds, not 'soon'"),
