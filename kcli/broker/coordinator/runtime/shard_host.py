@@ -174,11 +174,13 @@ class ShardHost(Generic[S]):
 
     __slots__ = (
         "_clock",
+        "_codec",
+        "_commit_timeout_ms",
         "_flush",
         "_pending",
         "_purgatory",
-        "_settings",
         "_sweep",
+        "_sweep_interval_ms",
         "_timers",
         "is_closed",
         "is_loaded",
@@ -203,7 +205,9 @@ class ShardHost(Generic[S]):
         self.is_closed = False
         self._purgatory = purgatory
         self._clock = clock
-        self._settings = settings
+        self._codec = settings.codec
+        self._commit_timeout_ms = settings.commit_timeout_ms
+        self._sweep_interval_ms = settings.sweep_interval_ms
         self._flush = flush
         self._sweep = sweep
         self._timers: dict[Hashable, ShardTimer] = {}
@@ -216,7 +220,7 @@ class ShardHost(Generic[S]):
         self.is_loaded = True
         now = self._clock()
         self.perform(self.shard.loaded(now), now)
-        self._schedule(_SWEEP, self._settings.sweep_interval_ms + self.partition.index * SWEEP_GAP_MS, now)
+        self._schedule(_SWEEP, self._sweep_interval_ms + self.partition.index * SWEEP_GAP_MS, now)
 
     def tell(self, delta: MetadataDelta) -> None:
         """Pass a change of the metadata to the shard."""
@@ -229,7 +233,7 @@ class ShardHost(Generic[S]):
             del self._timers[timer.key]
             now = self._clock()
             if timer.key is _SWEEP:
-                self._schedule(_SWEEP, self._settings.sweep_interval_ms, now)
+                self._schedule(_SWEEP, self._sweep_interval_ms, now)
                 self.perform(self._sweep(self.shard, now), now)
             else:
                 self.perform(self.shard.expire(now, timer.key), now)
@@ -329,7 +333,7 @@ class ShardHost(Generic[S]):
     ) -> None:
         pending = PendingAppend(self, required_offset, then)
         self._pending[pending] = None
-        self._purgatory.park(pending, [self.partition.key], self._settings.commit_timeout_ms)
+        self._purgatory.park(pending, [self.partition.key], self._commit_timeout_ms)
         if self.partition.must_flush:
             pending.is_flushed = False
             self._flush(pending)
@@ -349,7 +353,7 @@ class ShardHost(Generic[S]):
         return partition.append_validated(validated, acks=ACKS_ALL, now_ms=now.wall_ms).last_offset + 1
 
     def _batch(self, records: tuple[CoordinatorRecord, ...], now: Now) -> bytearray:
-        builder = RecordBatchBuilder(codec=self._settings.codec)
+        builder = RecordBatchBuilder(codec=self._codec)
         try:
             for record in records:
                 value = None if record.value is None else encode_value(record.value)
