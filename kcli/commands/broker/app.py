@@ -1,4 +1,4 @@
-"""`kcli broker`: start a development broker, stop it, and ask whether it runs."""
+"""`kcli broker`: starts and stops a development broker, and shows whether it runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", hel
 Override = Annotated[
     list[str] | None,
     typer.Option(
-        "--override", metavar="NAME=VALUE", help="A broker property; wins over the file (repeatable)"
+        "--override", metavar="NAME=VALUE", help="A broker property; overrides the file (repeatable)"
     ),
 ]
 Nodes = Annotated[
@@ -45,17 +45,17 @@ Nodes = Annotated[
         min=1,
         max=MOST_NODES,
         metavar="N",
-        help="How many nodes to start; by default those that the data directory has, or 1",
+        help="How many nodes to start; by default the nodes of the data directory, or 1",
     ),
 ]
 Racks = Annotated[
     str | None,
-    typer.Option("--rack", metavar="NAME,...", help="Racks of the nodes; given in turn if there are fewer"),
+    typer.Option("--rack", metavar="NAME,...", help="Racks of the nodes; reused in turn if there are fewer"),
 ]
 Host = Annotated[
     str | None,
     typer.Option(
-        "--host", metavar="HOST", help=f"Address to listen on and to tell clients, by default {DEFAULT_HOST}"
+        "--host", metavar="HOST", help=f"Address to listen on and to advertise, by default {DEFAULT_HOST}"
     ),
 ]
 Port = Annotated[
@@ -69,22 +69,19 @@ Port = Annotated[
     ),
 ]
 Ephemeral = Annotated[
-    bool, typer.Option("--ephemeral", help="Keep the data in a temporary directory that goes at the end")
+    bool,
+    typer.Option("--ephemeral", help="Keep the data in a temporary directory, removed at the end"),
 ]
 Adopt = Annotated[
     bool,
-    typer.Option(
-        "--adopt", help="Serve topic directories that another broker wrote, under the ids that they declare"
-    ),
+    typer.Option("--adopt", help="Serve topic directories of another broker under their own ids"),
 ]
 Daemon = Annotated[
-    bool, typer.Option("--daemon", help="Return when the broker is ready and leave it running")
+    bool, typer.Option("--daemon", help="Return when the broker is ready, and leave it running")
 ]
 ScenarioFile = Annotated[
     Path | None,
-    typer.Option(
-        "--scenario", metavar="FILE", help="A YAML file of what happens to the cluster once it is ready"
-    ),
+    typer.Option("--scenario", metavar="FILE", help="A YAML file of events to run when the cluster is ready"),
 ]
 Timeout = Annotated[
     float,
@@ -93,9 +90,9 @@ Timeout = Annotated[
 
 
 class BrokerStatus(NamedTuple):
-    """Whether a broker serves a data directory, and where.
+    """The process that serves a data directory, and its nodes.
 
-    `running` is about the process: its nodes can all be down. `bootstrap_servers` are then where they were.
+    If all nodes of a running process are down, `bootstrap_servers` are their last addresses.
     """
 
     running: bool
@@ -107,7 +104,7 @@ class BrokerStatus(NamedTuple):
     failures: tuple[KcliError, ...] = ()
 
     def lines(self) -> list[str]:
-        """Return one line, and one for each node where there are several or the only one does not run."""
+        """Return one line, and one for each node unless there is only one, which runs."""
         if not self.running:
             return [f"not running: {self.data_dir}"]
         where = f"{self.bootstrap_servers} cluster {self.cluster_id} data {self.data_dir} pid {self.pid}"
@@ -117,14 +114,11 @@ class BrokerStatus(NamedTuple):
 
 
 class BrokerStopped(NamedTuple):
-    """The broker of a data directory has ended."""
-
     stopped: bool
     data_dir: str
     pid: int
 
     def lines(self) -> list[str]:
-        """Return nothing: that it ended well is all there is to say."""
         return []
 
 
@@ -147,14 +141,14 @@ def start(
 ) -> Awaitable[None] | None:
     """Start a broker and serve until it is interrupted.
 
-    One line on standard output says that it is ready, and where; with `-o json` it has the fields of `kcli
-    broker status -o json`. Ctrl-C, SIGTERM or the end of its terminal (SIGHUP) stops it in order: a second
-    one ends it at once, unless it comes within half a second, as from programs that send it twice.
+    One line on standard output tells its addresses when it is ready; with `-o json` the line has the fields
+    of `kcli broker status -o json`. Ctrl-C, SIGTERM or the end of its terminal (SIGHUP) stops it in order. A
+    second signal ends it at once, unless it comes within half a second, because some programs send it twice.
 
-    A scenario lists steps under `steps:`, each with `at:` (seconds after the start) or `after:` (seconds
-    after the step before), `do:` and what that needs: kill, stop, start, pause, resume (`node:`), move-leader
-    (`topic:`, `partition:`, `to:`), move-coordinator (`group:`, `to:`), move-controller (`to:`), clear, or a
-    fault with the words of `kcli broker fault add` and perhaps `for:` (seconds).
+    A scenario lists steps under `steps:`. Each has `at:` (seconds after the start) or `after:` (seconds after
+    the last step), `do:`, and the fields of that action: kill, stop, start, pause, resume (`node:`),
+    move-leader (`topic:`, `partition:`, `to:`), move-coordinator (`group:`, `to:`), move-controller (`to:`),
+    clear, or a fault with the options of `kcli broker fault add` and optionally `for:` (seconds).
     """
     return start_broker(
         StartOptions(
@@ -177,9 +171,9 @@ def start(
 
 @command(app, "stop", example="kcli broker stop --data-dir kcli-data")
 async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout = 60.0) -> BrokerStopped:
-    """Stop the broker of a data directory in order, and wait until it has ended.
+    """Stop the broker of a data directory in order, and wait for its end.
 
-    It prints nothing but with `-o json`.
+    It prints something only with `-o json`.
     """
     import trio
 
@@ -190,7 +184,7 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
     if running is None:
         raise KcliError(f"no broker runs in `{data_dir}`", hint="name its directory with `--data-dir`")
     stopped = BrokerStopped(True, str(data_dir.absolute()), running.pid)
-    refuse_stopped(running.pid)  # It would obey whenever it goes on, to the surprise of whoever lets it.
+    refuse_stopped(running.pid)  # It would stop only when it is resumed.
     try:
         os.kill(running.pid, signal.SIGTERM)
     except ProcessLookupError:
@@ -200,7 +194,7 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
             f"not allowed to stop process {running.pid}", hint="another user started it"
         ) from error
     with trio.move_on_after(timeout_seconds):
-        while pid_file.read() is not None:  # another process, it cannot set an event
+        while pid_file.read() is not None:  # the other process cannot set an event
             await trio.sleep(0.05)
             refuse_stopped(running.pid)
         return stopped
@@ -212,10 +206,9 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
 
 @command(app, "status", example="kcli broker status -o json")
 def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
-    """Tell whether a broker serves a data directory, and what its nodes do; exit 3 if none does.
+    """Show whether a broker serves a data directory, and the states of its nodes; exit 3 if none runs.
 
-    The addresses are those of the nodes that run. Where none does, which is exit 3 too, they are those of
-    all.
+    The addresses are those of the running nodes, or of all nodes if none runs, which is exit 3 too.
     """
     from kcli.broker.process.pid_file import PidFile
 
@@ -224,7 +217,7 @@ def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
     if running is None:
         return BrokerStatus(False, directory, failures=(ChecksFailed(f"no broker runs in `{data_dir}`"),))
     nodes = broker_node.nodes_of(data_dir).nodes
-    # What the process wrote when it was ready does not know of nodes that came and went since.
+    # The pid file has the nodes at the start of the process, without later changes.
     alive = [node for node in nodes if node.state != "dead"]
     bootstrap = ",".join(node.address() for node in alive or nodes if node.host is not None)
     failures = () if alive else (_no_node(data_dir, nodes),)
@@ -235,6 +228,5 @@ command(app, "requests", example="kcli broker requests --seconds 10")(broker_req
 
 
 def _no_node(data_dir: Path, nodes: Sequence[broker_node.NodeRow]) -> KcliError:
-    """Return the error of a process that serves nothing."""
     hint = f"`kcli broker node start {nodes[0].node}` starts one" if nodes else None
     return ChecksFailed(f"no node of the broker in `{data_dir}` runs", hint=hint)

@@ -1,7 +1,7 @@
-"""A broker that goes on when its command has ended: the same command line, in a process of its own.
+"""`broker start --daemon`: runs the same command line in a process that outlives the command.
 
-Whoever starts one holds a shared lock on its log, and the broker inherits it. So a start that fails can tell
-whether a broker that was started at the same time writes to the log, too, before it removes it.
+The starter holds a shared lock on the log, which the broker inherits. So a failed start can tell whether
+another broker that starts at the same time uses the log, before it removes it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ if TYPE_CHECKING:
 
 LOG_FILE = "kcli-broker.log"
 MOST_WARNINGS = 20
-"""How many lines of a start are repeated; whoever wants more reads the log."""
+"""How many warnings of a start are repeated; the log has the others."""
 
 _WARNING = re.compile(rb"[\d-]+ [\d:,]+ (WARNING|ERROR|CRITICAL) ")
 
 
 def start_daemon(data_dir: Path) -> None:
-    """Start this command line again without `--daemon`, and return once the broker is ready.
+    """Start this command line again without `--daemon`, and return when the broker is ready.
 
-    The broker's own lines go to `kcli-broker.log` in the data directory, and its warnings until it was ready
-    to stderr, too. Raises `KcliError` with its reason if it ends before it is ready: then a log that there
-    was not before is told and removed.
+    The broker logs to `kcli-broker.log` in the data directory. Its warnings before it is ready also go to
+    stderr. If it ends before it is ready, raise `KcliError` with the reason, and print and remove a new log.
     """
     log_path = data_dir / LOG_FILE
     made: list[str] = []
@@ -63,22 +62,22 @@ def start_daemon(data_dir: Path) -> None:
 
 
 def open_log(path: Path) -> tuple[BinaryIO, bool]:
-    """Open a log to read and to append, with a shared lock; tell whether it is new. Raises `OSError`."""
+    """Open a log to read and append, with a shared lock; return whether it is new. Raise `OSError`."""
     is_new = False
     while True:
         with suppress(FileExistsError):
             open(path, "xb").close()
             is_new = True
         log = open(path, "a+b")  # noqa: SIM115 - it is returned
-        with suppress(OSError):  # Without locks nothing is ever removed.
+        with suppress(OSError):  # Without locks, no log is removed.
             fcntl.flock(log, fcntl.LOCK_SH)
         if leads_to(path, log.fileno()):
             return log, is_new
-        log.close()  # Another start has failed meanwhile, and has removed it.
+        log.close()  # Another start has failed meanwhile and removed it.
 
 
 def remove_unused(log: BinaryIO, path: Path) -> None:
-    """Remove a log unless a broker writes to it or is about to: nobody else may have it locked."""
+    """Remove a log unless another process has it locked, to write to it or to start."""
     with suppress(OSError):
         fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if leads_to(path, log.fileno()):
@@ -86,7 +85,7 @@ def remove_unused(log: BinaryIO, path: Path) -> None:
 
 
 def run_until_ready(log: BinaryIO) -> int | None:
-    """Start the broker, and print its line once it is ready; return its exit code if it ends before."""
+    """Start the broker and print its line when it is ready; return its exit code if it ends before."""
     process = subprocess.Popen(
         [sys.executable, "-m", "kcli", *(word for word in sys.argv[1:] if word != "--daemon")],
         stdin=subprocess.DEVNULL,
@@ -100,12 +99,12 @@ def run_until_ready(log: BinaryIO) -> int | None:
     if not ready:
         return process.wait()
     sys.stdout.write(ready.decode())
-    process.returncode = 0  # it goes on without us: nobody will wait for it
+    process.returncode = 0  # it keeps running: nothing will wait for it
     return None
 
 
 def tell_warnings(log: BinaryIO, start: int, path: Path) -> None:
-    """Repeat the warnings in a broker's log from byte `start` on; of too many the rest is counted."""
+    """Print the warnings in a broker's log from byte `start`, and how many more there are."""
     log.seek(start)
     lines = [line.decode(errors="replace").rstrip() for line in log if _WARNING.match(line)]
     for line in lines[:MOST_WARNINGS]:
@@ -115,7 +114,7 @@ def tell_warnings(log: BinaryIO, start: int, path: Path) -> None:
 
 
 class Reason(NamedTuple):
-    """Why a broker did not start: its last error and the hint for it, and all the `others` of its lines."""
+    """Why a broker did not start: its last error, the hint for it, and all other lines."""
 
     error: str
     hint: str | None
@@ -123,7 +122,7 @@ class Reason(NamedTuple):
 
 
 def last_error(log: BinaryIO, start: int) -> Reason:
-    """Return the last error in a broker's log; before byte `start` are those of earlier runs."""
+    """Return the last error in a broker's log from byte `start`, which is after earlier runs."""
     log.seek(start)
     lines = log.read().decode(errors="replace").splitlines()
     errors = [index for index, line in enumerate(lines) if line.startswith("error: ")]

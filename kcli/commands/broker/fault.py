@@ -1,47 +1,45 @@
-"""`kcli broker fault`: have a running broker fail on purpose, and stop it from doing so."""
+"""`kcli broker fault`: begins and ends deliberate faults of a running broker."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from kcli.commands.broker.node import DEFAULT_DATA_DIR, DataDir
+from kcli.commands.broker.node import DEFAULT_DATA_DIR, DataDir, ask_process
 from kcli.commands.shared.output import Table
 from kcli.commands.shared.runner import command
-from kcli.control_socket import ask
 from kcli.errors import MissingArgument, UsageError
 
 app = typer.Typer(
     name="broker fault",
-    help="Have requests, links between nodes, followers and disks of a running broker fail on purpose.",
+    help="Make requests, links between nodes, followers and disks of a running broker fail on purpose.",
     no_args_is_help=True,
 )
 
 ANSWER_SECONDS = 30.0
+
+ask_faults = partial(ask_process, timeout_seconds=ANSWER_SECONDS)
 
 KINDS_HELP = "What goes wrong: drop, disconnect, delay, error (requests); cut, slow, lose (links between \
 nodes); isolate, freeze, fill-disk (nodes)"
 
 
 def complete_kind(incomplete: str) -> list[str]:
-    """Complete a kind of fault."""
     from kcli.broker.faults.fault import KINDS
 
     return [kind for kind in KINDS if kind.startswith(incomplete)]
 
 
 def complete_api(incomplete: str) -> list[str]:
-    """Complete the name of an API."""
     from kcli.broker.network.apis import APIS
 
     return [api.name for api in APIS if api.name.lower().startswith(incomplete.lower())]
 
 
 def complete_code(incomplete: str) -> list[str]:
-    """Complete the name of an error."""
     from kcli.protocol.error_codes import ErrorCode
 
     return [name for name in ErrorCode.__members__ if name.startswith(incomplete.upper()) and name != "NONE"]
@@ -51,51 +49,55 @@ Kind = Annotated[
     str, typer.Argument(metavar="KIND", help=KINDS_HELP, autocompletion=complete_kind, show_default=False)
 ]
 NodeOption = Annotated[
-    int | None, typer.Option("--node", metavar="ID", help="Requests to this node only, or the node itself")
+    int | None, typer.Option("--node", metavar="ID", help="Only requests to this node, or the node itself")
 ]
 ApiOption = Annotated[
     str | None,
-    typer.Option("--api", metavar="NAME", help="Requests of this API only", autocompletion=complete_api),
+    typer.Option("--api", metavar="NAME", help="Only requests of this API", autocompletion=complete_api),
 ]
 ClientId = Annotated[
     str | None,
-    typer.Option("--client-id", metavar="PATTERN", help="Requests of these clients only, such as 'app-*'"),
+    typer.Option("--client-id", metavar="PATTERN", help="Only requests of these clients, such as 'app-*'"),
 ]
 TopicPattern = Annotated[
     str | None,
-    typer.Option("--topic", metavar="PATTERN", help="Requests that name such a topic only"),
+    typer.Option("--topic", metavar="PATTERN", help="Only requests that name such a topic"),
 ]
 Code = Annotated[
     str | None,
     typer.Option(
-        "--code", metavar="ERROR", help="What `error` answers: name or number", autocompletion=complete_code
+        "--code",
+        metavar="ERROR",
+        help="The code of `error`: name or number",
+        autocompletion=complete_code,
     ),
 ]
 DelayMs = Annotated[
-    int | None, typer.Option("--delay-ms", metavar="MS", help="How much later, for `delay` and `slow`")
+    int | None, typer.Option("--delay-ms", metavar="MS", help="The delay of `delay` and `slow`")
 ]
 Next = Annotated[
     int | None,
-    typer.Option("--next", metavar="N", help="Over after so many requests or calls; else when cleared"),
+    typer.Option("--next", metavar="N", help="End after so many requests or calls; by default when cleared"),
 ]
 Probability = Annotated[
-    float | None, typer.Option("--probability", metavar="P", help="Part of the requests that it strikes")
+    float | None, typer.Option("--probability", metavar="P", help="The fraction of requests to hit")
 ]
 After = Annotated[
-    bool, typer.Option("--after", help="Do the request first: only its answer is lost, late or an error")
+    bool,
+    typer.Option("--after", help="Process the request first: only its response fails"),
 ]
 From = Annotated[
     int | None, typer.Option("--from", metavar="ID", help="One node of the link of `cut`, `slow` and `lose`")
 ]
 To = Annotated[int | None, typer.Option("--to", metavar="ID", help="The other node of the link")]
-OneWay = Annotated[bool, typer.Option("--one-way", help="Only what the node `--from` says to the other")]
+OneWay = Annotated[bool, typer.Option("--one-way", help="Only calls from the node `--from` to the other")]
 Numbers = Annotated[
     list[int] | None, typer.Argument(metavar="[NUMBER]...", help="Which faults", show_default=False)
 ]
 All = Annotated[bool, typer.Option("--all", help="Every fault")]
-Target = Annotated[int, typer.Argument(metavar="NODE", help="The node that it goes to", show_default=False)]
+Target = Annotated[int, typer.Argument(metavar="NODE", help="The target node", show_default=False)]
 LeaderTarget = Annotated[
-    int | None, typer.Argument(metavar="NODE", help="The node that it goes to", show_default=False)
+    int | None, typer.Argument(metavar="NODE", help="The target node", show_default=False)
 ]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic", show_default=False)]
 Partition = Annotated[
@@ -107,16 +109,16 @@ Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group", show_de
 OPTION_NAMES = re.compile(
     r"`(node|api|client_id|topic|code|delay_ms|next|probability|after|from|to|one_way)`"
 )
-"""What a scenario calls the options of a fault, as refusals quote it."""
+"""The options of a fault as scenarios, and so refusals, name them."""
 
 
 def _as_flags(text: str) -> str:
-    """Return what a broker says of options, in the words of the command line."""
+    """Return a broker's text with the options as the command line names them."""
     return OPTION_NAMES.sub(lambda name: f"`--{name[1].replace('_', '-')}`", text)
 
 
 class ActiveFault(NamedTuple):
-    """A fault of the running broker. `hits` and `left` are null where they are not about requests."""
+    """A fault of the running broker. `hits` and `left` are None for faults that are not about requests."""
 
     number: int
     kind: str
@@ -125,7 +127,6 @@ class ActiveFault(NamedTuple):
     left: int | None
 
     def lines(self) -> list[str]:
-        """Return one line."""
         hits = "" if self.hits is None else f", hits {self.hits}"
         left = "" if self.left is None else f", left {self.left}"
         return [f"{self.number}: {self.fault}{hits}{left}"]
@@ -137,11 +138,9 @@ class ActiveFaults(NamedTuple):
     faults: tuple[ActiveFault, ...]
 
     def lines(self) -> list[str]:
-        """Return a line for each."""
         return [line for fault in self.faults for line in fault.lines()]
 
     def tables(self) -> list[Table]:
-        """Return one table."""
         rows = [
             (each.number, each.fault, *("" if count is None else count for count in (each.hits, each.left)))
             for each in self.faults
@@ -150,34 +149,27 @@ class ActiveFaults(NamedTuple):
 
 
 class Cleared(NamedTuple):
-    """How many faults are over."""
-
     cleared: int
 
     def lines(self) -> list[str]:
-        """Return one line."""
         return [f"cleared: {self.cleared}"]
 
 
 class Moved(NamedTuple):
-    """What went where."""
-
     moved: str
     node: int
 
     def lines(self) -> list[str]:
-        """Return one line."""
         return [f"moved: {self.moved} to node {self.node}"]
 
 
 @command(app, "list", example="kcli broker fault list -o json")
 def list_faults(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ActiveFaults:
-    """List the faults, and how often they struck.
+    """List the faults, and how often each has hit a request.
 
-    Each fault has a number, by which `clear` ends it. A fault that was to strike only the next requests is
-    gone from the list when it has.
+    `clear` ends a fault by its number. A fault of the next requests disappears from the list after them.
     """
-    answer = _ask(data_dir, "fault.list")
+    answer = ask_faults(data_dir, "fault.list")
     return ActiveFaults(tuple(ActiveFault(**each) for each in answer))
 
 
@@ -203,17 +195,18 @@ def add(
     one_way: OneWay = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> ActiveFault:
-    """Begin a fault, which lasts until it is cleared or has struck often enough.
+    """Begin a fault, which lasts until it is cleared or has hit often enough.
 
     Requests: `drop` never answers, `disconnect` closes the connection, `delay` answers late, `error` answers
-    with an error. Without further options every request of every client suffers. Where a request names other
-    topics, too, an error is only that of those that match; everything else befalls the whole request. With
-    `--after` it is done, and only its answer suffers: what a producer meets whose acknowledgement is lost.
+    with an error. Without further options it hits every request of every client. If a request also names
+    other topics, an error applies only to the topics that match; any other fault applies to the whole
+    request. With `--after` the request is processed, and only its response fails: a producer does not get its
+    acknowledgement.
 
-    Links: `cut` has a node not reach another, `slow` takes longer, `lose` loses the next calls.
+    Links: `cut` blocks the calls of a node to another, `slow` delays them, `lose` drops the next ones.
 
-    Nodes: `isolate` cuts every link of a node, clients still reach it; `freeze` has its followers copy
-    nothing; `fill-disk` has every write to its log directories fail.
+    Nodes: `isolate` cuts every link of a node, but clients still reach it; `freeze` stops the copying of its
+    followers; `fill-disk` makes every write to its log directories fail.
     """
     options: dict[str, Any] = {
         "node": node,
@@ -231,7 +224,7 @@ def add(
     }
     given = {name: value for name, value in options.items() if value is not None}
     try:
-        return ActiveFault(**_ask(data_dir, "fault.add", kind=kind, **given))
+        return ActiveFault(**ask_faults(data_dir, "fault.add", kind=kind, **given))
     except UsageError as error:
         raise UsageError(_as_flags(error.message), hint=error.hint and _as_flags(error.hint)) from error
 
@@ -240,13 +233,13 @@ def add(
 def clear(*, numbers: Numbers = None, all: All = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> Cleared:
     """End faults by their numbers, or all of them.
 
-    Requests that were never answered stay so: their clients time out.
+    Dropped requests stay without an answer: their clients time out.
     """
     if bool(numbers) == all:
         raise UsageError(
-            "name the faults by their numbers, or say `--all`", hint="`kcli broker fault list` shows them"
+            "name the faults by their numbers, or use `--all`", hint="`kcli broker fault list` shows them"
         )
-    return Cleared(_ask(data_dir, "fault.clear", numbers=list(numbers or ())))
+    return Cleared(ask_faults(data_dir, "fault.clear", numbers=list(numbers or ())))
 
 
 @command(app, "move-leader", example="kcli broker fault move-leader orders 0 2")
@@ -259,17 +252,16 @@ def move_leader(
 ) -> Moved:
     """Make a node lead a partition: `TOPIC PARTITION NODE`, or `TOPIC:PARTITION NODE`.
 
-    It becomes the partition's preferred replica, too, so that it stays the leader. The node must have a
-    replica that is in sync.
+    The node must have an in-sync replica. It also becomes the preferred replica, so that it stays the leader.
     """
     if node is None:
         if ":" not in topic:
             raise MissingArgument("NODE")
         from kcli.commands.shared.topic_filter import parse_partition
 
-        # What stands where the partition would is the node.
+        # The second word is the node then.
         (topic, partition), node = parse_partition(topic), partition
-    _ask(data_dir, "fault.move-leader", topic=topic, partition=partition, to=node)
+    ask_faults(data_dir, "fault.move-leader", topic=topic, partition=partition, to=node)
     return Moved(f"{topic}-{partition}", node)
 
 
@@ -277,19 +269,15 @@ def move_leader(
 def move_coordinator(group: Group, node: Target, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> Moved:
     """Make a node coordinate a group.
 
-    It becomes the leader of the group's partition of `__consumer_offsets`, and with it the coordinator of all
-    groups that share this.
+    It becomes the leader of the group's partition of `__consumer_offsets`, and so the coordinator of all
+    groups of that partition.
     """
-    _ask(data_dir, "fault.move-coordinator", group=group, to=node)
+    ask_faults(data_dir, "fault.move-coordinator", group=group, to=node)
     return Moved(group, node)
 
 
 @command(app, "move-controller", example="kcli broker fault move-controller 2")
 def move_controller(node: Target, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> Moved:
     """Make a node the controller."""
-    _ask(data_dir, "fault.move-controller", to=node)
+    ask_faults(data_dir, "fault.move-controller", to=node)
     return Moved("controller", node)
-
-
-def _ask(data_dir: Path, operation: str, **arguments: object) -> Any:  # noqa: ANN401 - its result
-    return ask(data_dir.absolute(), operation, timeout_seconds=ANSWER_SECONDS, **arguments)

@@ -1,7 +1,4 @@
-"""The option by which commands name a broker process: the directory of its data.
-
-`kcli broker node`: stop, kill, pause, start, add and remove single nodes of a running broker.
-"""
+"""`kcli broker node`: stops, kills, pauses, starts, adds and removes nodes of a running broker process."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ app = typer.Typer(
 
 ANSWER_SECONDS = 10.0
 LOAD_SECONDS = 120.0
-"""A node that starts may have logs to recover, one that stops has them to flush."""
+"""A starting node may have to recover logs, a stopping one to flush them."""
 
 
 def complete_node(context: typer.Context, incomplete: str) -> list[str]:
@@ -53,8 +50,8 @@ NodeArgument = Annotated[
         metavar="NODE", min=0, help="The node's number", autocompletion=complete_node, show_default=False
     ),
 ]
-Rack = Annotated[str | None, typer.Option("--rack", metavar="NAME", help="The rack that it stands in")]
-Force = Annotated[bool, typer.Option("--force", help="Remove it although it has replicas")]
+Rack = Annotated[str | None, typer.Option("--rack", metavar="NAME", help="The rack of the node")]
+Force = Annotated[bool, typer.Option("--force", help="Remove it even with replicas")]
 
 
 class NodeRow(NamedTuple):
@@ -76,20 +73,19 @@ class NodeRow(NamedTuple):
     log_dirs: tuple[str, ...]
 
     def shown_state(self) -> str:
-        """Return what the node does, or how it ended."""
+        """Return the node's state, or how it ended."""
         if self.state == "dead":
             return self.ended_by or "not started"
         return f"{self.state}, fenced" if self.fenced else self.state
 
     def address(self) -> str:
-        """Return where clients reach it, a dash if nothing is known."""
+        """Return the node's address for clients, a dash if unknown."""
         if self.host is None:
             return "-"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     def line(self) -> str:
-        """Return the node in one line."""
         facts = [
             f"leads {counted(self.leads, 'partition')}",
             f"in sync {self.in_sync} of {counted(self.replicas, 'replica')}",
@@ -104,16 +100,14 @@ class NodeRow(NamedTuple):
 
 
 class NodeRows(NamedTuple):
-    """The nodes of a process, by ascending number."""
+    """The nodes of a process in ascending order."""
 
     nodes: tuple[NodeRow, ...]
 
     def lines(self) -> list[str]:
-        """Return a line for each."""
         return [node.line() for node in self.nodes]
 
     def tables(self) -> list[Table]:
-        """Return one table."""
         columns = ("Node", "State", "Address", "Rack", "Controller", "Leads", "Replicas", "In sync")
         rows = [
             (
@@ -132,108 +126,111 @@ class NodeRows(NamedTuple):
 
 
 class NodeDone(NamedTuple):
-    """What was done to a node, and what there is to say of it."""
+    """What was done to a node, with a note."""
 
     node: int
     done: str
     note: str | None = None
 
     def lines(self) -> list[str]:
-        """Return one line."""
         note = "" if self.note is None else f": {self.note}"
         return [f"node {self.node} {self.done}{note}"]
 
 
 @command(app, "list", example="kcli broker node list -o json")
 def list_nodes(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeRows:
-    """List the nodes: what each does, where it is reached, what it leads.
+    """List the nodes: their states, addresses and partitions.
 
-    A node is running, paused, stopping, starting, or gone: stopped, killed or failed. A fenced one is taken
-    for dead by the controller, which hears its heartbeats or does not.
+    A node is running, paused, stopping or starting, or it was stopped, was killed, or has failed. A node is
+    fenced if the controller receives no heartbeats of it.
     """
     return nodes_of(data_dir)
 
 
 @command(app, "stop", example="kcli broker node stop 2")
 def stop(node: NodeArgument, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
-    """Stop a node in order; the others go on.
+    """Stop a node in order; the others keep running.
 
-    What it leads is handed over first, its office too if it is the controller. Its logs are flushed: the next
-    start has nothing to recover.
+    First, other nodes take over its partitions, and its role if it is the controller. It flushes its logs, so
+    that its next start has nothing to recover.
     """
-    _ask(data_dir, "node.stop", node=node)
+    ask_process(data_dir, "node.stop", node=node)
     return NodeDone(node, "stopped")
 
 
 @command(app, "kill", example="kcli broker node kill 1")
 def kill(node: NodeArgument, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
-    """Kill a node, as `kill -9` would; the others go on.
+    """Kill a node, as `kill -9` would; the others keep running.
 
-    Its connections break, and nobody is told: others lead what it led when its session ends, after
+    Its connections break without notice. Other nodes take over its partitions when its session ends, after
     `broker.session.timeout.ms` (9 s by default). Its next start recovers its logs.
     """
-    _ask(data_dir, "node.kill", node=node)
+    ask_process(data_dir, "node.kill", node=node)
     return NodeDone(node, "killed")
 
 
 @command(app, "start", example="kcli broker node start 2")
 def start(node: NodeArgument, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
-    """Start a node that was stopped or killed, or has failed; return when it accepts clients.
+    """Start a node that was stopped, was killed, or has failed; return when it accepts clients.
 
-    It has the port that it had, and copies from the others what it has missed.
+    It keeps its port, and copies what it has missed from the other nodes.
     """
-    _ask(data_dir, "node.start", node=node)
+    ask_process(data_dir, "node.start", node=node)
     return NodeDone(node, "started")
 
 
 @command(app, "pause", example="kcli broker node pause 3")
 def pause(node: NodeArgument, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
-    """Have a node do nothing, as `kill -STOP` would, or a long pause of a garbage collector.
+    """Suspend a node, as `kill -STOP` or a long garbage collection would.
 
-    Its connections stay open and nobody is answered. When its session ends it is fenced and others lead; if
-    it was the controller, another is after `controller.quorum.fetch.timeout.ms` (2 s by default).
+    Its connections stay open, and it answers no request. When its session ends, it is fenced and others lead.
+    If it was the controller, another node takes over after `controller.quorum.fetch.timeout.ms` (2 s by
+    default).
     """
-    _ask(data_dir, "node.pause", node=node)
+    ask_process(data_dir, "node.pause", node=node)
     return NodeDone(node, "paused")
 
 
 @command(app, "resume", example="kcli broker node resume 3")
 def resume(node: NodeArgument, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
-    """Have a paused node go on: it catches up, and answers what has come meanwhile."""
-    _ask(data_dir, "node.resume", node=node)
+    """Resume a paused node: it catches up, and answers the requests that have come meanwhile."""
+    ask_process(data_dir, "node.resume", node=node)
     return NodeDone(node, "resumed")
 
 
 @command(app, "add", example="kcli broker node add --rack b")
 def add(*, rack: Rack = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
-    """Add a node, with the next number and the port that goes with it.
+    """Add a node, with the next number and its port.
 
     It has no replicas: `kcli reassign-partitions` moves some there. The next `kcli broker start` without
-    `--nodes` starts it with the others.
+    `--nodes` starts it too.
     """
-    arguments = {} if rack is None else {"rack": rack}
-    answer = _ask(data_dir, "node.add", **arguments)
+    arguments: dict[str, Any] = {} if rack is None else {"rack": rack}
+    answer = ask_process(data_dir, "node.add", **arguments)
     added = next(row for row in nodes_of(data_dir).nodes if row.node == answer["node"])
     return NodeDone(answer["node"], "added", added.address())
 
 
 @command(app, "remove", example="kcli broker node remove 4")
 def remove(node: NodeArgument, *, force: Force = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
-    """Stop a node for good, and have the cluster forget it.
+    """Stop a node permanently, and unregister it from the cluster.
 
-    A node with replicas is not removed: drain it first, with `kcli reassign-partitions`, or use `--force` to
-    see what becomes of a cluster that has lost them. Its directory is kept under another name.
+    A node with replicas is refused: drain it first, with `kcli reassign-partitions`, or use `--force` to see
+    how a cluster copes with their loss. Its directory is kept under another name.
     """
-    answer = _ask(data_dir, "node.remove", node=node, force=force)
+    answer = ask_process(data_dir, "node.remove", node=node, force=force)
     kept = answer["kept"]
     return NodeDone(node, "removed", None if kept is None else f"its data is kept in {kept}")
 
 
 def nodes_of(data_dir: Path) -> NodeRows:
-    """Return the nodes of the process of a data directory. Raises `KcliError` if there is none."""
-    answer = ask(data_dir.absolute(), "node.list", timeout_seconds=ANSWER_SECONDS)
+    """Return the nodes of the process of a data directory; raise `KcliError` if none runs."""
+    answer = ask_process(data_dir, "node.list", timeout_seconds=ANSWER_SECONDS)
     return NodeRows(tuple(NodeRow(**{**row, "log_dirs": tuple(row["log_dirs"])}) for row in answer))
 
 
-def _ask(data_dir: Path, operation: str, **arguments: object) -> Any:  # noqa: ANN401 - its result
-    return ask(data_dir.absolute(), operation, timeout_seconds=LOAD_SECONDS, **arguments)
+def ask_process(
+    data_dir: Path, operation: str, *, timeout_seconds: float = LOAD_SECONDS, **arguments: object
+) -> Any:  # noqa: ANN401 - the result of the operation
+    """Return the result of an operation in the process of a data directory."""
+    return ask(data_dir.absolute(), operation, timeout_seconds=timeout_seconds, **arguments)

@@ -1,4 +1,4 @@
-"""`kcli broker requests`: how long a running broker takes for requests."""
+"""`kcli broker requests`: measures the request times of a running broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kcli.control_socket import Question
 
 ANSWER_SECONDS = 10.0
-"""How long the answer may take when the time is over."""
+"""How long the answer may take after the measurement."""
 MOST_SECONDS = 3600
 STEP_SECONDS = 0.1
 QUANTITIES = ("mean", "p50", "p99", "max")
@@ -36,7 +36,7 @@ NodeOption = Annotated[
 
 
 class Times(NamedTuple):
-    """How times are distributed, in milliseconds."""
+    """A distribution of times in milliseconds."""
 
     mean: float
     p50: float
@@ -44,11 +44,9 @@ class Times(NamedTuple):
     max: float
 
     def shown(self) -> tuple[str, ...]:
-        """Return each as people read it."""
         return tuple(map(milliseconds_text, self))
 
     def line(self) -> str:
-        """Return all in one line."""
         return " ".join(f"{name} {text}" for name, text in zip(QUANTITIES, self.shown(), strict=True))
 
 
@@ -65,11 +63,10 @@ class ApiRow(NamedTuple):
 
     @property
     def times(self) -> dict[str, Times]:
-        """Its times by their names."""
         return {"local": self.local_ms, "remote": self.remote_ms, "total": self.total_ms}
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return lines of a table, one for each kind of time."""
+        """Return the rows of a table, one for each kind of time."""
         about = (self.api, str(self.requests), f"{self.per_second:.1f}")
         blank = ("",) * len(about)
         return [
@@ -78,25 +75,23 @@ class ApiRow(NamedTuple):
         ]
 
     def line(self) -> str:
-        """Return all of it in one line."""
         listed = "".join(f", {name} ms {each.line()}" for name, each in self.times.items())
         return f"{self.api}: {counted(self.requests, 'request')}, {self.per_second:.1f}/s{listed}"
 
 
 class RequestReport(NamedTuple):
-    """What was measured, and for how long; `nodes` are those that it is about."""
+    """The result of `broker requests`; `nodes` were measured for `seconds`."""
 
     seconds: float
     nodes: tuple[int, ...]
     apis: tuple[ApiRow, ...]
 
     def lines(self) -> list[str]:
-        """Return a line for each API, with its node where there are several."""
         several = len(self.nodes) > 1
         return [f"node {row.node}: {row.line()}" if several else row.line() for row in self.apis]
 
     def tables(self) -> list[Table]:
-        """Return a table for each node that was asked anything, with a line for each kind of time."""
+        """Return a table for each node with requests, with a row for each kind of time."""
         what = f"{self.seconds:.1f} s, times in ms"
         titles = {node: f"node {node}, {what}" if len(self.nodes) > 1 else what for node in self.nodes}
         by_node = {node: [row for row in self.apis if row.node == node] for node in self.nodes}
@@ -113,7 +108,7 @@ def _table(rows: Sequence[ApiRow], title: str) -> Table:
 
 
 def _aligned(column: Sequence[str]) -> list[str]:
-    """Return a column with its numbers below one another."""
+    """Return a column with its numbers right-aligned."""
     _, *cells = column
     is_text = any(cell and not cell[0].isdecimal() for cell in cells)
     width = 0 if is_text else max(map(len, column))
@@ -127,22 +122,22 @@ async def requests(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     output: OutputFormat | None = None,
 ) -> None:
-    """Measure how long the running broker takes for requests, and show it for every API that it saw.
+    """Measure how long the running broker takes for requests of each API.
 
-    Local time is that of the handler itself. Remote time is what a request waits after that: a fetch for
-    records, a write with acks=all for replicas, a member of a group for the others, and whatever a client
-    asks while a quota has it pause. Total is both. So a consumer that has read everything shows a remote time
-    of about its `fetch.max.wait.ms`, and one that lags shows none. What takes so long that others get a turn
-    meanwhile, such as batches above 1 MiB and old record formats, counts as remote, too. The time that
-    requests wait in sockets is not seen.
+    Local time is the time of the handler. Remote time is the wait after that: of a fetch for records, of a
+    write with acks=all for replicas, of a group member for the others, and of any request that a quota
+    delays. Total is the sum. So a consumer that has read everything has a remote time of about its
+    `fetch.max.wait.ms`, and a lagging consumer has none. Work that is interrupted to let other requests run,
+    such as batches above 1 MiB and old record formats, counts as remote too. The time that requests wait in
+    sockets is not measured.
 
     Fetches count as `FetchConsumer` or, from other brokers, `FetchFollower`, and together as `Fetch`, as in
-    Kafka's metrics. Nodes of one process copy from one another without connections, which is not seen.
-    Counted is what comes and is answered, or needs no answer, while it is measured. p50 and p99 are exact to
-    1.6 %; mean and maximum are exact.
+    Kafka's metrics. Nodes of one process copy from one another without connections; these fetches are not
+    measured. A request counts if it comes and is answered, or needs no answer, during the measurement. p50
+    and p99 are exact to 1.6 %; mean and maximum are exact.
 
-    Ctrl-C ends it early and shows what there is by then; so does a broker that is stopped, which is exit code
-    1. Several can measure at once; when nobody does, it costs nothing.
+    Ctrl-C ends the measurement early and shows its results; so does the stop of the broker, with exit code 1.
+    Several measurements can run at once. Without one, requests cost nothing more.
     """
     from kcli.commands.shared.interrupts import ending_with_reader, interruptible
     from kcli.commands.shared.output import note, print_result
@@ -165,12 +160,12 @@ async def requests(
     if report.seconds < seconds:
         raise KcliError(
             f"the broker was stopped after {report.seconds:.1f} s of {seconds}",
-            hint="what is shown is what it measured until then",
+            hint="the results are those until then",
         )
 
 
 async def _await_answer(question: Question, seconds: int) -> None:
-    """Return when there is an answer, or should be by now; show how much of the time is over."""
+    """Return when the answer comes or is overdue; show the elapsed time until then."""
     import trio
 
     from kcli.commands.shared.progress import time_bar
@@ -201,7 +196,7 @@ def _row(row: dict[str, Any]) -> ApiRow:
 
 
 def milliseconds_text(milliseconds: float) -> str:
-    """Return a time with as many digits as matter."""
+    """Return a time with about four digits."""
     if milliseconds < 9.9995:
         return f"{milliseconds:.3f}"
     return f"{milliseconds:.1f}" if milliseconds < 999.95 else f"{milliseconds:.0f}"

@@ -1,8 +1,7 @@
-"""`kcli broker start` when its options are known.
+"""`kcli broker start` after its options are known, and a parser of simple command lines that needs no Typer.
 
-Command lines of `broker start` that need no Typer: every option with its whole name and a plain value.
-
-To import Typer, and to describe all commands of `broker` to it, would take a fifth of the start.
+Importing Typer and declaring all commands of `broker` to it takes a fifth of the start. The parser takes
+every option with its full name and a plain value.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ DEFAULT_PORT = 9092
 
 
 class StartOptions(NamedTuple):
-    """What the command line says; `kcli broker start --help` tells what it means."""
+    """The options of `kcli broker start`, whose help describes them."""
 
     config: Path | None = None
     override: tuple[str, ...] = ()
@@ -47,14 +46,14 @@ class StartOptions(NamedTuple):
 
 
 def start_broker(options: StartOptions) -> Awaitable[None] | None:
-    """Return what serves until it is interrupted; None if a process of its own does. Raises `KcliError`."""
+    """Return an awaitable that serves until an interrupt, None after starting a daemon."""
     if options.daemon:
         from kcli.commands.broker.daemon import start_daemon
 
         if options.ephemeral:
             raise UsageError(
                 "`--daemon` and `--ephemeral` exclude each other",
-                hint="a temporary directory goes with the command: use `--data-dir $(mktemp -d) --daemon`",
+                hint="the end of the command removes the directory: use `--data-dir $(mktemp -d) --daemon`",
             )
         start_daemon(options.data_dir)
         return None
@@ -82,18 +81,18 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
 
 
 def check_ports(options: StartOptions) -> None:
-    """Raise `UsageError` if the nodes need ports that there are not."""
+    """Raise `UsageError` if the nodes need ports above the last one."""
     first_port = DEFAULT_PORT if options.port is None else options.port
     last_port = first_port + (options.nodes or 1) - 1
     if last_port > MOST_PORT:
         raise UsageError(
             f"{options.nodes} nodes from port {first_port} on need ports up to {last_port}",
-            hint=f"the last port there is: {MOST_PORT}",
+            hint=f"the last port is {MOST_PORT}",
         )
 
 
 def check_listeners(options: StartOptions, properties: Mapping[str, str]) -> None:
-    """Raise `UsageError` if options name an address beside `listeners`, which would not heed them."""
+    """Raise `UsageError` for options that name an address beside `listeners`, which would ignore them."""
     if "listeners" not in properties:
         return
     host = options.host or DEFAULT_HOST
@@ -103,13 +102,13 @@ def check_listeners(options: StartOptions, properties: Mapping[str, str]) -> Non
         if value is not None:
             raise UsageError(
                 f"`--{option}` and `listeners` exclude each other",
-                hint=f"name the {option} in `listeners`, or say "
+                hint=f"name the {option} in `listeners`, or use "
                 f"`--override listeners=PLAINTEXT://{address}` instead of it",
             )
 
 
 def rack_names(text: str | None) -> tuple[str, ...]:
-    """Return the names of a list of racks; raise `UsageError` if one is empty."""
+    """Return the racks in a list with commas; none may be empty."""
     if text is None:
         return ()
     names = tuple(name.strip() for name in text.split(","))
@@ -119,7 +118,7 @@ def rack_names(text: str | None) -> tuple[str, ...]:
 
 
 def _number(lowest: int, highest: int) -> Callable[[str], int]:
-    """Return what reads a whole number; it raises `ValueError` for all that Typer should judge."""
+    """Return a parser of whole numbers, which raises `ValueError` for texts that Typer must judge."""
 
     def read(text: str) -> int:
         if not (text.isascii() and text.isdecimal() and lowest <= int(text) <= highest):
@@ -143,7 +142,7 @@ _VALUES: dict[str, Callable[[str], Any]] = {
 
 
 def parse_start(words: Sequence[str]) -> StartOptions | None:
-    """Return what the words behind `broker start` say, None if that is for Typer to tell."""
+    """Parse the words after `broker start`; return None if they need Typer."""
     directory = os.environ.get(DATA_DIR_VARIABLE)
     found: dict[str, Any] = {"data_dir": Path(directory)} if directory else {}
     overrides: list[str] = []

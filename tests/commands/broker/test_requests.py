@@ -249,8 +249,7 @@ async def test_a_process_that_is_stopped_meanwhile_has_told_what_it_measured(tmp
         assert await child.wait() == 1
     assert shown.startswith("Fetch: 10 requests, 2.0/s, local ms mean 0.045 ")
     assert errors == (
-        "error: the broker was stopped after 2.0 s of 3600\n"
-        "hint: what is shown is what it measured until then\n"
+        "error: the broker was stopped after 2.0 s of 3600\nhint: the results are those until then\n"
     )
 
 

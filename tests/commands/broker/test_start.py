@@ -179,7 +179,7 @@ def test_an_address_beside_listeners_is_refused(
     assert (finished.exit_code, finished.out) == (2, "")
     assert finished.err.splitlines() == [
         f"error: `--{refused}` and `listeners` exclude each other",
-        f"hint: name the {refused} in `listeners`, or say "
+        f"hint: name the {refused} in `listeners`, or use "
         f"`--override listeners=PLAINTEXT://{address}` instead of it",
     ]
 
@@ -189,7 +189,7 @@ def test_a_broker_that_goes_on_has_no_temporary_directory(kcli: Callable[..., Fi
     assert (finished.exit_code, finished.out) == (2, "")
     assert finished.err.splitlines() == [
         "error: `--daemon` and `--ephemeral` exclude each other",
-        "hint: a temporary directory goes with the command: use `--data-dir $(mktemp -d) --daemon`",
+        "hint: the end of the command removes the directory: use `--data-dir $(mktemp -d) --daemon`",
     ]
 
 
