@@ -59,7 +59,11 @@ class HostedPartitions:
         """The partitions with no replica elsewhere, by encoded name; none of internal topics."""
         self._offline: set[TopicPartition] = set()
         self.replica_context = ReplicaContext(
-            lambda: self.config.replica_lag_time_max_ms, context.clock_ms, self.broker_epoch_of
+            context.node_id,
+            max_lag_ms=lambda: self.config.replica_lag_time_max_ms,
+            clock_ms=context.clock_ms,
+            broker_epoch_of=self.broker_epoch_of,
+            touch=self.touch,
         )
         self.leader_throttle = ReplicationThrottle(
             "leader.replication.throttled.replicas",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.replication.fetch_data import FetchPartition
     from kcli.broker.replication.ready_partitions import ReadyPartitions
+    from kcli.protocol.topics import TopicPartition
 
 
 UNKNOWN = -1
@@ -27,12 +28,14 @@ class ReplicaContext:
     """What partitions need of their node.
 
     `max_lag_ms` is `replica.lag.time.max.ms`, `clock_ms` a clock that never goes back, and `broker_epoch_of`
-    returns the epoch of an active node, None for any other.
+    returns the epoch of an active node, None for any other. `touch` tells the purgatory about a change.
     """
 
+    node_id: int
     max_lag_ms: Callable[[], int]
     clock_ms: Callable[[], int]
     broker_epoch_of: Callable[[int], int | None]
+    touch: Callable[[TopicPartition], None]
 
 
 class RemoteReplica:
@@ -109,8 +112,8 @@ class InSyncReplicas:
 
     __slots__ = ("_context", "committed", "epoch_start_offset", "leader_id", "maximal", "pending", "remotes")
 
-    def __init__(self, leader_id: int, context: ReplicaContext) -> None:
-        self.leader_id = leader_id
+    def __init__(self, context: ReplicaContext) -> None:
+        self.leader_id = context.node_id
         self._context = context
         self.committed: frozenset[int] = NOBODY
         self.pending: frozenset[int] | None = None

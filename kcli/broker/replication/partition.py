@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 from kcli.broker.replication.fetch_data import FetchedPartition
 from kcli.broker.replication.in_sync_replicas import NOBODY, InSyncReplicas
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topics import TopicPartition
 from kcli.storage.log.log_appender import NOT_PLAIN
 from kcli.storage.log.log_read import Isolation
 
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from kcli.broker.replication.fetch_data import FetchPartition
     from kcli.broker.replication.in_sync_replicas import RemoteReplica, ReplicaContext
     from kcli.protocol.messages.alter_partition import AlteredPartition
+    from kcli.protocol.topics import TopicPartition
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.log_appender import LogAppendInfo
     from kcli.storage.log.log_validator import ValidatedRecords
@@ -97,7 +97,7 @@ ACKS_ALL = -1
 
 
 class Partition:
-    """A replica on node `node_id`. Under `key`, (topic, index), operations wait in the purgatory."""
+    """A replica on node `node_id`. Operations wait in the purgatory under `key`."""
 
     __slots__ = (
         "_context",
@@ -120,24 +120,20 @@ class Partition:
 
     def __init__(
         self,
-        topic: str,
-        index: int,
+        key: TopicPartition,
         topic_id: bytes,
         *,
-        node_id: int,
         log: UnifiedLog,
         context: ReplicaContext,
-        touch: Callable[[TopicPartition], None],
         submit: Callable[[IsrChange], None],
     ) -> None:
-        self.topic = topic
-        self.index = index
+        self.key = key
+        self.topic, self.index = key
         self.topic_id = topic_id
-        self.key = TopicPartition(topic, index)
-        self.node_id = node_id
+        self.node_id = context.node_id
         self.log = log
         self._context = context
-        self._touch = touch
+        self._touch = context.touch
         self._submit = submit
         self.leader = -1
         self.leader_epoch = -1
@@ -195,7 +191,7 @@ class Partition:
     def _lead(self, registration: PartitionRegistration, *, new_epoch: bool, is_new_leader: bool) -> None:
         in_sync = None
         if not self.is_alone:
-            in_sync = self.in_sync or InSyncReplicas(self.node_id, self._context)
+            in_sync = self.in_sync or InSyncReplicas(self._context)
             in_sync.commit(registration.replicas, frozenset(registration.isr))
         self.in_sync = in_sync
         if new_epoch:

@@ -181,13 +181,10 @@ class ReplicaManager(HostedPartitions):
             now_ms=self.wall_ms(),
         )
         partition = Partition(
-            topic.name,
-            index,
+            TopicPartition(topic.name, index),
             topic.topic_id,
-            node_id=self.node_id,
             log=log,
             context=self.replica_context,
-            touch=self.touch,
             submit=self.alter_partition_manager.submit,
         )
         self.partitions[partition.key] = partition

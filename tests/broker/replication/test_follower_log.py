@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -55,10 +56,8 @@ def lead(log: UnifiedLog, epoch: int, writes: list[tuple[int, int]]) -> None:
 
 def copy(follower: UnifiedLog, leader: UnifiedLog, max_bytes: int) -> None:
     """Fetch as a follower does, until there is no more or `max_bytes` were copied."""
-    nobody: Any = None
-    partition = Partition(
-        "t", 0, bytes(16), node_id=1, log=leader, context=nobody, touch=nobody, submit=nobody
-    )
+    host: Any = SimpleNamespace(node_id=1, touch=None)
+    partition = Partition(TopicPartition("t", 0), bytes(16), log=leader, context=host, submit=host.touch)
     for _ in range(1000):
         epoch = follower.leader_epochs.latest_epoch
         row = FetchPartition("t", bytes(16), 0, follower.log_end_offset, 200, -1, epoch)

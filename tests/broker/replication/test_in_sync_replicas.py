@@ -20,6 +20,7 @@ from kcli.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
+from kcli.protocol.topics import TopicPartition
 from tests.broker.replication.clusters import append
 from tests.broker.replication.test_follower_log import make_log
 
@@ -46,7 +47,7 @@ class Host:
 
     @property
     def context(self) -> ReplicaContext:
-        return ReplicaContext(lambda: LAG_MS, self.clock_ms, self.broker_epoch_of)
+        return ReplicaContext(1, lambda: LAG_MS, self.clock_ms, self.broker_epoch_of, self.touch)
 
     def submit(self, change: IsrChange) -> None:
         self.asked.append(change)
@@ -61,9 +62,7 @@ def host() -> Host:
 def partition(tmp_path: Path, host: Host) -> Partition:
     """Led by node 1, all of 1, 2 and 3 in sync."""
     log = make_log(tmp_path, 0)
-    made = Partition(
-        "t", 0, TOPIC_ID, node_id=1, log=log, context=host.context, touch=host.touch, submit=host.submit
-    )
+    made = Partition(TopicPartition("t", 0), TOPIC_ID, log=log, context=host.context, submit=host.submit)
     made.apply(registration())
     return made
 
