@@ -250,13 +250,6 @@ class BatchHead(BatchProperties, _HeaderFields):
             raise CorruptRecord("a record batch ends inside its header")
         offset, length, crc, magic, attributes = _LEGACY_HEADER.unpack_from(buffer, at)
         timestamp = _TIMESTAMP.unpack_from(buffer, at + timestamp_at)[0] if magic else NO_TIMESTAMP
-        return cls.of_legacy(position, offset, length, magic, crc, attributes, timestamp)
-
-    @classmethod
-    def of_legacy(
-        cls, position: int, offset: int, length: int, magic: int, crc: int, attributes: int, timestamp: int
-    ) -> BatchHead:
-        """Return the head of an older entry, `length` being its size field."""
         return cls(
             position,
             offset,

@@ -61,7 +61,7 @@ def size_at(view: memoryview, at: int, stop: int) -> int:
 def entry_at(view: memoryview, at: int, size: int) -> BatchHead:
     """Return the head of the entry of that size, all of which is there; raises `CorruptRecord`."""
     if view[at + MAGIC_POSITION] != MAGIC:
-        return _legacy_head(view, at, size)
+        return _legacy_head(view, at)
     head: BatchHead = tuple.__new__(BatchHead, (at, *HEADER.unpack_from(view, at)))
     found = crc32c(view[at + CRC_START : at + size])
     if found != head.crc:
@@ -76,16 +76,14 @@ def entry_at(view: memoryview, at: int, size: int) -> BatchHead:
     return head
 
 
-def _legacy_head(view: memoryview, at: int, size: int) -> BatchHead:
+def _legacy_head(view: memoryview, at: int) -> BatchHead:
     entry = LegacyEntry(view, at)
     if not entry.is_valid_crc():
         raise CorruptRecord(f"its checksum is not the one in its header: {entry.crc:#010x}")
     if entry.offset < 0:
         raise CorruptRecord(f"an offset that cannot be: {entry.offset}")
     Codec.of_attributes(entry.attributes)
-    return BatchHead.of_legacy(
-        at, entry.offset, size - LOG_OVERHEAD, entry.magic, entry.crc, entry.attributes, entry.timestamp
-    )
+    return entry.head()
 
 
 def offset_at(view: memoryview, at: int, stop: int) -> int | None:

@@ -17,7 +17,6 @@ import os
 from bisect import bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, reason_of
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-_LEGACY_TAIL = Struct(">bq")
 _LEAST = 17
 _LARGE_BYTES = 4096
 _STEP_BYTES = 128
@@ -78,10 +76,7 @@ class HeadWalk:
                 if position + size > limit:
                     return
                 if magic < 2:
-                    attributes, timestamp = _LEGACY_TAIL.unpack_from(run, at + LOG_OVERHEAD + 5)
-                    # The checksum stands where a batch has the leader epoch.
-                    crc, timestamp = fields[2] & 0xFFFFFFFF, timestamp if magic else -1
-                    yield BatchHead.of_legacy(position, fields[0], length, magic, crc, attributes, timestamp)
+                    yield BatchHead.at(run, at, position)
                 else:
                     yield make(BatchHead, (position, *fields))
                 position += size
