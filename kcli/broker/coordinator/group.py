@@ -22,7 +22,7 @@ class Group(Protocol):
     def group_id(self) -> str: ...
 
     @property
-    def may_go(self) -> bool:
+    def holds_offsets_only(self) -> bool:
         """True if only offsets keep the group: it is deleted with the last offset."""
         ...
 

@@ -219,7 +219,7 @@ class GroupCoordinator:
 
     def loaded(self, now: Now) -> list[Effect]:
         """Start to serve the replayed state."""
-        self._offsets.adopt_orphans()
+        self._offsets.create_missing_groups()
         return self._classic.loaded(now) + self._consumer.loaded(now)
 
     def unloaded(self, now: Now) -> list[Effect]:

@@ -141,7 +141,7 @@ class ClassicGroup:
         return self.protocol_type == PROTOCOL_TYPE
 
     @property
-    def may_go(self) -> bool:
+    def holds_offsets_only(self) -> bool:
         """True if only offsets keep the group."""
         return self.state is ClassicGroupState.EMPTY and not self.pending
 

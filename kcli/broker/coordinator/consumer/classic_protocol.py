@@ -63,7 +63,7 @@ class ConsumerGroupClassicProtocol:
     def _check_join(self, request: JoinGroupRequest, group: ConsumerGroup) -> None:
         if self._registry.config.migration_policy == DISABLED:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "group migration is disabled")
-        self._registry.check_room(group, request.member_id)
+        self._registry.check_size(group, request.member_id)
         offered = {protocol.name for protocol in request.protocols}
         for member in group.members.values():
             if member.classic is not None:
@@ -103,7 +103,9 @@ class ConsumerGroupClassicProtocol:
         return [
             *self._timers.stop(Wait.REBALANCE, group_id, member_id),
             *self._timers.stop(Wait.JOIN, group_id, member_id),
-            *self._timers.hear(now, group_id, member_id, self._registry.session_timeout_ms(group_id, member)),
+            *self._timers.renew_session(
+                now, group_id, member_id, self._registry.session_timeout_ms(group_id, member)
+            ),
             *self._timers.start(Wait.SYNC, group_id, member_id, member.rebalance_timeout_ms),
         ]
 
@@ -136,7 +138,7 @@ class ConsumerGroupClassicProtocol:
             return None, known_static_member(group, instance_id, member_id)
         existing = group.static_member(instance_id)
         if existing is not None:
-            return self._registry.take_place(update, existing, member_id)
+            return self._registry.replace_static_member(update, existing, member_id)
         return None, group.members.get(member_id) or ConsumerMember(member_id)
 
     def _owned(self, subscription: Subscription) -> Mapping[bytes, Collection[int]]:
@@ -174,7 +176,7 @@ class ConsumerGroupClassicProtocol:
         )
         return [
             *self._timers.stop(Wait.SYNC, group.group_id, member.member_id),
-            *self._timers.hear(now, group.group_id, member.member_id, offer.session_timeout_ms),
+            *self._timers.renew_session(now, group.group_id, member.member_id, offer.session_timeout_ms),
             Reply(token, response),
         ]
 
@@ -193,7 +195,7 @@ class ConsumerGroupClassicProtocol:
             _check_generation(member, request.generation_id)
         except KafkaError as error:
             return [Reply(token, HeartbeatResponse(error_code=error.code))]
-        effects = self._timers.hear(now, group.group_id, member.member_id, offer.session_timeout_ms)
+        effects = self._timers.renew_session(now, group.group_id, member.member_id, offer.session_timeout_ms)
         update = self._registry.update(now, group)
         update.resubscribe(member, member)
 

@@ -261,7 +261,7 @@ class ConsumerGroup:
         """True if the group's view of its topics may be out of date."""
         return self.is_stale or self.epoch < self.fresh_epoch
 
-    def is_taken(self, topic_id: bytes, partition: int) -> bool:
+    def is_owned(self, topic_id: bytes, partition: int) -> bool:
         """True if a member owns a partition, or has not given it up yet."""
         return (topic_id, partition) in self._owners
 
@@ -282,7 +282,7 @@ class ConsumerGroup:
     def awaits_release(self, member: ConsumerMember) -> bool:
         """True if another member still owns a partition of the member's target."""
         return any(
-            partition not in member.assigned.get(topic_id, ()) and self.is_taken(topic_id, partition)
+            partition not in member.assigned.get(topic_id, ()) and self.is_owned(topic_id, partition)
             for topic_id, partitions in self.targets.get(member.member_id, {}).items()
             for partition in partitions
         )
@@ -363,7 +363,7 @@ class ConsumerGroup:
     # --- as a group of any kind ----------------------------------------------------------------------
 
     @property
-    def may_go(self) -> bool:
+    def holds_offsets_only(self) -> bool:
         """True if only offsets keep the group."""
         return not self.members
 
@@ -396,7 +396,7 @@ class ConsumerGroup:
             found = image.topics.get(topic.name)
             topic_id = topic.topic_id if found is None else found.topic_id
             indexes = (partition.partition_index for partition in topic.partitions)
-            if not all(member.has_had(topic_id, index, since=epoch) for index in indexes):
+            if not all(member.has_owned(topic_id, index, since=epoch) for index in indexes):
                 return _stale(member)
         return ErrorCode.NONE
 

@@ -98,16 +98,16 @@ class ConsumerGroupManager:
             check_heartbeat(request, version, self._registry.config.consumer_assignors)
             if request.member_epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}:
                 return self._leave(now, token, request)
-            return self._stay(now, token, request, client)
+            return self._join_or_stay(now, token, request, client)
         except KafkaError as error:
             return [Reply(token, refused(error))]
 
-    def _stay(
+    def _join_or_stay(
         self, now: Now, token: Token, request: ConsumerGroupHeartbeatRequest, client: ClientInfo
     ) -> list[Effect]:
         opened = self._registry.open(now, request.group_id, joins=request.member_epoch == JOIN_EPOCH)
         update = opened.update
-        self._registry.check_room(update.group, request.member_id)
+        self._registry.check_size(update.group, request.member_id)
         member_id = request.member_id or self._registry.new_id()
         owned = owned_by(request)
         replaced, old = self._admit(update, request, member_id)
@@ -130,18 +130,18 @@ class ConsumerGroupManager:
                 if replaced is not None or old.classic is not None:
                     former = old if replaced is None else replaced
                     effects += self._timers.forget(request.group_id, former.member_id)
-                effects += self._alive(now, request.group_id, member, has_moved=member is not before)
+                effects += self._renewed(now, request.group_id, member, has_moved=member is not before)
             return [*effects, Reply(token, response if error is None else refused(error))]
 
         return self._registry.write(now, update.records, stored)
 
-    def _alive(self, now: Now, group_id: str, member: ConsumerMember, *, has_moved: bool) -> list[Effect]:
+    def _renewed(self, now: Now, group_id: str, member: ConsumerMember, *, has_moved: bool) -> list[Effect]:
         """Renew the session of a consumer-protocol member, and start or stop its rebalance timer."""
         if not self._registry.has_member(group_id, member.member_id):
             return []
         member_id = member.member_id
         timeout_ms = self._registry.session_timeout_ms(group_id, member)
-        effects = self._timers.hear(now, group_id, member_id, timeout_ms)
+        effects = self._timers.renew_session(now, group_id, member_id, timeout_ms)
         if not has_moved:
             return effects
         if member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -165,7 +165,7 @@ class ConsumerGroupManager:
             if existing is not None:
                 if existing.classic is None:
                     check_released(existing)
-                return self._registry.take_place(update, existing, member_id)
+                return self._registry.replace_static_member(update, existing, member_id)
         member = group.members.get(member_id) or ConsumerMember(member_id)
         if not joins:
             member = group.member(member_id)
@@ -218,7 +218,7 @@ class ConsumerGroupManager:
         for group in self._registry.consumer_groups():
             for member in group.members.values():
                 timeout_ms = self._registry.session_timeout_ms(group.group_id, member)
-                effects += self._timers.hear(now, group.group_id, member.member_id, timeout_ms)
+                effects += self._timers.renew_session(now, group.group_id, member.member_id, timeout_ms)
                 if member.revoking and member.classic is None:
                     effects += self._timers.start(
                         Wait.REBALANCE,
@@ -246,7 +246,7 @@ class ConsumerGroupManager:
             return self._timers.forget(group_id, member_id)
         member = group.members[member_id]
         if wait is Wait.SESSION:
-            rest = self._timers.outlived(now, group_id, member_id)
+            rest = self._timers.rest_of_session(now, group_id, member_id)
             if rest is not None:
                 return rest
         else:
@@ -255,7 +255,9 @@ class ConsumerGroupManager:
                 return self._timers.stop(wait, group_id, member_id)
 
         def removed(now: Now, error: KafkaError | None) -> list[Effect]:
-            return [] if error is None else self._timers.again(now, (wait, group_id, member_id), RETRY_MS)
+            return (
+                [] if error is None else self._timers.fire_again(now, (wait, group_id, member_id), RETRY_MS)
+            )
 
         return self._registry.remove(now, group, [member], removed)
 

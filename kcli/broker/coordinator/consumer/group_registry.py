@@ -75,7 +75,7 @@ class MemberTimers:
 
     # --- sessions ----------------------------------------------------------------------------------
 
-    def hear(self, now: Now, group_id: str, member_id: str, timeout_ms: int) -> list[Effect]:
+    def renew_session(self, now: Now, group_id: str, member_id: str, timeout_ms: int) -> list[Effect]:
         """Renew a member's session."""
         deadline_ms = now.ms + timeout_ms
         session = self._sessions.get((group_id, member_id))
@@ -88,7 +88,7 @@ class MemberTimers:
             session.timer_ms = deadline_ms
         return [Schedule((Wait.SESSION, group_id, member_id), timeout_ms)]
 
-    def outlived(self, now: Now, group_id: str, member_id: str) -> list[Effect] | None:
+    def rest_of_session(self, now: Now, group_id: str, member_id: str) -> list[Effect] | None:
         """Return None if the session is over, else the effects that set its timer again."""
         session = self._sessions.get((group_id, member_id))
         if session is None:
@@ -143,7 +143,7 @@ class MemberTimers:
         self._waits.clear()
         return [Cancel(key) for key in keys]
 
-    def again(self, now: Now, key: tuple[Wait, str, str], delay_ms: int) -> list[Effect]:
+    def fire_again(self, now: Now, key: tuple[Wait, str, str], delay_ms: int) -> list[Effect]:
         """Let an expired timer fire once more, because its records could not be written."""
         wait, group_id, member_id = key
         if wait is not Wait.SESSION:
@@ -244,12 +244,12 @@ class ConsumerGroupRegistry:
             return [effect for effect in effects if isinstance(effect, Reply)]
         for member in classic.members.values():
             if self.has_member(classic.group_id, member.member_id):
-                effects += self.timers.hear(
+                effects += self.timers.renew_session(
                     now, classic.group_id, member.member_id, member.session_timeout_ms
                 )
         return effects
 
-    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+    def check_size(self, group: ConsumerGroup, member_id: str) -> None:
         """Raise GROUP_MAX_SIZE_REACHED if a full group has no such member."""
         if len(group.members) >= self.config.consumer_max_size and member_id not in group.members:
             raise KafkaError(
@@ -257,7 +257,7 @@ class ConsumerGroupRegistry:
                 f"the group has reached its maximum size: {self.config.consumer_max_size}",
             )
 
-    def take_place(
+    def replace_static_member(
         self, update: GroupUpdate, existing: ConsumerMember, member_id: str
     ) -> tuple[ConsumerMember, ConsumerMember]:
         """Replace a static member by a member with another id; return both."""
@@ -306,7 +306,7 @@ class ConsumerGroupRegistry:
         update = self.update(now, group)
         update.remove(members)
         update.drop_unused_regexes()
-        update.refresh(bump=True)
+        update.update_epoch(bump=True)
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
             effects: list[Effect] = []

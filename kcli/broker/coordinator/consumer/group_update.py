@@ -134,9 +134,9 @@ class GroupUpdate:
         matched = self._match_regexes()
         bump = changed or matched or self.must_assign or not self.epoch
         if bump or self.group.needs_check:
-            self.refresh(bump=bump)
+            self.update_epoch(bump=bump)
         if with_target:
-            self.retarget()
+            self.update_target()
         return changed
 
     # --- topics ------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class GroupUpdate:
 
     # --- epochs ------------------------------------------------------------------------------------
 
-    def refresh(self, *, bump: bool) -> None:
+    def update_epoch(self, *, bump: bool) -> None:
         """Increase the epoch if `bump` is true or the hash of the group's topics changed."""
         names = (name for member in self.members.values() for name in member.topics)
         matched = (name for resolved in self.regexes.values() for name in resolved.topics)
@@ -217,7 +217,7 @@ class GroupUpdate:
         if self.group.has_topics_record:
             self.records.append(self._record.topics_tombstone())
 
-    def retarget(self) -> None:
+    def update_target(self) -> None:
         """Compute the target of a new epoch, unless the last one is too recent (KIP-1263)."""
         if self.target_epoch >= self.epoch:
             return
@@ -251,7 +251,7 @@ class GroupUpdate:
             target=self.targets.get(member_id, {}),
             owned=owned,
             subscribed={topics[name].topic_id for name in names if name in topics},
-            is_taken=self.group.is_taken,
+            is_owned=self.group.is_owned,
         )
         stepped = reconciliation.step(member, subscription_changed=subscription_changed)
         if stepped != member:

@@ -124,7 +124,7 @@ class ConsumerMember:
         """True if the member has reached the target of an epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
-    def has_had(self, topic_id: bytes, partition: int, *, since: int) -> bool:
+    def has_owned(self, topic_id: bytes, partition: int, *, since: int) -> bool:
         """True if the member owns a partition and got it in epoch `since` or before."""
         given = self.assigned.get(topic_id, {}).get(partition)
         if given is None:
@@ -204,7 +204,7 @@ class Reconciliation:
 
     `target` is that of `target_epoch`. `owned` are the partitions that the member says it owns, None if it
     does not say. `subscribed` are the ids of the topics it subscribes to now: it gets and keeps no partition
-    of another topic, even if the target is older than the subscription. `is_taken(topic_id, partition)` is
+    of another topic, even if the target is older than the subscription. `is_owned(topic_id, partition)` is
     true if a member owns the partition.
     """
 
@@ -212,7 +212,7 @@ class Reconciliation:
     target: Mapping[bytes, frozenset[int]]
     owned: Mapping[bytes, Collection[int]] | None
     subscribed: Collection[bytes]
-    is_taken: Callable[[bytes, int], bool]
+    is_owned: Callable[[bytes, int], bool]
 
     def step(self, member: ConsumerMember, *, subscription_changed: bool = False) -> ConsumerMember:
         """Return the member after its next step, or the same member if it cannot go on yet.
@@ -271,7 +271,7 @@ class Reconciliation:
 
     def _is_free(self, member: ConsumerMember, topic_id: bytes, partition: int) -> bool:
         """True if no member owns a partition, or only this member, which has just given it up."""
-        return not self.is_taken(topic_id, partition) or partition in member.revoking.get(topic_id, ())
+        return not self.is_owned(topic_id, partition) or partition in member.revoking.get(topic_id, ())
 
     def _owns_any(self, partitions: Owned) -> bool:
         """True if the member owns any of these partitions, or does not say."""

@@ -150,7 +150,7 @@ class GroupOffsets:
             self._groups[key.group] = ClassicGroup(key.group)
         self.store.replay(key, value)
 
-    def adopt_orphans(self) -> None:
+    def create_missing_groups(self) -> None:
         """Create simple groups for offsets without a group, so that they can expire."""
         for group_id in self.store:
             if group_id not in self._groups:
@@ -257,7 +257,7 @@ class GroupOffsets:
         if len(records) == most:
             return records
         kept = sum(map(len, self.store.of_group(group.group_id).values())) - len(records)
-        return records if kept or not group.may_go else [*records, *group.tombstones()]
+        return records if kept or not group.holds_offsets_only else [*records, *group.tombstones()]
 
 
 def _unknown_group(request: OffsetCommitRequest, version: int) -> ErrorCode:

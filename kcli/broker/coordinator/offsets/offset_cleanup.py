@@ -45,7 +45,7 @@ class OffsetSweep:
 
     def begin(self, now: Now) -> list[Effect]:
         """Begin with all groups, even if the last sweep has not ended."""
-        self._offsets.adopt_orphans()
+        self._offsets.create_missing_groups()
         self._unswept = list(reversed(self._groups))
         self._first = None
         return self.go_on(now)

@@ -136,7 +136,7 @@ def test_a_member_makes_one_step(case: Case) -> None:
         target={T: frozenset(case.target)},
         owned=None if case.owned is None else {T: case.owned},
         subscribed=case.subscribed,
-        is_taken=lambda topic_id, partition: topic_id == T and partition in case.taken,
+        is_owned=lambda topic_id, partition: topic_id == T and partition in case.taken,
     )
     after = reconciliation.step(before, subscription_changed=case.subscription_changed)
     assert (after.epoch, after.state, after.assigned.get(T, {})) == case.becomes
