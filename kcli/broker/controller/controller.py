@@ -7,6 +7,7 @@ append that fails leaves the image as it was.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -208,26 +209,18 @@ class Controller:
         self._sessions.forget(node_id)
 
     def heartbeat(
-        self,
-        *,
-        node_id: int,
-        epoch: int,
-        applied_offset: int,
-        want_fence: bool = False,
-        want_shutdown: bool = False,
-        offline_dirs: Collection[bytes] = (),
-        now_ms: int,
+        self, heartbeat: Heartbeat, *, offline_dirs: Collection[bytes] = (), now_ms: int
     ) -> BrokerHeartbeatReply:
         """Note a heartbeat and return the node's state. `offline_dirs` are the ids of failed directories.
 
         Raises `KafkaError` BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH: the node must register again.
         """
         self._now_ms = max(self._now_ms, now_ms)
+        node_id, epoch, applied_offset = heartbeat.node_id, heartbeat.epoch, heartbeat.applied_offset
         is_level = applied_offset >= self.image.offset
         broker = self.image.brokers.get(node_id)
-        # Without any directory the node can serve nothing.
-        want_fence = want_fence or (broker is not None and broker.has_lost_all(offline_dirs))
-        heartbeat = Heartbeat(node_id, epoch, applied_offset, want_fence, want_shutdown)
+        if broker is not None and broker.has_lost_all(offline_dirs):
+            heartbeat = replace(heartbeat, want_fence=True)  # Without any directory it can serve nothing.
         state = self.commit(heartbeat_control.decide(self._sessions, self._decisions(), heartbeat))
         self._sessions.heard(node_id, applied_offset=applied_offset, is_level=is_level, now_ms=now_ms)
         self._sessions.became(node_id, state, end_offset=self.image.offset)

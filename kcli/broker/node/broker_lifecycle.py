@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kcli.broker.controller.heartbeat_control import Heartbeat
 from kcli.broker.node_context import NodeState
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.error_codes import KafkaError
@@ -34,10 +35,12 @@ class BrokerLifecycleManager:
         node = self._node
         try:
             return node.controller.heartbeat(
-                node_id=node.node_id,
-                epoch=node.epoch,
-                applied_offset=node.image.offset,
-                want_shutdown=node.state is NodeState.STOPPING,
+                Heartbeat(
+                    node.node_id,
+                    node.epoch,
+                    node.image.offset,
+                    want_shutdown=node.state is NodeState.STOPPING,
+                ),
                 offline_dirs=[each.directory_id for each in node.log_manager.directories.offline],
                 now_ms=monotonic_ms(),
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -66,14 +66,24 @@ def test_the_state_after_a_heartbeat(state: BrokerState) -> None:
         assert following is expected, vars(situation)
 
 
-def beat(controller: Controller, node_id: int, now_ms: int = 0, **fields: object) -> BrokerHeartbeatReply:
+def beat(
+    controller: Controller,
+    node_id: int,
+    now_ms: int = 0,
+    *,
+    offline_dirs: Sequence[bytes] = (),
+    **fields: object,
+) -> BrokerHeartbeatReply:
     """Have a node say that it lives and has applied everything."""
     return controller.heartbeat(
-        node_id=node_id,
-        epoch=controller.image.brokers[node_id].epoch,
-        applied_offset=fields.pop("applied_offset", controller.image.offset),  # type: ignore[arg-type]
+        Heartbeat(
+            node_id,
+            controller.image.brokers[node_id].epoch,
+            fields.pop("applied_offset", controller.image.offset),  # type: ignore[arg-type]
+            **fields,  # type: ignore[arg-type]
+        ),
+        offline_dirs=offline_dirs,
         now_ms=now_ms,
-        **fields,  # type: ignore[arg-type]
     )
 
 
@@ -147,7 +157,7 @@ def test_a_broker_that_is_not_registered_like_this_has_to_register_again(
     node_id: int, epoch: int, code: ErrorCode
 ) -> None:
     with pytest.raises(KafkaError) as caught:
-        running_controller(1).heartbeat(node_id=node_id, epoch=epoch, applied_offset=9, now_ms=0)
+        running_controller(1).heartbeat(Heartbeat(node_id, epoch, applied_offset=9), now_ms=0)
     assert caught.value.code is code
 
 

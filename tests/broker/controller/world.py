@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 
 from kcli.broker.config.broker_definitions import ControllerSettings
 from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
+from kcli.broker.controller.heartbeat_control import Heartbeat
 from kcli.broker.controller.reassignment_control import Reassignment
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
 from kcli.protocol.error_codes import KafkaError
@@ -85,14 +87,19 @@ class World:
         )
         self.beat(node_id)
 
-    def beat(self, node_id: int, *, lag: int = 0, **fields: object) -> None:
+    def beat(
+        self, node_id: int, *, lag: int = 0, offline_dirs: Collection[bytes] = (), **fields: object
+    ) -> None:
         known = self.controller.image.brokers.get(node_id)
         self.controller.heartbeat(
-            node_id=node_id,
-            epoch=known.epoch if known else 0,
-            applied_offset=self.controller.image.offset - lag,
+            Heartbeat(
+                node_id,
+                known.epoch if known else 0,
+                self.controller.image.offset - lag,
+                **fields,  # type: ignore[arg-type]
+            ),
+            offline_dirs=offline_dirs,
             now_ms=self.now_ms,
-            **fields,  # type: ignore[arg-type]
         )
 
     def configure(self, name: str, key: str, value: int) -> None:

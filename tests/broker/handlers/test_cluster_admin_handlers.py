@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kcli.broker.controller.heartbeat_control import Heartbeat
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.alter_partition_reassignments import (
@@ -223,8 +224,8 @@ async def test_every_node_is_a_voter_of_the_metadata_log(version: int, tmp_path:
         add_brokers(node)
         end = node.image.offset + 1
         beat: dict[str, Any] = {"node_id": 2, "epoch": node.image.brokers[2].epoch}
-        node.controller.heartbeat(**beat, applied_offset=end - 1, now_ms=1000)
-        node.controller.heartbeat(**beat, applied_offset=end - 2, now_ms=4000)
+        node.controller.heartbeat(Heartbeat(**beat, applied_offset=end - 1), now_ms=1000)
+        node.controller.heartbeat(Heartbeat(**beat, applied_offset=end - 2), now_ms=4000)
         response = await client.ask(quorum_of("__cluster_metadata", 0), version)
         ((described,),) = [topic.partitions for topic in response.topics]
         assert (described.leader_id, described.leader_epoch, described.high_watermark) == (1, 1, end)

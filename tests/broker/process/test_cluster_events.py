@@ -8,6 +8,7 @@ import pytest
 
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.election_control import ElectionType
+from kcli.broker.controller.heartbeat_control import Heartbeat
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.process.cluster_events import ClusterEvents
 from tests.support.metadata import running_controller
@@ -82,7 +83,7 @@ def test_a_node_that_stops_in_order_and_one_that_is_forgotten(caplog: pytest.Log
     for node_id, stops in ((1, True), (2, False), (3, False), (1, True)):
         epoch = world.controller.image.brokers[node_id].epoch
         world.controller.heartbeat(
-            node_id=node_id, epoch=epoch, applied_offset=100, want_shutdown=stops, now_ms=0
+            Heartbeat(node_id, epoch, applied_offset=100, want_shutdown=stops), now_ms=0
         )
     assert world.said() == ["node 1 has handed over its partitions, and stops"]
     world.controller.unregister_broker(node_id=1)
