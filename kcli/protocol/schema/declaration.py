@@ -234,7 +234,7 @@ def is_flexible(api_key: int, version: int) -> bool:
 # --- codecs ----------------------------------------------------------------------------------------
 
 
-class Codec(Generic[T]):
+class MessageCodec(Generic[T]):
     """The encoder and the decoder of one class in one version, each compiled on first use."""
 
     __slots__ = ("_decode", "_encode", "_keeps_buffer", "cls", "flexible", "version")
@@ -305,10 +305,10 @@ class Codec(Generic[T]):
         return self._decode(buffer, offset, end)
 
 
-_CODECS: dict[tuple[type[Any], int, bool | None], Codec[Any]] = {}
+_CODECS: dict[tuple[type[Any], int, bool | None], MessageCodec[Any]] = {}
 
 
-def codec(cls: type[T], version: int, flexible: bool | None = None) -> Codec[T]:
+def codec(cls: type[T], version: int, flexible: bool | None = None) -> MessageCodec[T]:
     """Return the codec of a class for one version.
 
     `flexible` must be given for a bare struct; for a message or record it follows from the version. Raises
@@ -320,11 +320,11 @@ def codec(cls: type[T], version: int, flexible: bool | None = None) -> Codec[T]:
     return found
 
 
-def _new_codec(cls: type[T], version: int, flexible: bool | None) -> Codec[T]:
+def _new_codec(cls: type[T], version: int, flexible: bool | None) -> MessageCodec[T]:
     if cls in _INFOS:
         info = message_info(cls)
         if not info.min_version <= version <= info.max_version:
             raise ValueError(f"{cls.__name__} has no version {version}")
         if flexible is None:
             flexible = info.is_flexible(version)
-    return Codec(cls, version, bool(flexible))
+    return MessageCodec(cls, version, bool(flexible))

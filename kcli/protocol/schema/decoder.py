@@ -9,9 +9,10 @@ The function it makes is `decode(b, p, end) -> (object, position)`. What makes i
 - An array of rows that are nothing but fixed fields is read by one `Struct.iter_unpack`.
 
 What makes it safe: reading a fixed field or an index beyond the end raises. A string cut short leaves the
-position beyond the end, where the next read raises or, at the very end, `Codec` does. Counts of structs are
-compared with the remaining bytes before any object is made. Decoders of requests also limit the total number
-of array elements and tagged fields, because an element of one byte may become an object of a hundred.
+position beyond the end, where the next read raises or, at the very end, `MessageCodec` does. Counts of
+structs are compared with the remaining bytes before any object is made. Decoders of requests also limit the
+total number of array elements and tagged fields, because an element of one byte may become an object of a
+hundred.
 """
 
 from __future__ import annotations
