@@ -11,43 +11,26 @@ import typer
 
 from kcli.commands.configs.entities import (
     AlteredConfigs,
-    BrokerDefaults,
-    BrokerId,
-    BrokerLogger,
-    ClientMetrics,
     Configs,
     Entity,
     EntityConfigs,
-    EntityDefault,
-    EntityName,
-    EntityType,
-    GroupName,
+    EntityOptions,
     all_entities,
-    chosen_entity,
     config_row,
     exists,
     note_validation,
-    refuse_others,
 )
 from kcli.commands.configs.quotas import (
     AlteredQuotas,
-    ClientDefaults,
-    ClientId,
     Quotas,
-    UserDefaults,
-    UserName,
     alter_quotas,
-    chosen_quotas,
     describe_quotas,
     quota_changes,
 )
 from kcli.commands.shared.arguments import read_properties
 from kcli.commands.shared.options import (
     ClusterAddress,
-    TopicArgument,
-    TopicOption,
     complete_config,
-    one_topic_or_none,
 )
 from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, UsageError
@@ -68,39 +51,17 @@ COMMA_OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
 
 @command(app, "describe", example="kcli configs describe orders --all")
 async def describe(
-    topic: TopicArgument = None,
-    topic_option: TopicOption = None,
-    broker: BrokerId = None,
-    broker_defaults: BrokerDefaults = False,
-    broker_logger: BrokerLogger = None,
-    group: GroupName = None,
-    client_metrics: ClientMetrics = None,
-    user: UserName = None,
-    user_defaults: UserDefaults = False,
-    client_id: ClientId = None,
-    client_defaults: ClientDefaults = False,
-    entity_type: EntityType = None,
-    entity_name: EntityName = None,
-    entity_default: EntityDefault = False,
-    show_all: Annotated[bool, typer.Option("--all", help="Also inherited and default values")] = False,
+    options: EntityOptions,
     *,
+    show_all: Annotated[bool, typer.Option("--all", help="Also inherited and default values")] = False,
     cluster: ClusterAddress,
 ) -> Configs | Quotas:
     """Show the configuration of a topic, broker, group or client, or of all of an entity type."""
-
-    names = (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics)
-    types, type_names = entity_type or (), entity_name or ()
-    quotas = chosen_quotas(
-        {"users": (user, user_defaults), "clients": (client_id, client_defaults)},
-        types,
-        type_names,
-        is_default=entity_default,
-    )
+    quotas = options.quotas()
     if quotas is not None:
-        refuse_others(names, all_brokers=broker_defaults)
         async with cluster.connect() as client:
             return await describe_quotas(client, quotas)
-    entity = chosen_entity(names, types, type_names, is_default=entity_default, all_brokers=broker_defaults)
+    entity = options.entity()
     async with cluster.connect() as client:
         if entity.name is None:
             entities, failures = await all_entities(client, entity.kind)
@@ -155,20 +116,8 @@ def _note_none(entity: Entity, *, is_missing: bool) -> None:
     example="kcli configs alter orders --add retention.ms=60000,cleanup.policy=compact",
 )
 async def alter(
-    topic: TopicArgument = None,
-    topic_option: TopicOption = None,
-    broker: BrokerId = None,
-    broker_defaults: BrokerDefaults = False,
-    broker_logger: BrokerLogger = None,
-    group: GroupName = None,
-    client_metrics: ClientMetrics = None,
-    user: UserName = None,
-    user_defaults: UserDefaults = False,
-    client_id: ClientId = None,
-    client_defaults: ClientDefaults = False,
-    entity_type: EntityType = None,
-    entity_name: EntityName = None,
-    entity_default: EntityDefault = False,
+    options: EntityOptions,
+    *,
     add: Annotated[
         list[str] | None,
         typer.Option(
@@ -206,7 +155,6 @@ async def alter(
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Let the broker check, but change nothing")
     ] = False,
-    *,
     cluster: ClusterAddress,
 ) -> AlteredConfigs | AlteredQuotas:
     """Set, reset, extend or shorten configurations of a topic, a group or a broker, and quotas of clients."""
@@ -214,17 +162,9 @@ async def alter(
     from kcli.commands.configs.names import name_hint, refuse_unknown
     from kcli.commands.shared.session import failure
 
-    names = (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics)
-    types, type_names = entity_type or (), entity_name or ()
     added = {**read_properties(add_config_file), **parse_pairs(add, "--add")}
-    quotas = chosen_quotas(
-        {"users": (user, user_defaults), "clients": (client_id, client_defaults)},
-        types,
-        type_names,
-        is_default=entity_default,
-    )
+    quotas = options.quotas()
     if quotas is not None:
-        refuse_others(names, all_brokers=broker_defaults)
         if None in quotas.names.values():
             raise UsageError("`--entity-name` or `--entity-default` is missing")
         if append or subtract:
@@ -238,7 +178,7 @@ async def alter(
         if validate_only:
             note_validation(str(quotas))
         return altered
-    entity = chosen_entity(names, types, type_names, is_default=entity_default, all_brokers=broker_defaults)
+    entity = options.entity()
     if entity.name is None:
         raise UsageError("`--entity-name` or `--entity-default` is missing")
     deleted = parse_names(delete)

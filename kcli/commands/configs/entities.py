@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kcli.commands.configs.quotas import KINDS as QUOTA_KINDS
+from kcli.commands.configs.quotas import QuotaEntity, chosen_quotas
 from kcli.commands.groups.options import complete_group
 from kcli.commands.shared.arguments import LARGEST_INT32, whole_number
+from kcli.commands.shared.options import TopicArgument, TopicOption, one_topic_or_none
 from kcli.commands.shared.output import Table, note
 from kcli.errors import KcliError, UsageError
 
@@ -37,32 +39,6 @@ HINT = (
     "TOPIC, --broker ID, --broker-defaults, --group ID, --user NAME, --client ID, "
     "or --entity-type with --entity-name"
 )
-
-EntityType = Annotated[list[str] | None, typer.Option(metavar="TYPE", help=KIND_NAMES, show_default=False)]
-EntityName = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME", help="The topic, group, user or client id, or the broker's id", show_default=False
-    ),
-]
-EntityDefault = Annotated[
-    bool,
-    typer.Option(
-        "--entity-default", help="The default of all brokers, users or clients, as --entity-type says"
-    ),
-]
-BrokerId = Annotated[str | None, typer.Option("--broker", metavar="ID", help="A broker", show_default=False)]
-BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="The default of all brokers")]
-BrokerLogger = Annotated[
-    str | None, typer.Option(metavar="ID", help="The log levels of a broker", show_default=False)
-]
-GroupName = Annotated[
-    str | None,
-    typer.Option("--group", metavar="ID", help="A group", autocompletion=complete_group, show_default=False),
-]
-ClientMetrics = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A client metrics subscription", show_default=False)
-]
 
 
 class Entity(NamedTuple):
@@ -94,44 +70,102 @@ class Entity(NamedTuple):
         )
 
 
-def chosen_entity(
-    names: Sequence[str | None],
-    entity_types: Sequence[str],
-    entity_names: Sequence[str],
-    *,
-    is_default: bool,
-    all_brokers: bool,
-) -> Entity:
-    """Return the one entity named with the option of its kind or with Kafka's `--entity-type`.
+class EntityOptions(NamedTuple):
+    """The options that name an entity: one for each kind, and those of Kafka's tool."""
 
-    `names` has the given name of each kind, in the order of `KINDS`.
-    """
-    given = [Entity(kind, name) for kind, name in zip(KINDS, names, strict=True) if name is not None]
-    if all_brokers:
-        given.append(Entity("brokers", ""))
-    given += [Entity(kind, next(iter(entity_names), None)) for kind in entity_types]
-    if len(given) != 1 or len(entity_names) > len(entity_types):
-        raise UsageError("exactly one entity must be given", hint=HINT)
-    [entity] = given
-    if entity.kind not in KINDS:
-        raise UsageError(f"`--entity-type` cannot be {entity.kind}", hint=KIND_NAMES)
-    if is_default:
-        if entity.kind != "brokers" or entity.name:
-            raise UsageError("`--entity-default` goes with `--entity-type brokers` alone")
-        return Entity("brokers", "")
-    is_broker = entity.kind in ("brokers", "broker-loggers")
-    if entity.name and is_broker and whole_number(entity.name, LARGEST_INT32) is None:
-        raise UsageError(
-            f"a broker's name is its id: {entity.name}",
-            hint="`kcli cluster nodes` shows the brokers there are",
-        )
-    return entity
+    topic: TopicArgument = None
+    topic_option: TopicOption = None
+    broker: Annotated[
+        str | None, typer.Option("--broker", metavar="ID", help="A broker", show_default=False)
+    ] = None
+    broker_defaults: Annotated[bool, typer.Option("--broker-defaults", help="The default of all brokers")] = (
+        False
+    )
+    broker_logger: Annotated[
+        str | None, typer.Option(metavar="ID", help="The log levels of a broker", show_default=False)
+    ] = None
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group", metavar="ID", help="A group", autocompletion=complete_group, show_default=False
+        ),
+    ] = None
+    client_metrics: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A client metrics subscription", show_default=False)
+    ] = None
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="NAME", help="Quotas of a user", show_default=False)
+    ] = None
+    user_defaults: Annotated[bool, typer.Option("--user-defaults", help="The default quotas of users")] = (
+        False
+    )
+    client_id: Annotated[
+        str | None, typer.Option("--client", metavar="ID", help="Quotas of a client id", show_default=False)
+    ] = None
+    client_defaults: Annotated[
+        bool, typer.Option("--client-defaults", help="The default quotas of client ids")
+    ] = False
+    entity_type: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE", help=KIND_NAMES, show_default=False)
+    ] = None
+    entity_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="The topic, group, user or client id, or the broker's id",
+            show_default=False,
+        ),
+    ] = None
+    entity_default: Annotated[
+        bool,
+        typer.Option(
+            "--entity-default", help="The default of all brokers, users or clients, as --entity-type says"
+        ),
+    ] = False
 
+    def names(self) -> tuple[str | None, ...]:
+        """Return the given name of each kind, in the order of `KINDS`."""
+        topic = one_topic_or_none(self.topic, self.topic_option)
+        return (topic, self.broker, self.broker_logger, self.group, self.client_metrics)
 
-def refuse_others(names: Sequence[str | None], *, all_brokers: bool) -> None:
-    """Raise if another entity is named beside a user or a client."""
-    if all_brokers or any(name is not None for name in names):
-        raise UsageError("exactly one entity must be given", hint=HINT)
+    def quotas(self) -> QuotaEntity | None:
+        """Return the entity whose quotas are meant, None if no user and no client is named."""
+        named = {
+            "users": (self.user, self.user_defaults),
+            "clients": (self.client_id, self.client_defaults),
+        }
+        types, names = self.entity_type or (), self.entity_name or ()
+        chosen = chosen_quotas(named, types, names, is_default=self.entity_default)
+        others = (*self.names(), self.broker_defaults or None)
+        if chosen is not None and any(other is not None for other in others):
+            raise UsageError("exactly one entity must be given", hint=HINT)
+        return chosen
+
+    def entity(self) -> Entity:
+        """Return the one entity named with the option of its kind or with Kafka's `--entity-type`."""
+        types, entity_names = self.entity_type or (), self.entity_name or ()
+        given = [
+            Entity(kind, name) for kind, name in zip(KINDS, self.names(), strict=True) if name is not None
+        ]
+        if self.broker_defaults:
+            given.append(Entity("brokers", ""))
+        given += [Entity(kind, next(iter(entity_names), None)) for kind in types]
+        if len(given) != 1 or len(entity_names) > len(types):
+            raise UsageError("exactly one entity must be given", hint=HINT)
+        [entity] = given
+        if entity.kind not in KINDS:
+            raise UsageError(f"`--entity-type` cannot be {entity.kind}", hint=KIND_NAMES)
+        if self.entity_default:
+            if entity.kind != "brokers" or entity.name:
+                raise UsageError("`--entity-default` goes with `--entity-type brokers` alone")
+            return Entity("brokers", "")
+        is_broker = entity.kind in ("brokers", "broker-loggers")
+        if entity.name and is_broker and whole_number(entity.name, LARGEST_INT32) is None:
+            raise UsageError(
+                f"a broker's name is its id: {entity.name}",
+                hint="`kcli cluster nodes` shows the brokers there are",
+            )
+        return entity
 
 
 async def all_entities(client: Client, kind: str) -> tuple[list[Entity], list[KcliError]]:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, nan
-from typing import TYPE_CHECKING, Annotated, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.shared.java import java_double
 from kcli.commands.shared.output import Table
@@ -28,15 +26,6 @@ MOST = 2.0**63
 """The largest 64-bit number as a double, which is the type in the protocol."""
 FRACTION = 1e-6
 """The fraction that Kafka tolerates in a whole number."""
-
-UserName = Annotated[
-    str | None, typer.Option("--user", metavar="NAME", help="Quotas of a user", show_default=False)
-]
-UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="The default quotas of users")]
-ClientId = Annotated[
-    str | None, typer.Option("--client", metavar="ID", help="Quotas of a client id", show_default=False)
-]
-ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="The default quotas of client ids")]
 
 _PRINCIPAL = {"user": "user-principal", "client-id": "client-id"}
 

@@ -207,7 +207,6 @@ class Moved(NamedTuple):
         return {"replicas": self.replicas, "failures": self.failures}
 
     def tables(self) -> Iterator[Table]:
-        """Return one table."""
         yield Table(
             ("Replica", "State", "Directory", "Target"),
             [

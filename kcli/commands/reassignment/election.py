@@ -56,7 +56,6 @@ class Elected(NamedTuple):
             yield f"Valid replica already elected for partitions {valid}"
 
     def tables(self) -> Iterator[Table]:
-        """Return one table."""
         rows = sorted(self.partitions)
         yield Table(
             ("Partition", "Result"), [(f"{each.topic}-{each.partition}", each.result) for each in rows]

@@ -264,7 +264,6 @@ class Moving(NamedTuple):
             yield f"{each.topic}-{each.partition}: replicas: {ids_text(each.replicas)}.{adding}{removing}"
 
     def tables(self) -> Iterator[Table]:
-        """Return one table."""
         yield Table(
             ("Partition", "Replicas", "Adding", "Removing"),
             [

@@ -67,6 +67,7 @@ app = typer.Typer(
 
 LARGEST_REPLICATION_FACTOR = 32_767
 
+ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out internal topics")]
 IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing if the topic does not exist")]
 ReplicaAssignment = Annotated[
     str | None,
@@ -156,9 +157,7 @@ async def create(
 async def list_topics(
     topic: TopicsArgument = None,
     topic_option: TopicOption = None,
-    exclude_internal: Annotated[
-        bool, typer.Option("--exclude-internal", help="Leave out internal topics")
-    ] = False,
+    exclude_internal: ExcludeInternal = False,
     *,
     cluster: ClusterAddress,
 ) -> TopicNames:
@@ -194,9 +193,7 @@ async def describe(
             "--topics-with-overrides", help="Only topics with configurations of their own, one line each"
         ),
     ] = False,
-    exclude_internal: Annotated[
-        bool, typer.Option("--exclude-internal", help="Leave out internal topics")
-    ] = False,
+    exclude_internal: ExcludeInternal = False,
     if_exists: IfExists = False,
     partition_size_limit_per_response: Annotated[
         int, typer.Option(min=1, help="The largest number of partitions in a broker's answer", hidden=True)
@@ -303,9 +300,7 @@ async def delete(
     topic: TopicsArgument = None,
     topic_option: TopicOption = None,
     if_exists: IfExists = False,
-    exclude_internal: Annotated[
-        bool, typer.Option("--exclude-internal", help="Leave out internal topics")
-    ] = False,
+    exclude_internal: ExcludeInternal = False,
     force: Annotated[bool, typer.Option("--force", help="Delete internal topics too")] = False,
     *,
     cluster: ClusterAddress,
