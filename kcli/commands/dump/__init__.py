@@ -1,12 +1,6 @@
-"""How `kcli dump-log` finds, reads and prints what log files hold.
+"""`kcli dump-log`: readers of each kind of file, and views that print what they read; it judges only indexes.
 
-`run` goes through the `files` that the paths stand for, with `options` and `filters` for what is wanted of
-them. Each kind has its reader: `segment` for logs, `indexes` (which looks into the log beside them by
-`batch_lookup`), and `small_files`. A reader tells a `view` what it comes upon, and the view prints it to
-`stdout`: `text_view` (by `text_batches` and `text_records` where there are millions), `json_view` (by
-`json_records`), `table_view` (in `columns`), or `summary_view`, which collects a `summary` of `distinct`
-keys and more, and says it as `summary_facts`. A `dumped_record` is put in words by `decoders`,
-`coordinator_decoders` and `control_text`; what is wrong by `damage_text` where kcli explains it, and by
-`complaints` as Kafka's tool does. A long log is read by several processes: `ranges` deals it out,
-`range_records` is what each does. `repair` is `--repair`.
+`run` goes through the files; `segment`, `indexes` and `small_files` read them and call a `view`: `text_view`
+(with `text_lines`), `json_view`, `table_view` or `summary_view`. `decoders` turn keys and values into text.
+Several processes dump a long log by `ranges`, each with `range_records`. `repair` is `--repair`.
 """

@@ -1,4 +1,4 @@
-"""`kcli dump-log`: what is in the files of a log directory, and what is wrong with them."""
+"""`kcli dump-log`: prints the files of a log directory and explains damage in them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def dump_log(
     ] = None,
     files: Annotated[
         str | None,
-        typer.Option(metavar="PATH,...", help="Kafka's way to name them: separated by commas"),
+        typer.Option(metavar="PATH,...", help="The paths separated by commas, as in Kafka's tool"),
     ] = None,
     topic: Annotated[
         list[str] | None,
@@ -64,37 +64,37 @@ def dump_log(
     skip_record_metadata: Annotated[
         bool,
         typer.Option(
-            "--skip-record-metadata", help="Of records print keys and values only, and no control records"
+            "--skip-record-metadata", help="Print only keys and values of records, and no control records"
         ),
     ] = False,
     key_decoder: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="How to read keys: string, hex, base64, json, int, long or python:module.function",
+            help="How to decode keys: string, hex, base64, json, int, long or python:module.function",
         ),
     ] = None,
     value_decoder: Annotated[
-        str | None, typer.Option(metavar="NAME", help="How to read values, as --key-decoder")
+        str | None, typer.Option(metavar="NAME", help="How to decode values, like --key-decoder")
     ] = None,
     key_decoder_class: Annotated[str | None, typer.Option(hidden=True)] = None,
     value_decoder_class: Annotated[str | None, typer.Option(hidden=True)] = None,
     offsets_decoder: Annotated[
-        bool, typer.Option("--offsets-decoder", help="Read records as those of __consumer_offsets")
+        bool, typer.Option("--offsets-decoder", help="Decode the records of __consumer_offsets")
     ] = False,
     transaction_log_decoder: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="Read records as those of __transaction_state")
+        bool, typer.Option("--transaction-log-decoder", help="Decode the records of __transaction_state")
     ] = False,
     cluster_metadata_decoder: Annotated[
-        bool, typer.Option("--cluster-metadata-decoder", help="Read records as those of __cluster_metadata")
+        bool, typer.Option("--cluster-metadata-decoder", help="Decode the records of __cluster_metadata")
     ] = False,
     remote_log_metadata_decoder: Annotated[
         bool,
-        typer.Option("--remote-log-metadata-decoder", help="Read records as those of __remote_log_metadata"),
+        typer.Option("--remote-log-metadata-decoder", help="Decode the records of __remote_log_metadata"),
     ] = False,
     share_group_state_decoder: Annotated[
         bool,
-        typer.Option("--share-group-state-decoder", help="Read records as those of __share_group_state"),
+        typer.Option("--share-group-state-decoder", help="Decode the records of __share_group_state"),
     ] = False,
     from_offset: Annotated[
         int | None, typer.Option(min=0, metavar="OFFSET", help="Only records from this offset on")
@@ -106,8 +106,8 @@ def dump_log(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Only records of this time or later: milliseconds since 1970, or ISO 8601, UTC unless it "
-            "says otherwise",
+            help="Only records of this time or later: milliseconds since 1970, or ISO 8601, in UTC unless "
+            "it names a zone",
         ),
     ] = None,
     to_time: Annotated[str | None, typer.Option(metavar="TIME", help="Only records before this time")] = None,
@@ -123,76 +123,76 @@ def dump_log(
         bool, typer.Option("--transactional-only", help="Only batches of transactions")
     ] = False,
     summary: Annotated[
-        bool, typer.Option("--summary", help="Print what there is to say about each log as a whole instead")
+        bool, typer.Option("--summary", help="Print a summary of each log instead of its batches")
     ] = False,
     continue_: Annotated[
         bool,
-        typer.Option("--continue", help="Where no batch can be told, go on with the next valid one"),
+        typer.Option("--continue", help="After damage, go on with the next valid batch"),
     ] = False,
     repair: Annotated[
         str | None,
         typer.Option(
             metavar="OUT_DIR",
-            help="Write copies of the logs, of their valid batches only, with new indexes to this directory",
+            help="Copy the valid batches of the logs, with new indexes, to this directory",
         ),
     ] = None,
     max_message_size: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="BYTES", help="Largest batch that an index may point at  [default: 5242880]"
+            min=1, metavar="BYTES", help="Largest batch that an index entry may point to  [default: 5242880]"
         ),
     ] = None,
     max_bytes: Annotated[
-        int | None, typer.Option(min=0, metavar="BYTES", help="Read so much of each log only")
+        int | None, typer.Option(min=0, metavar="BYTES", help="Read only so many bytes of each log")
     ] = None,
     verify_index_only: Annotated[
         bool, typer.Option("--verify-index-only", help="Check indexes without printing their entries")
     ] = False,
     index_sanity_check: Annotated[
         bool,
-        typer.Option("--index-sanity-check", help="Check only what a broker looks at when it starts"),
+        typer.Option("--index-sanity-check", help="Check only what a starting broker checks"),
     ] = False,
     output: OutputFormat | None = None,
 ) -> object:
-    """Print what is in the files of a log directory, and explain what is wrong with them.
+    """Print the files of a log directory, and explain damage in them.
 
-    Files are only ever read, so a broker may be running on them; a log that is being written is read to the
-    last batch that is whole. `text` is the output of Kafka's own kafka-dump-log; `json` is an object a line.
+    Files are only read, so a broker may be running on them; a log that is being written is read to its last
+    whole batch. `text` is the output of Kafka's own kafka-dump-log; `json` is one object per line.
 
     \b
-    Damage is explained on standard error, and there is exit code 3:
-      bad_crc           The bytes are not those that the checksum was made of. A
-                        broker that starts here cuts the log before them; another
-                        replica has them.
+    Damage is explained on standard error, and the exit code is 3:
+      bad_crc           The checksum does not match the bytes. A broker that starts
+                        here cuts the log before them; another replica has them.
       bad_size, bad_magic, garbage
-                        No batch begins here. The dump ends, or goes on with the
-                        next valid batch under --continue.
-      truncated_batch   The log ends inside a batch: a broker was killed, or a
+                        No batch begins here. The dump ends; with --continue it goes
+                        on with the next valid batch.
+      truncated_batch   The log ends inside a batch: a broker was killed, or the
                         disk was full. A broker that starts here cuts it off.
       undecodable_records, bad_record
-                        The checksum is right: who wrote the batch wrote it so.
+                        The checksum is right: the producer or the broker wrote the
+                        batch like this.
       Mismatches in     An index does not fit its log. Delete it: a broker that
-                        starts here makes it anew. One from before Kafka 4.1 may
-                        name the last of several batches, and nothing is wrong.
+                        starts here builds a new one. An index from before Kafka 4.1
+                        may name the last of several batches; that is no damage.
       Non-consecutive offsets in
-                        No damage, and no exit code: compaction leaves gaps. `-1 is
+                        No damage, exit code 0: compaction leaves gaps. `-1 is
                         followed by` is the beginning of a later segment.
-    `kcli verify-index --explain` lists all kinds, and what to do. --repair copies
-    the batches before the first damage, with --continue all that are valid, and a
-    broker starts on the copy.
+    `kcli verify-index --explain` lists all kinds of damage and what to do. --repair
+    copies the batches before the first damage, with --continue all valid ones; a
+    broker can start on the copy.
 
     \b
-    What differs from kafka-dump-log 4.3.1:
-      - Where it ends with an exception, this goes on or explains: at damage, at a
-        value that the decoder cannot read, at an index entry that points at no
-        batch (`log offset: -1`), at the reserved index of an empty log.
-      - It exits 0 whatever it finds.
+    Differences from kafka-dump-log 4.3.1:
+      - Kafka's tool ends with an exception at damage, at a value that the decoder
+        cannot read, at an index entry that points to no batch (`log offset: -1`)
+        and at the reserved index of an empty log. kcli explains it or goes on.
+      - Kafka's tool always exits with 0.
       - The words behind `skipping.`, where a coordinator's record is damaged.
-      - DefaultDecoder prints hexadecimal digits, not where a Java array lies.
-      - Header names that are no UTF-8 are damage.
-      - Of pairs that do not fit, 200000 are listed.
+      - DefaultDecoder prints hexadecimal digits, not the address of a Java array.
+      - Header names that are not UTF-8 are damage.
+      - At most 200000 pairs that do not fit are listed.
       - An unknown file is an error. Checkpoints, partition.metadata,
-        meta.properties and files on their way out (.deleted, .swap) are known.
+        meta.properties and files that end with .deleted or .swap are known.
     """
     from kcli.commands.dump.options import MAX_MESSAGE_SIZE, DumpOptions, Filter, parse_key
 
@@ -246,7 +246,7 @@ def dump_log(
 
 
 def make_selection(topics: Sequence[str], partitions: Sequence[int], kinds: Sequence[str]) -> Selection:
-    """Return which files of directories are wanted."""
+    """Return which files in directories are wanted."""
     from kcli.forensics.contents.log_files import FileKind, Selection
 
     for unknown in (kind for kind in kinds if kind not in list(FileKind)):
@@ -255,7 +255,7 @@ def make_selection(topics: Sequence[str], partitions: Sequence[int], kinds: Sequ
 
 
 def choose_decoder(key: str | None, value: str | None, coordinators: dict[str, bool]) -> tuple[Decoder, bool]:
-    """Return the decoder that was asked for, and whether one was: then records are printed."""
+    """Return the decoder, and whether an option asked for one: then records are printed."""
     from kcli.commands.dump.decoders import PlainDecoder
 
     chosen = [name for name, is_chosen in coordinators.items() if is_chosen]

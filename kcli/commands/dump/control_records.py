@@ -1,4 +1,4 @@
-"""Control records in a dump: the ends of transactions, and what the metadata quorum notes."""
+"""Control records in a dump: the ends of transactions, and the records of the metadata quorum."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUORUM_NAMES = {
 
 
 def control_document(record: DumpedRecord) -> dict[str, object]:
-    """Return what a control record says. Raises `CorruptRecord`."""
+    """Return the document of a control record. Raises `CorruptRecord`."""
     control_type = parse_control_key(record.key)
     shown: dict[str, object] = {"type": control_type.name}
     if control_type in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
@@ -41,7 +41,7 @@ def control_document(record: DumpedRecord) -> dict[str, object]:
 
 
 def control_text(record: DumpedRecord) -> str:
-    """Return what a control record says as Kafka's tool prints it. Raises `CorruptRecord`."""
+    """Return a control record as Kafka's tool prints it. Raises `CorruptRecord`."""
     shown = control_document(record)
     control_type = ControlRecordType[str(shown["type"])]
     if control_type is ControlRecordType.UNKNOWN:

@@ -1,8 +1,8 @@
-"""Decoders of the logs that a cluster keeps for itself, printing what Kafka's dump tool prints.
+"""Decoders of the internal topics, with the output of Kafka's dump tool.
 
 The topics are `__consumer_offsets`, `__transaction_state`, `__share_group_state`, `__remote_log_metadata` and
-`__cluster_metadata`. A record that is damaged, or of a type from the future, is said to be so in its line; in
-JSON its bytes stand there too.
+`__cluster_metadata`. The line of a record that is damaged, or that a newer Kafka wrote, says so; in JSON it
+has the bytes, too.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ OFFSETS_RECORDS: Classes = {
 
 
 class UnknownVersion(DecodeError):
-    """A record of a type or a version that a newer Kafka wrote: nothing is wrong with it."""
+    """A record of a type or a version that a newer Kafka wrote; it is not damaged."""
 
 
 class CoordinatorDecoder:
-    """Reads the records of a coordinator's topic by the classes of their types."""
+    """Decodes the records of a coordinator's topic with the classes of their types."""
 
     is_plain = False
 
@@ -60,7 +60,7 @@ class CoordinatorDecoder:
         self._classes = classes
 
     def texts(self, record: DumpedRecord) -> tuple[str | None, str | None]:
-        """Return key and value as JSON text, or one remark in place of both."""
+        """Return key and value as JSON text, or one remark instead of both."""
         try:
             key, value = self._documents(record)
         except UnknownRecordType as error:
@@ -109,7 +109,7 @@ def _version_in(data: bytes, name: str) -> int:
 
 
 def _decode(cls: type[Any], version: int, data: bytes, shown_version: int, name: str) -> object:
-    """Return what follows the number that data begins with; raise `DecodeError` in Kafka's words."""
+    """Return the message behind the number at the start of data. Raises `DecodeError` with Kafka's text."""
     try:
         return codec(cls, version).decode(data, _NUMBER.size)[0]
     except DecodeError as error:
@@ -118,12 +118,12 @@ def _decode(cls: type[Any], version: int, data: bytes, shown_version: int, name:
 
 
 def raw_value(record: DumpedRecord) -> object:
-    """Return a value that could not be read as it is."""
+    """Return a value that could not be decoded."""
     return None if record.value is None else text_or_base64(record.value)
 
 
 def _open_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
-    """Put what members of a classic group said of themselves in the place of its bytes, where it is that."""
+    """Replace the bytes of subscriptions and assignments by documents, in groups of consumers."""
     from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, assignment_document, subscription_document
 
     if value.protocol_type != PROTOCOL_TYPE:
@@ -140,7 +140,7 @@ def _open_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
 
 
 class MetadataDecoder:
-    """Reads the records of the metadata log; they have no keys."""
+    """Decodes the records of the metadata log, which have no keys."""
 
     is_plain = False
 
@@ -152,7 +152,7 @@ class MetadataDecoder:
         self._classes = {**METADATA_RECORDS, **SECURITY_RECORDS}
 
     def texts(self, record: DumpedRecord) -> tuple[str | None, str | None]:
-        """Return the record as JSON text, or a remark in its place."""
+        """Return the record as JSON text, or a remark instead."""
         try:
             return None, java_json(self._document(record))
         except DecodeError as error:
@@ -217,7 +217,7 @@ def _decode_metadata(
 
 
 class RemoteLogDecoder:
-    """Reads the records about segments in tiered storage; they have no keys."""
+    """Decodes the records about segments in tiered storage, which have no keys."""
 
     is_plain = False
 
@@ -225,7 +225,7 @@ class RemoteLogDecoder:
         self.failures = 0
 
     def texts(self, record: DumpedRecord) -> tuple[str | None, str | None]:
-        """Return the record in the words of Kafka's class for it."""
+        """Return the record as the `toString()` of Kafka's class prints it."""
         from kcli.protocol.internal.remote_log_records import decode_remote_log_record, text_of
 
         try:
@@ -260,4 +260,4 @@ COORDINATOR_DECODERS: dict[str, Callable[[], Decoder]] = {
     "remote-log-metadata": RemoteLogDecoder,
     "share-group-state": lambda: CoordinatorDecoder(SHARE_STATE_RECORDS),
 }
-"""By the option `--NAME-decoder`, in the order in which Kafka's tool looks for them."""
+"""By the NAME of the option `--NAME-decoder`, in the order in which Kafka's tool checks them."""

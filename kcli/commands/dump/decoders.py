@@ -1,7 +1,7 @@
-"""Decoders: keys and values of a dump as text, and as values for JSON.
+"""Decoders: turn the keys and values of a dump into text, and into values for JSON.
 
-Here are those that read a key or a value by itself; `coordinator_decoders` has those that need both. What
-cannot be decoded is shown as it is, with a note; how often that happened is counted.
+These decode a key or a value by itself; `coordinator_decoders` needs both. A key or value that cannot be
+decoded is shown undecoded with a note, and counted.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ JAVA_DECODERS = {
     "IntegerDecoder": "int",
     "LongDecoder": "long",
 }
-"""Kafka's own decoder classes, of whichever package. Its `DefaultDecoder` prints where a Java array lies."""
+"""Kafka's own decoder classes, of any package. Its `DefaultDecoder` prints the address of a Java array."""
 
 
 class Decoder(Protocol):
-    """Reads the key and the value of a record."""
+    """Decodes the key and the value of a record."""
 
     failures: int
-    """How many keys and values were not what the decoder reads."""
+    """How many keys and values could not be decoded."""
 
     is_plain: bool
-    """Whether all that it does is to take bytes for text."""
+    """Whether it only decodes bytes as text."""
 
     def texts(self, record: DumpedRecord) -> tuple[str | None, str | None]:
-        """Return key and value as Kafka's tool prints them; None is not printed at all."""
+        """Return key and value as Kafka's tool prints them; None is not printed."""
         ...
 
     def values(self, record: DumpedRecord) -> tuple[object, object]:
@@ -52,7 +52,7 @@ class Decoder(Protocol):
 
 
 class PlainDecoder:
-    """Reads key and value each by a decoder of its own."""
+    """Decodes key and value separately."""
 
     def __init__(self, key: str = "string", value: str = "string") -> None:
         self.failures = 0
@@ -61,11 +61,11 @@ class PlainDecoder:
         self._value = field_decoder(value)
 
     def texts(self, record: DumpedRecord) -> tuple[str | None, str | None]:
-        """Return key and value; a null is None."""
+        """Return key and value, None for null."""
         return self._text(record.key, self._key), self._text(record.value, self._value)
 
     def values(self, record: DumpedRecord) -> tuple[object, object]:
-        """Return key and value; bytes that are no text are an object that says so."""
+        """Return key and value; bytes that are not text become an object."""
         return self._decoded(record.key, self._key), self._decoded(record.value, self._value)
 
     def _text(self, data: bytes | None, decode: Decode | None) -> str | None:
@@ -87,7 +87,7 @@ class PlainDecoder:
             return text_or_base64(data)
         try:
             return decode(data)
-        # A decoder may be the user's own function: whatever it raises is about this record alone.
+        # A decoder may be the user's function: any exception is about this record only.
         except Exception as error:
             self.failures += 1
             reason = str(error) or type(error).__name__
@@ -95,7 +95,7 @@ class PlainDecoder:
 
 
 def text_or_base64(data: bytes) -> object:
-    """Return the text of bytes, or an object with their base64 if they are none."""
+    """Return bytes as text if they are UTF-8, else as an object with their base64."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -132,18 +132,18 @@ FIELD_DECODERS: dict[str, Decode | None] = {
 
 
 def field_decoder(name: str) -> Decode | None:
-    """Return the decoder of this name; None takes bytes for text. Raises `UsageError`."""
+    """Return the decoder of that name; None decodes bytes as text. Raises `UsageError`."""
     if name.startswith(PYTHON_PREFIX):
         return python_function(name.removeprefix(PYTHON_PREFIX))
     short = JAVA_DECODERS.get(name.rpartition(".")[2], name)
     if short not in FIELD_DECODERS:
         known = ", ".join([*FIELD_DECODERS, f"{PYTHON_PREFIX}module.function"])
-        raise UsageError(f"there is no decoder `{name}`", hint=known)
+        raise UsageError(f"unknown decoder `{name}`", hint=known)
     return FIELD_DECODERS[short]
 
 
 def python_function(path: str) -> Decode:
-    """Return the function `module.function`, the module being looked for in the working directory too."""
+    """Return the function `module.function`; the module may be in the working directory."""
     import sys
 
     module_name, _, function_name = path.replace(":", ".").rpartition(".")
@@ -156,6 +156,6 @@ def python_function(path: str) -> Decode:
             f"cannot load the decoder `{path}`: {error}", hint="python:module.function"
         ) from error
     if not callable(function):
-        raise UsageError(f"the decoder is no function: `{path}`")
+        raise UsageError(f"the decoder is not a function: `{path}`")
     decode: Decode = function
     return decode

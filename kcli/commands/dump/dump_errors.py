@@ -1,7 +1,7 @@
-"""DumpErrors: what Kafka's dump tool says on standard error when it has read all files, in its words.
+"""DumpErrors: the errors that Kafka's dump tool prints on standard error after all files, in its words.
 
-It keeps the errors in Java maps, and prints them in the order of those: the files as a `HashMap` lists
-them, the pairs of a file by their first number. At most `MOST_PAIRS` pairs of a kind are kept.
+Kafka's tool prints them in the order of its Java maps: the files like a `HashMap`, the pairs of a file by
+their first number. At most `MOST_PAIRS` pairs are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Kept = TypeVar("Kept", dict[int, int], list[Pair])
 
 
 class DumpErrors:
-    """The pairs that do not fit, by file."""
+    """Pairs of numbers that do not fit, by file."""
 
     def __init__(self) -> None:
         self._index_mismatches: dict[str, dict[int, int]] = {}
@@ -34,32 +34,32 @@ class DumpErrors:
         self.omitted = 0
 
     def index_mismatch(self, path: str, index_offset: int, log_offset: int) -> None:
-        """The batch that an index entry points at does not end with the entry's offset."""
+        """Add an index entry that points to a batch with another last offset, -1 for no batch."""
         self._put(self._index_mismatches, path, index_offset, log_offset)
 
     def timestamp_mismatch(self, path: str, index_timestamp: int, log_timestamp: int) -> None:
-        """The batch of a time index entry has another largest timestamp."""
+        """Add a time index entry whose batch has another largest timestamp."""
         self._add(self._timestamp_mismatches, path, (index_timestamp, log_timestamp))
 
     def timestamp_out_of_order(self, path: str, timestamp: int, previous: int) -> None:
-        """The timestamp of a time index entry is not above the one before it."""
+        """Add a time index entry whose timestamp is not above the previous one."""
         self._add(self._timestamps_out_of_order, path, (timestamp, previous))
 
     def offset_not_found(self, path: str, index_offset: int, log_offset: int) -> None:
-        """No batch ends with the offset of a time index entry; -1 if none comes near."""
+        """Add a time index entry whose offset is not the last of a batch; `log_offset` is -1 at the end."""
         self._add(self._offsets_not_found, path, (index_offset, log_offset))
 
     def gaps(self, path: str, pairs: Iterable[Pair]) -> None:
-        """After these offsets others follow than one more."""
+        """Add pairs of record offsets that do not follow each other."""
         for last, following in pairs:
             self._put(self._gaps, path, last, following)
 
     def failed_sanity(self, path: str, reason: str) -> None:
-        """An index would be rebuilt by a broker that starts. Kafka's tool ends with an exception here."""
+        """Add an index that a starting broker rebuilds. Kafka's tool ends with an exception here."""
         self._failed_sanity.append((path, reason))
 
     def damaged_file(self, message: str) -> None:
-        """A small file does not say what it should."""
+        """Add the message about a damaged small file."""
         self._damaged.append(message)
 
     def _put(self, kept: dict[str, dict[int, int]], path: str, first: int, second: int) -> None:
@@ -78,7 +78,7 @@ class DumpErrors:
         return False
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines."""
+        """Yield the lines to print."""
         yield from self._damaged
         for path, reason in self._failed_sanity:
             yield f"{path} failed sanity check: {reason}"
@@ -107,12 +107,12 @@ class DumpErrors:
 
 
 def absolute(path: str) -> str:
-    """Return `File.getAbsolutePath()`: dots and links stay as they are."""
+    """Return `File.getAbsolutePath()`, which keeps dots and links."""
     return path if path.startswith("/") else f"{os.getcwd()}/{path}"
 
 
 def in_java_order(kept: Mapping[str, Kept]) -> Iterator[tuple[str, Kept]]:
-    """Yield the files of a Java `HashMap` in its order."""
+    """Yield the files in the order of a Java `HashMap`."""
     # A file is done before the next one begins, so only the last one can have been asked for again.
     paths = list(kept)
     asked_again = bool(paths) and len(kept[paths[-1]]) > 1

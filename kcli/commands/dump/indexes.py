@@ -1,17 +1,14 @@
-"""Dumping indexes: their entries, each held against the log beside it as Kafka's dump tool does.
+"""IndexDump: dumps an index and compares its entries with the log, as Kafka's dump tool does.
 
-An offset index entry must point at a batch that ends with its offset, a time index entry must name such a
-batch and its largest timestamp; times must increase. Behind the first entry, one whose offset is that of
-the segment ends an index: it is the space that a running broker keeps free. Kafka's tool complains of an
-index that is nothing else, and fails without any batches; here nothing is wrong with it. A sanity check looks
-at sizes and last entries only, like a broker that starts. Bytes behind the last whole entry, at which Kafka's
-tool does not look, are damage: kcli builds such an index anew when it starts, Kafka only above its recovery
-point.
+An offset index entry must point to a batch that ends with its offset; a time index entry must have the last
+offset and the largest timestamp of a batch; timestamps must increase. A later entry with the offset of the
+segment ends the index: it is space that a running broker reserves. Kafka's tool reports an index that is only
+reserved space, and fails on it if the log is empty; kcli accepts it. A sanity check looks only at size, first
+and last entry, like a starting broker. Bytes behind the last whole entry, which Kafka's tool ignores, are
+damage: a starting kcli rebuilds such an index, Kafka only above its recovery point.
 
-Indexes written before Kafka 4.1 may name the last of several batches that were appended together: their
-entries do not match, and nothing is wrong with them (KAFKA-806).
-
-BatchLookup: looks up batches of a log by position, for the entries of its indexes.
+Indexes from before Kafka 4.1 may name the last of several batches appended together: their entries do not
+match, and that is no damage (KAFKA-806).
 """
 
 from __future__ import annotations
@@ -49,7 +46,7 @@ _MIN_ENTRY_SIZE = 14
 
 
 class Head(NamedTuple):
-    """A batch: where it is, and what its header says. An entry of the older formats ends with its offset."""
+    """What an index needs of the head of a batch. It is checked as loosely as in Kafka's tool."""
 
     position: int
     size: int
@@ -57,23 +54,23 @@ class Head(NamedTuple):
 
 
 class BatchLookup:
-    """A log file, opened to be read. Raises `OSError`."""
+    """A log file in which index entries look up batches by position. Raises `OSError`."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDONLY)
         self._newest: tuple[int, int] = (-1, NO_TIMESTAMP)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._descriptor)
 
     @property
     def size(self) -> int:
-        """How long the file is now."""
+        """The current size of the file."""
         return os.fstat(self._descriptor).st_size
 
     def head_at(self, position: int, max_bytes: int = MAX_BATCH_BYTES) -> Head | None:
-        """Return the batch that begins at a position and takes at most `max_bytes`, None if none does."""
+        """Return the batch of at most `max_bytes` that begins at a position, None without one."""
         if position < 0:
             return None
         head = os.pread(self._descriptor, HEADER_SIZE, position)
@@ -90,13 +87,13 @@ class BatchLookup:
         return Head(position, whole, offset)
 
     def head_of(self, offset: int, position: int) -> Head | None:
-        """Return the first batch from a position on that ends at or behind an offset."""
+        """Return the first batch from a position on that ends at an offset or later, None without one."""
         while (head := self.head_at(position)) is not None and head.last_offset < offset:
             position += head.size
         return head
 
     def max_timestamp(self, head: Head) -> int:
-        """Return the largest timestamp of a batch's records, whatever its header says; -1 without records.
+        """Return the largest timestamp of the records of a batch, not that of its header; -1 without records.
 
         Raises `CorruptRecord`.
         """
@@ -120,12 +117,12 @@ OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
 BLOCK_ENTRIES = 4096
 MOST_POSITIONS = 4_000_000
-"""How many entries are held in memory; a search behind them takes longer."""
+"""How many entries are kept in memory; a search behind them takes longer."""
 NOT_FOUND = -1
 
 
 class IndexDump:
-    """Reads one index and tells a view of it; `problems` counts the entries that do not fit."""
+    """Shows one index to a view; `problems` counts the entries that do not fit."""
 
     def __init__(self, file: DumpFile, options: DumpOptions, view: DumpView, errors: DumpErrors) -> None:
         assert file.offset is not None
@@ -137,7 +134,7 @@ class IndexDump:
         self.problems = 0
 
     def offset_index(self) -> None:
-        """Dump an offset index. Raises `OSError`, also without its log."""
+        """Dump an offset index. Raises `OSError`, also if its log is missing."""
         path = self._file.path
         with closing(BatchLookup(beside(self._file, LOG_SUFFIX))) as log:
             if os.path.getsize(path) < OFFSET_ENTRY.size:
@@ -168,7 +165,7 @@ class IndexDump:
             self._report("index_mismatch", fields, is_reserved=not relative and not position)
 
     def time_index(self) -> None:
-        """Dump a time index. Raises `OSError`, also without its log or its offset index."""
+        """Dump a time index. Raises `OSError`, also if its log or its offset index is missing."""
         with closing(BatchLookup(beside(self._file, LOG_SUFFIX))) as log:
             positions = Positions(beside(self._file, INDEX_SUFFIX))
             if self._options.index_sanity_check:
@@ -213,14 +210,14 @@ class IndexDump:
             self._report("timestamp_out_of_order", {"timestamp": timestamp, "previous": previous})
 
     def _check_size(self, entry: Struct, name: str) -> None:
-        """Tell of bytes that are no whole entry."""
+        """Report bytes behind the last whole entry."""
         message = excess_message(self._file.path, entry, name=name)
         if message is not None:
             self._errors.damaged_file(message)
             self._report("damaged_file", {"message": message})
 
     def _check_sanity(self, entry: Struct) -> None:
-        """Judge the file like a broker that starts: by its size, its first and its last entry."""
+        """Check the file like a starting broker: its size, its first and its last entry."""
         path = self._file.path
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -243,7 +240,7 @@ class IndexDump:
             self._report("failed_sanity_check", {"message": reason})
 
     def _report(self, type: str, fields: dict[str, object], *, is_reserved: bool = False) -> None:
-        """Tell what does not fit; an index that begins with nothing is space reserved for entries to come."""
+        """Report an entry that does not fit; a first entry of zeros is reserved space."""
         if is_reserved:
             self._view.problem("reserved_space", {})
             return
@@ -252,9 +249,9 @@ class IndexDump:
 
 
 class Positions:
-    """The entries of an offset index, to begin a search in the log at. Raises `OSError`.
+    """The entries of an offset index, at which a search in the log begins. Raises `OSError`.
 
-    What it says is only believed as far as it is in order, and as far as `MOST_POSITIONS`.
+    Only entries before the first one out of order are used, at most `MOST_POSITIONS`.
     """
 
     def __init__(self, path: str) -> None:
@@ -268,7 +265,7 @@ class Positions:
             self._positions.append(position)
 
     def at_or_below(self, relative: int) -> int:
-        """Return where the last batch known to begin at or before an offset is."""
+        """Return the position of the last entry at or below an offset, 0 without one."""
         slot = bisect_right(self._offsets, relative)
         return self._positions[slot - 1] if slot else 0
 
@@ -281,9 +278,9 @@ def entries_of(path: str, entry: Struct) -> Iterator[tuple[int, ...]]:
 
 
 def excess_bytes(path: str, entry: Struct) -> int:
-    """Return how many bytes there are behind the last whole entry of a file. Raises `OSError`.
+    """Return the number of bytes behind the last whole entry of a file. Raises `OSError`.
 
-    A broker may be writing the rest of one, so a file that was changed just now is looked at again.
+    A broker may be writing the rest of an entry, so a file that was changed just now is checked again.
     """
     with SegmentFile(path) as file:
         size = file.end
@@ -294,13 +291,13 @@ def excess_bytes(path: str, entry: Struct) -> int:
 
 
 def excess_message(path: str, entry: Struct, *, name: str) -> str | None:
-    """Return what to say of the bytes behind the last whole entry of a file, None if there are none."""
+    """Return the message about bytes behind the last whole entry of a file, None without any."""
     excess = excess_bytes(path, entry)
     return f"the last {excess} bytes are no {name}: `{path}`" if excess else None
 
 
 def beside(file: DumpFile, suffix: str) -> str:
-    """Return the path of another file of the same segment, on its way out or in like this one if it is."""
+    """Return the path of another file of the same segment, with the same suffix `.deleted` or `.swap`."""
     digits, _, ending = file.name.partition(".")
     path = os.path.join(os.path.dirname(file.path), digits + suffix)
     _, dot, transient = ending.partition(".")

@@ -1,7 +1,4 @@
-"""DumpOptions: what a dump is to show, whatever it looks like.
-
-Filters: which batches and records of a log a dump shows.
-"""
+"""DumpOptions: what a dump shows, in every form; Filter: which batches and records."""
 
 from __future__ import annotations
 
@@ -35,12 +32,12 @@ class DumpOptions(NamedTuple):
 
     @property
     def shows_only_batches(self) -> bool:
-        """Whether all batches are shown, and no records."""
+        """Whether a dump shows all batches and no records."""
         return not self.deep and self.filter.is_empty
 
 
 class Filter(NamedTuple):
-    """What a record, and the batch around it, must be. The ends of ranges do not belong to them."""
+    """The conditions on a record and its batch. `to_offset` and `to_time` are exclusive."""
 
     from_offset: int | None = None
     to_offset: int | None = None
@@ -53,16 +50,16 @@ class Filter(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything passes."""
+        """Whether there is no condition."""
         return self == Filter()
 
     @property
     def is_about_records(self) -> bool:
-        """Whether a batch passes only if one of its records does."""
+        """Whether a batch passes only if one of its records passes."""
         return self.key is not None or self.from_time is not None or self.to_time is not None
 
     def may_hold(self, entry: ScannedEntry) -> bool:
-        """Whether a batch may have records that pass, as far as its header tells."""
+        """Whether the header of a batch allows that records in it pass."""
         batch = entry.batch
         if self.control_only and not batch.is_control:
             return False
@@ -72,13 +69,13 @@ class Filter(NamedTuple):
             return False
         if self.from_offset is not None and entry.last_offset < self.from_offset:
             return False
-        # The header of a compressed entry of the older formats does not tell its first offset.
+        # The header of a compressed older entry does not have its first offset.
         if self.to_offset is not None and (batch.magic == 2 or not batch.is_compressed):
             return entry.first_offset < self.to_offset
         return self.from_time is None or batch.max_timestamp >= self.from_time or batch.magic == 0
 
     def passes(self, record: DumpedRecord, batch: Batch) -> bool:
-        """Whether a record passes, of a batch that may hold some."""
+        """Whether a record of a batch that `may_hold` some passes."""
         offset, timestamp = record.offset, record.timestamp
         if self.from_offset is not None and offset < self.from_offset:
             return False
@@ -96,7 +93,7 @@ class Filter(NamedTuple):
 
 
 def parse_key(text: str) -> bytes:
-    """Return the bytes of a key: the text itself, or after `hex:` or `base64:` what it stands for."""
+    """Return the bytes of a key: the text itself, or the decoded text after `hex:` or `base64:`."""
     kind, colon, coded = text.partition(":")
     try:
         if colon and kind == "hex":
@@ -106,5 +103,5 @@ def parse_key(text: str) -> bytes:
 
             return b64decode(coded, validate=True)
     except ValueError as error:
-        raise UsageError(f"`--key` is no {kind}: {coded}") from error
+        raise UsageError(f"`--key` is not {kind}: {coded}") from error
     return text.encode(errors="surrogateescape")

@@ -1,7 +1,4 @@
-"""RangeRecords: dumps a range of a log in a process of its own, with whatever a dump shows of batches.
-
-It ends before the first batch that something is wrong with: that is told where the dump goes on.
-"""
+"""RangeRecords: dumps the batches and records of a range in a process of its own, up to the first fault."""
 
 from __future__ import annotations
 
@@ -28,14 +25,13 @@ if TYPE_CHECKING:
     from kcli.forensics.ranges.worker_pool import Send
 
 MOST_HELD_BYTES = 16 * 1024 * 1024
-"""How much a process makes before it gives it back; at the beginning of a file, where someone waits for it,
-less."""
+"""How much output a process collects before it sends it; less in the first range: a user waits for it."""
 
 OFFSET_BYTES = 8
 
 
 class RangeRecords:
-    """Dumps a range of a file, and sends what there is to say of it."""
+    """Dumps a range of a file, and sends the output and what the parent must know."""
 
     def __init__(self, file: DumpFile, options: DumpOptions, form: OutputFormat, send: Send) -> None:
         self._file = file
@@ -46,10 +42,10 @@ class RangeRecords:
         self._view = ranged_view(form, options, self._gaps, DumpOutput(self._sink))
         self._segment = SegmentDump(file, options, self._view)
         self._first: tuple[int, int] | None = None
-        """How much comes before the first record that is shown, and its offset."""
+        """How much output comes before the first record shown, and its offset."""
 
     def run(self, wanted: Range) -> None:
-        """Dump a range, up to where something is wrong with it."""
+        """Dump a range up to its first fault."""
         last_offset, position = -1, wanted.start
         most_held = MOST_HELD_BYTES if wanted.start else FLUSH_BYTES
         self._options.decoder.failures = 0
@@ -63,13 +59,13 @@ class RangeRecords:
                 if item.position >= wanted.end:
                     break
                 self._show(item)
-                if last_offset < 0:  # The range begins with a batch that could be shown.
+                if last_offset < 0:  # the range begins with a batch that can be shown
                     self._send(self._start_of(item))
                 last_offset, position = item.last_offset, item.end
                 if self._sink.tell() >= most_held:
                     self._give()
         except (CorruptRecord, OSError):
-            pass  # who goes on from there meets it too
+            pass  # the process that goes on from there meets the error again
         self._give()
         self._send(self._gaps.pairs)
         failures, last_record = self._options.decoder.failures, self._view.last_record_offset
@@ -88,7 +84,7 @@ class RangeRecords:
         return RangeStart(entry.position, entry.first_offset, span, offset)
 
     def _show(self, entry: ScannedEntry) -> None:
-        """Show a batch, or nothing of it: its first records are worth nothing without what is wrong then."""
+        """Show a batch whole or not at all: the parent shows one that has a fault."""
         self._view.flush()
         before = self._sink.tell(), self._view.last_record_offset, len(self._gaps.pairs), self._first
         try:
@@ -108,7 +104,7 @@ class RangeRecords:
         self._first = self._sink.tell(), offset
 
     def _give(self) -> None:
-        """Send what was made."""
+        """Send the output collected so far."""
         self._view.flush()
         data = self._sink.getvalue()
         self._sink.seek(0)
@@ -123,14 +119,14 @@ class RangeRecords:
 
 
 class GapCollector(DumpErrors):
-    """Keeps the offsets that do not follow on each other as numbers, to be sent elsewhere."""
+    """Keeps pairs of offsets that do not follow each other as numbers, to be sent."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pairs: array[int] = array("q")
 
     def gaps(self, path: str, pairs: Iterable[tuple[int, int]]) -> None:
-        """Keep pairs, but not endlessly many."""
+        """Keep pairs, up to a limit."""
         if len(self.pairs) < 2 * MOST_PAIRS:
             for pair in pairs:
                 self.pairs.extend(pair)

@@ -1,11 +1,11 @@
-"""Dumping a long log by ranges in several processes: the same output, sooner.
+"""RangedDump: dumps a long log by ranges in several processes, with the output of one.
 
-What a range holds is printed only if it begins where the one before it ended: see
-`kcli.forensics.ranges.log_ranges`. Where one does not, or something in it is wrong, this process dumps the
-rest of it.
+The output of a range is printed only if the range begins where the one before it ended: see
+`kcli.forensics.ranges.log_ranges`. If it does not, or the range has a fault, this process dumps the rest of
+it.
 
-What a process says of a range: a `RangeStart`, pieces of output, a `FirstRecord` where in it the first record
-stands, the offsets that do not follow on each other, an array of pairs, and a `RangeEnd`.
+A process sends, for each range: a `RangeStart`, pieces of output, a `FirstRecord` before the first record, an
+array of pairs of offsets that do not follow each other, and a `RangeEnd`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 RANGE_BYTES = 4 * 1024 * 1024
 BATCHES_RANGE_BYTES = 32 * 1024 * 1024
-"""Where batches alone are printed, which is little."""
+"""The size of ranges if only batches are printed: that is little output."""
 
 
 ReadOn = Callable[[RangeEnd, int | None], RangeEnd]
-"""Dumps a log here from where a range ended up to a position, or to its end; tells how far that is."""
+"""Dumps a log in this process, from the end of a range up to a position or to its end; returns how far."""
 
 
 def range_pool(files: Sequence[DumpFile], options: DumpOptions, form: OutputFormat) -> WorkerPool | None:
-    """Return processes that dump ranges of these files, None if there is nothing to gain."""
+    """Return a pool that dumps ranges of these files, None if it would gain nothing."""
     if options.max_bytes is not None:
         return None
     count = processors()
@@ -58,12 +58,12 @@ def range_pool(files: Sequence[DumpFile], options: DumpOptions, form: OutputForm
 
 
 def has_batch_lines(options: DumpOptions, form: OutputFormat) -> bool:
-    """Whether a dump is one of batches alone, in text."""
+    """Whether a dump prints only batches, as text."""
     return options.shows_only_batches and form is OutputFormat.TEXT
 
 
 def is_long(file: DumpFile) -> bool:
-    """Whether a file is a log that takes a while."""
+    """Whether a file is a long log."""
     try:
         return file.kind is FileKind.LOG and os.stat(file.path).st_size >= LONG_BYTES
     except OSError:
@@ -88,7 +88,7 @@ def dump_batches(file: DumpFile, wanted: Range, send: Send) -> None:
 
 
 class LongLogs:
-    """The long logs among the files, on their way to a pool: it begins with the first one at once."""
+    """Gives the ranges of long logs to a pool, those of the first log at once."""
 
     def __init__(
         self, pool: WorkerPool, files: Sequence[DumpFile], options: DumpOptions, form: OutputFormat
@@ -100,11 +100,14 @@ class LongLogs:
         self._range_bytes = BATCHES_RANGE_BYTES if has_batch_lines(options, form) else RANGE_BYTES
         first = next((file for file in files if is_long(file)), None)
         if first is not None and form is not OutputFormat.TABLE:
-            with suppress(OSError):  # who reads the file will tell
+            with suppress(OSError):  # reading the file reports it
                 self.begin(first)
 
     def begin(self, file: DumpFile, layout: Layout | None = None) -> int:
-        """Let the pool begin with a log, unless it has; its size. Raises `OSError` and `WorkerGone`."""
+        """Let the pool begin with a log, unless it has; return its size.
+
+        Raises `OSError` and `WorkerGone`.
+        """
         number = self._files.index(file)
         if number not in self._sizes:
             self._sizes[number] = os.stat(file.path).st_size
@@ -114,7 +117,7 @@ class LongLogs:
 
 
 class RangedDump:
-    """Dumps long logs by way of a pool, as far as they are sound."""
+    """Dumps the sound parts of long logs by way of a pool."""
 
     def __init__(self, logs: LongLogs, view: RangedView, options: DumpOptions) -> None:
         self._logs = logs
@@ -123,11 +126,11 @@ class RangedDump:
         self._options = options
 
     def takes(self, file: DumpFile) -> bool:
-        """Whether a file is worth it."""
+        """Whether a file is long enough for it."""
         return is_long(file)
 
     def run(self, file: DumpFile, advance: Advance, read_on: ReadOn) -> None:
-        """Print a log; `read_on` does what is not sound. Raises `OSError` and `WorkerGone`."""
+        """Print a log; `read_on` dumps the parts that are not sound. Raises `OSError` and `WorkerGone`."""
         last = RangeEnd(-1, 0)
         layout = self._view.begin_ranges(file)
         if layout is None:
@@ -143,7 +146,7 @@ class RangedDump:
         self._queue.discard()
 
     def _take(self, file: DumpFile, wanted: Range, last: RangeEnd) -> RangeEnd:
-        """Print the next range; nothing of it, if it does not follow on the last."""
+        """Print the next range, unless it does not follow on `last`; return how it ended."""
         view = self._view
         for message in self._queue.follow(last, wanted.end):
             match message:

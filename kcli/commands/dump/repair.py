@@ -1,4 +1,4 @@
-"""`dump-log --repair`: copies of damaged logs that a broker can start on."""
+"""`dump-log --repair`: makes copies of damaged logs on which a broker can start."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from kcli.forensics.repair.partition_repair import PartitionRepair, SegmentRepair
 
 MOST_SHOWN = 20
-HINT_TO_CARVE = "`--continue` copies what is valid behind it, too"
+HINT_TO_CARVE = "`--continue` copies the valid batches behind it, too"
 
 
 class Repairs(NamedTuple):
-    """What was copied, and what could not be."""
+    """The copies made, and the errors about logs that could not be copied."""
 
     repairs: Sequence[PartitionRepair]
     errors: Sequence[KcliError]
 
     @property
     def failures(self) -> list[KcliError]:
-        """Return what ends the command: damage is reported though it was repaired."""
+        """Return the errors to end the command with: damage is one though it was repaired."""
         count = sum(repair.damage_count for repair in self.repairs)
         damage = f"damage in {counted(count, 'place')}, which the copy leaves out"
         hint = HINT_TO_CARVE if any(repair.leaves_valid_out for repair in self.repairs) else None
@@ -36,12 +36,12 @@ class Repairs(NamedTuple):
         return [*self.errors, *found]
 
     def lines(self) -> Iterator[str]:
-        """Yield what became of each log."""
+        """Yield the lines about each log."""
         for repair in self.repairs:
             yield from repair_lines(repair)
 
     def tables(self) -> Iterator[Table]:
-        """Yield a table of the segments of each log, and below what else is to be known of the copies."""
+        """Yield a table of the segments of each log, then one of the notes on the copies."""
         columns = ("segment", "bytes", "kept", "dropped", "batches", "damage", "offsets")
         for repair in self.repairs:
             rows = [row_of(segment) for segment in repair.segments]
@@ -51,14 +51,14 @@ class Repairs(NamedTuple):
             yield Table(("copy", "note"), notes)
 
     def document(self) -> object:
-        """Return all of it, and the errors."""
+        """Return the repairs and the errors."""
         return {"repairs": [document_of(repair) for repair in self.repairs], "failures": self.failures}
 
 
 def repair_logs(
     paths: Sequence[str], target: str, selection: Selection, *, carves: bool, is_deep: bool
 ) -> Repairs:
-    """Copy the logs that the paths stand for below `target`, each into a directory of its replica's name."""
+    """Copy the logs that the paths mean below `target`, each into a directory named like its replica."""
     mode = RepairMode.CARVE if carves else RepairMode.CUT
     repairs: list[PartitionRepair] = []
     errors: list[KcliError] = []
@@ -81,7 +81,7 @@ def repair_logs(
 
 
 def sources_of(path: str, selection: Selection) -> Iterator[str | KcliError]:
-    """Yield the log files, or the directories of replicas, that a path stands for."""
+    """Yield the log file that a path names, or the replica directories in it."""
     seen: set[str] = set()
     for found in find_files([path], selection):
         if not isinstance(found, DumpFile):
@@ -94,14 +94,14 @@ def sources_of(path: str, selection: Selection) -> Iterator[str | KcliError]:
 
 
 def target_of(source: str, target: str) -> str:
-    """Return where the copy goes: a broker knows a replica by the name of its directory."""
+    """Return the directory of the copy; a broker recognizes a replica by its name."""
     directory = source if os.path.isdir(source) else os.path.dirname(source)
     name = os.path.basename(os.path.abspath(directory))
     return f"{target}/{name}" if parse_replica_directory(name) is not None else target
 
 
 def repair_lines(repair: PartitionRepair) -> Iterator[str]:
-    """Yield what became of a log: nothing is left out but the damages of a segment beyond the first ones."""
+    """Yield the lines about a log; only the first damages of each segment are listed."""
     yield (
         f"{repair.source} -> {repair.target}: {counted(repair.kept_bytes, 'byte')} kept, "
         f"{repair.dropped_bytes:,} dropped, end offset {repair.end_offset}"
@@ -121,7 +121,7 @@ def repair_lines(repair: PartitionRepair) -> Iterator[str]:
 
 
 def notes_of(repair: PartitionRepair) -> list[str]:
-    """Return what else is to be known of a copy."""
+    """Return the notes on a copy."""
     transactions = [
         f"without an end in the copy: the transaction of producer {each.producer_id} "
         f"from offset {each.first_offset} on"
@@ -144,7 +144,7 @@ def row_of(segment: SegmentRepair) -> tuple[object, ...]:
 
 
 def document_of(repair: PartitionRepair) -> dict[str, object]:
-    """Return all that is known of a repair."""
+    """Return the document of a repair."""
     return {
         "source": repair.source,
         "target": repair.target,

@@ -1,7 +1,7 @@
-"""DumpRun: dumps files one after the other, and counts what was wrong.
+"""DumpRun: dumps files one after the other, and counts failures and problems.
 
-The processes that help with a long log are forked first of all: they begin while the modules that only this
-one needs are imported.
+The processes that help with a long log are forked first: they begin while this process imports modules that
+only it needs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kcli.forensics.ranges.worker_pool import WorkerPool
 
 HINT = "kcli verify-index --explain says what to do"
-HINT_TO_GO_ON = "`--continue` goes on behind them; kcli verify-index --explain says what to do"
+HINT_TO_GO_ON = "`--continue` goes on behind the damage; kcli verify-index --explain says what to do"
 
 LOGS = (FileKind.LOG, FileKind.METADATA_SNAPSHOT)
 
@@ -44,7 +44,7 @@ def dump(
     *,
     is_summary: bool = False,
 ) -> None:
-    """Dump what the paths stand for; raise what was wrong when all is done."""
+    """Dump the files that the paths mean, then raise all failures together."""
     found = [*find_files(paths, selection)]
     files = [file for file in found if isinstance(file, DumpFile)]
     total, form, pool = total_bytes(files), chosen_format(output), None
@@ -61,7 +61,7 @@ def dump(
 
 
 def summary_run(options: DumpOptions, form: OutputFormat) -> DumpRun:
-    """Return a run that only says what there is to say about logs as a whole."""
+    """Return a run that prints summaries of logs."""
     from kcli.commands.dump.dump_errors import DumpErrors
     from kcli.commands.dump.summary_view import SummaryDump
     from kcli.commands.dump.view import DumpOutput
@@ -72,7 +72,7 @@ def summary_run(options: DumpOptions, form: OutputFormat) -> DumpRun:
 def ranged_run(
     options: DumpOptions, form: OutputFormat, pool: WorkerPool | None, files: Sequence[DumpFile]
 ) -> DumpRun:
-    """Return a run of which a pool, if there is one, does what takes long: it begins at once."""
+    """Return a run that dumps long logs by way of `pool`, if there is one; the pool begins at once."""
     logs = None
     if pool is not None:
         from kcli.commands.dump.ranges import LongLogs, RangedDump
@@ -89,7 +89,7 @@ def ranged_run(
 
 
 class DumpRun:
-    """Tells a view of files; `failures` are those not read, `problems` what is wrong in the others."""
+    """Shows files to a view; `failures` are files that were not read, `problems` counts faults in others."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class DumpRun:
         self._can_go_on = False
 
     def run(self, found: Sequence[DumpFile | KcliError], total: int | None) -> None:
-        """Dump what was found, in order; there are `total` bytes. Raises `OSError` when nobody takes it."""
+        """Dump the files in order, `total` bytes. Raises `OSError` if standard output is closed."""
         from kcli.commands.dump.view import OutputLost
         from kcli.commands.shared.progress import progress_bar
 
@@ -138,7 +138,7 @@ class DumpRun:
         self.damaged_files += problems > 0
 
     def _read(self, file: DumpFile, advance: Advance) -> int:
-        """Read a file; return how many problems there are in it. Raises `OSError`."""
+        """Read a file; return the number of problems in it. Raises `OSError`."""
         if file.kind in LOGS:
             return self._read_log(file, advance)
         if file.kind in (FileKind.INDEX, FileKind.TIME_INDEX):
@@ -178,7 +178,7 @@ class DumpRun:
         return rest.segment.damages
 
     def result(self) -> list[KcliError]:
-        """Return what ends the command: nothing if all was read and is well."""
+        """Return the errors to end the command with, none if all files were read and are sound."""
         from kcli.commands.shared.formatting import counted
 
         failures = [*self.failures]
@@ -187,12 +187,12 @@ class DumpRun:
             failures.append(ChecksFailed(places, hint=HINT_TO_GO_ON if self._can_go_on else HINT))
         if self._options.decoder.failures:
             values = counted(self._options.decoder.failures, "value")
-            failures.append(KcliError(f"not what the decoder reads: {values}"))
+            failures.append(KcliError(f"the decoder cannot read {values}"))
         return failures
 
 
 class LocalDump:
-    """What is dumped of a log in this process: nothing is imported for it before it is asked for."""
+    """Dumps a log, or parts of it, in this process; imports what that needs only when it is called."""
 
     def __init__(self, file: DumpFile, options: DumpOptions, view: DumpView, advance: Advance) -> None:
         self._file = file
@@ -202,11 +202,11 @@ class LocalDump:
         self.segment: SegmentDump | None = None
 
     def read(self) -> None:
-        """Dump all of it. Raises `OSError`."""
+        """Dump the whole log. Raises `OSError`."""
         self._dump().run(self._advance)
 
     def read_on(self, last: RangeEnd, stop: int | None) -> RangeEnd:
-        """Dump what comes behind a range, up to a position if there is one. Raises `OSError`."""
+        """Dump what follows a range, up to `stop` if it is given. Raises `OSError`."""
         from kcli.commands.dump.segment import Shown
         from kcli.forensics.ranges.log_ranges import RangeEnd
 
@@ -222,12 +222,12 @@ class LocalDump:
 
 
 def total_bytes(files: Sequence[DumpFile]) -> int | None:
-    """Return how much there is to read, None if that takes no time."""
+    """Return the bytes of logs to read, None if they are too few for a progress bar."""
     total = 0
     for file in files:
         if file.kind in LOGS:
             try:
                 total += os.stat(file.path).st_size
             except OSError:
-                continue  # whoever reads it will tell
+                continue  # reading the file reports it
     return total if total >= LONG_BYTES else None

@@ -1,4 +1,4 @@
-"""Dumping a log: the batches of a segment or of a metadata snapshot, their records, and what is wrong."""
+"""SegmentDump: dumps a segment or a metadata snapshot: batches, their records, and damage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LENGTH = Struct(">i")
 
 
 class Shown(NamedTuple):
-    """How far a log was shown: its last offset, if there is a batch, and where the next one begins."""
+    """How far a log was shown: the last offset, -1 without a batch, and where the next batch begins."""
 
     last_offset: int = -1
     next_position: int = 0
@@ -40,7 +40,7 @@ NOTHING = Shown()
 
 
 class SegmentDump:
-    """Reads one log and tells a view of it; `damages` counts what is really wrong."""
+    """Shows one log to a view; `damages` counts damages that are not harmless."""
 
     def __init__(self, file: DumpFile, options: DumpOptions, view: DumpView) -> None:
         self._file = file
@@ -48,12 +48,12 @@ class SegmentDump:
         self._view = view
         self.damages = 0
         self.can_go_on = False
-        """Whether there are batches behind the damage that ended the dump."""
+        """Whether valid batches follow the damage that ended the dump."""
 
     def run(self, advance: Advance, shown: Shown = NOTHING, stop: int | None = None) -> Shown:
-        """Read what is not shown yet, to the end or to where no batch begins any more; return how far.
+        """Show what follows `shown`, to the end or to a place where no batch begins; return how far.
 
-        With `stop` it ends there, or behind it, as soon as a batch was sound. Raises `OSError`.
+        With `stop` it ends behind the first sound batch that ends there or later. Raises `OSError`.
         """
         options, path = self._options, self._file.path
         size = os.stat(path).st_size
@@ -95,7 +95,7 @@ class SegmentDump:
 
     def _note(self, damage: Damage, *, is_limited: bool) -> None:
         if damage.kind in TRUNCATIONS and is_limited:
-            return  # the limit cuts through a batch, nothing is wrong with that
+            return  # `max_bytes` cuts the batch, not the file
         if damage.skipped_bytes and not is_limited and not self._options.continues:
             self.can_go_on = damage.next_position is not None
             self._note_trailing_bytes(damage.position, damage.position + damage.skipped_bytes)
@@ -103,7 +103,7 @@ class SegmentDump:
         self.damages += not damage.is_harmless
 
     def _note_trailing_bytes(self, position: int, end: int) -> None:
-        """Tell of the bytes at the end, if they look like a batch that is not all there."""
+        """Show how many bytes at the end are the beginning of a batch, as Kafka's tool does."""
         with open(self._file.path, "rb") as file:
             head = os.pread(file.fileno(), LOG_OVERHEAD, position)
         if end - position <= MAGIC_POSITION + 1:
@@ -120,7 +120,7 @@ class SegmentDump:
             self._explain(entry, error)
 
     def show(self, entry: ScannedEntry) -> None:
-        """Show a batch, if it is wanted. Raises `CorruptRecord`, after what could be read."""
+        """Show a batch if it passes the filter. Raises `CorruptRecord`, after what could be read."""
         if not self._options.filter.is_empty:
             self._show_filtered(entry)
             return
@@ -129,7 +129,7 @@ class SegmentDump:
             self._view.records(entry.load())
 
     def _show_filtered(self, entry: ScannedEntry) -> None:
-        """Show a batch if something in it is wanted, and of its records those that are."""
+        """Show a batch if it or one of its records passes the filter, and the records that pass."""
         options, view = self._options, self._view
         if not options.filter.may_hold(entry):
             return
@@ -146,7 +146,7 @@ class SegmentDump:
             view.some_records(batch, after(first, wanted))
 
     def _explain(self, entry: ScannedEntry, error: CorruptRecord) -> None:
-        """Report records that cannot be read, unless the checksum has told so already."""
+        """Report records that cannot be read, unless the checksum was wrong: that is reported already."""
         if not entry.is_valid:
             return
         found = check_records(entry) or [

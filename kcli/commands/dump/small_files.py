@@ -1,6 +1,6 @@
-"""Dumping the small files beside the logs: aborted transactions, producers, checkpoints and properties.
+"""The rows of small files: transaction indexes, producer snapshots, checkpoints and properties.
 
-The first two are printed as Kafka's dump tool prints them; it does not know the others.
+Kafka's dump tool knows the first two, and they are printed in its form.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _TRANSACTION_FIELDS = ("version", "producerId", "firstOffset", "lastOffset", "la
 
 
 class DamagedFile(ChecksFailed):
-    """A small file that does not say what it should."""
+    """A small file that is damaged."""
 
 
 def rows_of(file: DumpFile) -> Iterator[Row]:
-    """Yield the entries of a small file. Raises `DamagedFile`, possibly after some of them, and `OSError`."""
+    """Yield the entries of a small file. Raises `DamagedFile`, possibly after some entries, and `OSError`."""
     try:
         yield from _READERS[file.kind](file.path)
     except CheckpointError as error:
@@ -82,7 +82,7 @@ def offsets(path: str) -> Iterator[Row]:
 
 
 def partition_metadata(path: str) -> Iterator[Row]:
-    """Yield what ties a replica to its topic."""
+    """Yield the topic id of a replica."""
     fields = {
         name.strip(): value.strip()
         for name, colon, value in (line.partition(":") for line in _read_text(path).splitlines())
@@ -97,7 +97,7 @@ def partition_metadata(path: str) -> Iterator[Row]:
 
 
 def meta_properties(path: str) -> Iterator[Row]:
-    """Yield whose a log directory is."""
+    """Yield the cluster, node and directory ids of a log directory."""
     try:
         found = parse_identity(read_small_file(path), path)
     except KcliError as error:

@@ -1,11 +1,4 @@
-"""LogSummary: what there is to say about a log as a whole, collected batch by batch in limited memory.
-
-DistinctCounter: how many different keys there are, in memory that does not grow with them.
-
-Up to `MOST_EXACT` keys it knows each by its hash. Then it goes over to linear counting: every hash sets one
-of `SLOTS` bits, and the share of bits that are still clear tells how many hashes there were: to a hundredth
-of a percent up to ten million keys, to one percent up to three hundred million (Whang and others, 1990).
-"""
+"""LogSummary: the summary of a log, collected batch by batch in limited memory."""
 
 from __future__ import annotations
 
@@ -30,7 +23,12 @@ _MASK = SLOTS - 1
 
 
 class DistinctCounter:
-    """Counts different keys."""
+    """Counts different keys in limited memory.
+
+    It keeps the hashes of up to `MOST_EXACT` keys. Above that it uses linear counting (Whang and others,
+    1990): every hash sets one of `SLOTS` bits, and the share of clear bits gives the number of hashes, with
+    an error of 0.01 % up to ten million keys and of 1 % up to three hundred million.
+    """
 
     __slots__ = ("_bits", "_hashes")
 
@@ -39,7 +37,7 @@ class DistinctCounter:
         self._bits: bytearray | None = None
 
     def add(self, key: bytes) -> None:
-        """Take note of a key."""
+        """Count a key."""
         number = hash(key)
         if self._bits is None:
             self._hashes.add(number)
@@ -58,12 +56,12 @@ class DistinctCounter:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the count is no estimate."""
+        """Whether the count is exact, not an estimate."""
         return self._bits is None
 
     @property
     def count(self) -> int:
-        """How many different keys there were."""
+        """The number of different keys."""
         if self._bits is None:
             return len(self._hashes)
         clear = SLOTS - int.from_bytes(self._bits, "little").bit_count()
@@ -75,7 +73,7 @@ MOST_PRODUCERS = 10_000
 
 @dataclass(slots=True)
 class CodecSummary:
-    """What is stored with one codec: bytes of records, as they are in the file and decompressed."""
+    """The batches of one codec, and the bytes of their records, stored and decompressed."""
 
     batches: int = 0
     stored_bytes: int = 0
@@ -83,7 +81,7 @@ class CodecSummary:
 
     @property
     def ratio(self) -> float:
-        """How many times smaller the records became."""
+        """The compression ratio: decompressed bytes by stored bytes."""
         return self.plain_bytes / self.stored_bytes if self.stored_bytes else 1.0
 
 
@@ -100,7 +98,7 @@ class ProducerSummary:
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction whose end is not in the log."""
+    """A transaction that has no end in the log."""
 
     producer_id: int
     producer_epoch: int
@@ -109,7 +107,7 @@ class OpenTransaction:
 
 @dataclass(slots=True)
 class LogSummary:
-    """Everything about one log: a file, or the segments of a replica in order."""
+    """The summary of one log: a file, or the segments of a replica in order."""
 
     path: str
     files: int = 0
@@ -146,11 +144,11 @@ class LogSummary:
 
     @property
     def duplicate_keys(self) -> int:
-        """How many records a later one of the same key supersedes."""
+        """The number of records that a later one with the same key supersedes."""
         return max(self.keyed_records - self.keys.count, 0)
 
     def add_batch(self, entry: ScannedEntry) -> None:
-        """Take note of a batch's header."""
+        """Add the header of a batch."""
         batch = entry.batch
         self.batches += 1
         self.invalid_batches += not entry.is_valid
@@ -182,14 +180,14 @@ class LogSummary:
         found.last_offset = batch.last_offset
 
     def add_records_size(self, batch: Batch, plain_bytes: int) -> None:
-        """Take note of what a batch's records take, stored and decompressed."""
+        """Add the size of the records of a batch; `plain_bytes` are decompressed."""
         codec = self.codecs.setdefault(CODEC_NAMES[batch.attributes & 7], CodecSummary())
         codec.batches += 1
         codec.plain_bytes += plain_bytes
         codec.stored_bytes += stored_bytes(batch)
 
     def add_record(self, record: DumpedRecord | Record) -> None:
-        """Take note of a record that is not a control record."""
+        """Add a record that is not a control record."""
         self.records += 1
         self._add_offset(record.offset)
         timestamp = record.timestamp
@@ -209,7 +207,7 @@ class LogSummary:
         self.records_with_headers += bool(record.headers)
 
     def add_control_record(self, record: DumpedRecord | Record, batch: Batch) -> None:
-        """Take note of a control record. Raises `CorruptRecord`."""
+        """Add a control record. Raises `CorruptRecord`."""
         self._add_offset(record.offset)
         control_type = parse_control_key(record.key)
         self.control_records[control_type.name] = self.control_records.get(control_type.name, 0) + 1
@@ -227,13 +225,13 @@ class LogSummary:
         self.last_offset = offset
 
     def add_damage(self, damage: Damage) -> None:
-        """Take note of something that is wrong."""
+        """Add damage."""
         self.damages += not damage.is_harmless
         self.invalid_bytes += damage.skipped_bytes
 
 
 def stored_bytes(batch: Batch) -> int:
-    """Return what the records of a batch take in the file."""
+    """Return the bytes of the records of a batch in the file."""
     from kcli.protocol.records.batch_header import HEADER_SIZE
 
     if not isinstance(batch, LegacyEntry):

@@ -1,6 +1,6 @@
-"""The summary of a dump: one for each replica, or for each file that was named by itself.
+"""SummaryDump: a view that prints a summary of each replica, or of each single file.
 
-What a summary says of a log: as facts in words, as the cells of a row, and as a document.
+A summary is printed as facts in words, as a row of a table, or as a JSON document.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_SHOWN = 20
 
 
 def facts(log: LogSummary) -> Iterator[tuple[str, str]]:
-    """Yield all that is known of a log in words, but of producers and transactions only the first ones."""
+    """Yield the facts about a log as name and text; only the first producers and transactions are listed."""
     yield "files", f"{log.files:,}"
     yield "bytes", f"{log.size_bytes:,}"
     yield "batches", f"{log.batches:,}, the largest of {counted(log.largest_batch_bytes, 'byte')}"
@@ -59,7 +59,7 @@ def facts(log: LogSummary) -> Iterator[tuple[str, str]]:
 
 
 def offset_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
-    """Yield what is known of offsets and leader epochs."""
+    """Yield the facts about offsets and leader epochs."""
     if log.first_offset is not None:
         yield "offsets", f"{log.first_offset} to {log.last_offset}"
     yield "offset gaps", f"{log.offset_gaps:,}, {counted(log.missing_offsets, 'offset')} missing"
@@ -68,7 +68,7 @@ def offset_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
 
 
 def storage_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
-    """Yield what is known of formats and codecs."""
+    """Yield the facts about formats and codecs."""
     for magic, count in sorted(log.formats.items()):
         yield f"format {magic}", counted(count, "batch")
     for name, codec in sorted(log.codecs.items()):
@@ -77,7 +77,7 @@ def storage_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
 
 
 def time_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
-    """Yield what is known of timestamps."""
+    """Yield the facts about timestamps."""
     if log.oldest_timestamp is not None and log.newest_timestamp is not None:
         yield "time span", f"{moment(log.oldest_timestamp)} to {moment(log.newest_timestamp)} UTC"
     disorder = f", by up to {log.largest_step_back_ms} ms" if log.out_of_order else ""
@@ -85,7 +85,7 @@ def time_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
 
 
 def producer_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
-    """Yield what is known of idempotent producers."""
+    """Yield the facts about idempotent producers."""
     yield "producers", f"{len(log.producers):,}{' or more' if log.producers_left_out else ''}"
     for producer_id, producer in sorted(log.producers.items())[:MOST_SHOWN]:
         written = f"{counted(producer.batches, 'batch')}, {counted(producer.records, 'record')}"
@@ -96,7 +96,7 @@ def producer_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
 
 
 def transaction_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
-    """Yield what is known of transactions."""
+    """Yield the facts about transactions."""
     ended = f"{log.committed_transactions:,} committed, {log.aborted_transactions:,} aborted"
     yield "transactions", f"{ended}, {len(log.open_transactions):,} open"
     for transaction in list(log.open_transactions.values())[:MOST_SHOWN]:
@@ -105,7 +105,7 @@ def transaction_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
 
 
 def cells(log: LogSummary) -> tuple[object, ...]:
-    """Return what is most important of a log."""
+    """Return the row of a log."""
     stored = sum(codec.stored_bytes for codec in log.codecs.values())
     whole = sum(codec.plain_bytes for codec in log.codecs.values())
     return (
@@ -124,7 +124,7 @@ def cells(log: LogSummary) -> tuple[object, ...]:
 
 
 def document(log: LogSummary) -> dict[str, object]:
-    """Return all that is known of a log."""
+    """Return the document of a log."""
     shown: dict[str, object] = {
         each.name: getattr(log, each.name)
         for each in fields(log)
@@ -164,7 +164,7 @@ COLUMNS = (
 
 
 class SummaryDump(DumpView):
-    """Collects what a dump reads and prints a summary of each log."""
+    """Collects what a dump reads, and prints a summary of each log."""
 
     def __init__(self, output: DumpOutput, form: OutputFormat) -> None:
         self._output = output
@@ -176,7 +176,7 @@ class SummaryDump(DumpView):
         self._count = 0
 
     def file_begins(self, file: DumpFile) -> None:
-        """Go on with the same log if the file is in the same directory."""
+        """Add a file to the current log if it is in the same directory; else begin a new log."""
         directory = os.path.dirname(file.path) or file.path
         if self._summary is None or self._summary.path != directory:
             self._end_log()
@@ -190,11 +190,11 @@ class SummaryDump(DumpView):
         return self._summary
 
     def batch(self, entry: ScannedEntry) -> None:
-        """Take note of a batch."""
+        """Add a batch."""
         self._log.add_batch(entry)
 
     def records(self, batch: Batch) -> None:
-        """Take note of all records."""
+        """Add all records of a batch. Raises `CorruptRecord`."""
         if isinstance(batch, LegacyEntry):
             self._log.add_records_size(batch, legacy_bytes(batch))
             self.some_records(batch, records_of(batch))
@@ -204,7 +204,7 @@ class SummaryDump(DumpView):
         self.some_records(batch, batch.parse_records(data))
 
     def some_records(self, batch: Batch, records: Iterable[DumpedRecord | Record]) -> None:
-        """Take note of records."""
+        """Add some records of a batch."""
         log = self._log
         if batch.is_control:
             for record in records:
@@ -219,7 +219,7 @@ class SummaryDump(DumpView):
         counts[row.type] = counts.get(row.type, 0) + 1
 
     def damage(self, damage: Damage) -> None:
-        """Take note of what is wrong in a log, and explain it."""
+        """Add damage, and explain it."""
         self._log.add_damage(damage)
         if self._form is OutputFormat.JSON:
             fields = {"type": "damage", "path": self._path, **damage.document()}
@@ -230,7 +230,7 @@ class SummaryDump(DumpView):
                 note(line)
 
     def problem(self, type: str, fields: dict[str, object]) -> None:
-        """Take note of what is wrong in an index."""
+        """Count a problem of an index as damage."""
         self._log.damages += 1
 
     def close(self) -> None:
@@ -257,14 +257,14 @@ class SummaryDump(DumpView):
 
 
 def legacy_bytes(batch: LegacyEntry) -> int:
-    """Return what the entries of a message set take when they are not compressed. Raises `CorruptRecord`."""
+    """Return the decompressed size of the entries of a message set. Raises `CorruptRecord`."""
     if not batch.is_compressed:
         return batch.size_in_bytes
     return sum(entry.size_in_bytes for entry in batch.inner_entries())
 
 
 def print_lines(output: DumpOutput, log: LogSummary) -> None:
-    """Print all that is known of a log, one fact a line."""
+    """Print the facts about a log, one per line."""
     output.line(f"{log.path}:")
     for name, value in facts(log):
         output.line(f"  {name}: {value}")

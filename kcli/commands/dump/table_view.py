@@ -1,9 +1,4 @@
-"""The table form of a dump, for people.
-
-Columns that are printed as their rows come, however many there are.
-
-The first rows decide how wide the columns are; a longer cell later only moves its own row.
-"""
+"""TableDump: the table form of a dump, for people; StreamedColumns: a table printed while its rows arrive."""
 
 from __future__ import annotations
 
@@ -41,7 +36,11 @@ MOST_SECONDS = 1024
 
 
 class StreamedColumns:
-    """Columns of cells; numbers are aligned to the right. With a `layout` they are those of rows before."""
+    """A table of any number of rows; numbers are aligned to the right.
+
+    The first rows decide the widths; a longer cell later moves only its own row. With a `layout` the table
+    goes on below earlier rows.
+    """
 
     def __init__(self, output: DumpOutput, names: Sequence[str], layout: Layout | None = None) -> None:
         self.names = names
@@ -50,7 +49,7 @@ class StreamedColumns:
         self._first_rows: list[Sequence[object]] = []
 
     def add(self, cells: Sequence[object]) -> None:
-        """Print a row, or keep it until there are enough to tell how wide the columns must be."""
+        """Print a row, or keep it until there are enough rows to decide the widths."""
         if self.layout is not None:
             self._print(cells, self.layout.widths)
             return
@@ -59,7 +58,7 @@ class StreamedColumns:
             self.flush()
 
     def flush(self) -> None:
-        """Print the rows that were kept, below the head."""
+        """Print the head and the rows that were kept."""
         if self.layout is not None:
             return
         rows = self._first_rows
@@ -74,7 +73,7 @@ class StreamedColumns:
         self._first_rows = []
 
     def begin(self, layout: Layout) -> None:
-        """Print the head of columns that look like this."""
+        """Print the head of columns with that layout."""
         self.layout = layout
         names = [
             name.rjust(width) if is_number else name.ljust(width)
@@ -92,7 +91,7 @@ class StreamedColumns:
 
 
 def moment(timestamp: int) -> str:
-    """Return a time in UTC; what no calendar has is the number."""
+    """Return a time in UTC, or the number if no calendar has it."""
     if timestamp < 0:
         return "-"
     second = _second_text(timestamp // 1000)
@@ -108,7 +107,7 @@ def _second_text(seconds: int) -> str | None:
 
 
 def contents(text: str | None) -> str:
-    """Return a key or value on one line; null is a dash."""
+    """Return a key or a value on one line, a dash for null."""
     if text is None:
         return "-"
     return text if text.isprintable() else text.translate(CONTROL_CHARACTERS)
@@ -116,7 +115,7 @@ def contents(text: str | None) -> str:
 
 LINES_CHARACTERS = 64 * 1024
 MEASURED_BYTES = 4 * 1024 * 1024
-"""How much of a log is read at most to find out how wide its columns are."""
+"""How much of a log is read at most to decide the widths of its columns."""
 
 BATCH_COLUMNS = (
     "offsets",
@@ -148,14 +147,14 @@ class TableDump(RangedView):
         self._is_plain = options.decoder.is_plain and options.prints_contents
 
     def file_begins(self, file: DumpFile) -> None:
-        """Print the file's name."""
+        """Print the name of the file."""
         self._end_columns()
         self._file = file
         self._output.line(file.path if self._is_first else f"\n{file.path}")
         self._is_first = False
 
     def begin_ranges(self, file: DumpFile) -> Layout | None:
-        """Print the head of the columns, if the beginning of the file tells what they are."""
+        """Print the head of the columns, if the beginning of the file decides them."""
         layout = layout_of(file, self._options, self._errors)
         if layout is not None:
             self._columns = StreamedColumns(self._output, layout.names)
@@ -163,13 +162,13 @@ class TableDump(RangedView):
         return layout
 
     def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
-        """Make rows of a file."""
+        """Begin a range of a file."""
         self._file = file
         self._columns = StreamedColumns(self._output, layout.names, layout)
 
     @property
     def layout(self) -> Layout | None:
-        """What the columns look like, if that is settled."""
+        """The layout of the columns, None if it is not decided."""
         return None if self._columns is None else self._columns.layout
 
     def batch(self, entry: ScannedEntry) -> None:
@@ -193,7 +192,7 @@ class TableDump(RangedView):
             self.some_records(batch, records_of(batch))
 
     def _print_rows(self, batch: RecordBatch, widths: Sequence[int]) -> None:
-        """Print the records of a batch that needs no decoding."""
+        """Print the records of a batch without decoders."""
         lines: list[str] = []
         characters = 0
         form = f"%{widths[0]}d{GAP}%-{widths[1]}s{GAP}%-{widths[2]}s{GAP}%-{widths[3]}s{GAP}%s"
@@ -244,7 +243,7 @@ class TableDump(RangedView):
         self._output.line(text)
 
     def damage(self, damage: Damage) -> None:
-        """Explain damage on standard error, after all that came before it."""
+        """Explain damage on standard error, after flushing the output before it."""
         if self._columns is not None:
             self._columns.flush()
         self._output.flush()
@@ -252,7 +251,7 @@ class TableDump(RangedView):
             note(line)
 
     def close(self) -> None:
-        """Print the rest, and on standard error what does not fit in indexes."""
+        """Print the rest, and the errors about indexes on standard error."""
         self._end_columns()
         self._output.flush()
         for line in self._errors.lines():
@@ -271,7 +270,7 @@ class TableDump(RangedView):
 
 
 def layout_of(file: DumpFile, options: DumpOptions, errors: DumpErrors) -> Layout | None:
-    """Return what the first rows make of the columns, None if nothing says so far. Raises `OSError`."""
+    """Return the layout that the first rows decide, None if they decide none. Raises `OSError`."""
     view = TableDump(DumpOutput(io.BytesIO()), options, errors)
     segment, failures = SegmentDump(file, options, view), options.decoder.failures
     view.file_begins(file)
@@ -323,7 +322,7 @@ def batch_cells(entry: ScannedEntry) -> Sequence[object]:
 
 
 def size_text(size: int) -> object:
-    """Return a size; that of null is a dash."""
+    """Return a size, a dash for that of null."""
     return "-" if size < 0 else size
 
 

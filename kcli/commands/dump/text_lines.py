@@ -1,14 +1,4 @@
-"""The lines of sound batches, a run of them at a time: for a dump without records.
-
-They are made by one template for the whole run, in which columns that say the same for every batch, as nearly
-all do, are text.
-
-The records of a batch as lines of text, in one pass over its bytes: for a dump without decoders.
-
-This runs for every record of a segment: numbers of one and two bytes are decoded in line, and nothing is made
-of a record but its line. The bytes are taken for Latin-1 on the way, which costs nothing; whoever prints the
-lines encodes them back, and looks whether they are the UTF-8 that they should be.
-"""
+"""The lines of batches and records in Kafka's text form, made fast: many batches or records at a time."""
 
 from __future__ import annotations
 
@@ -43,7 +33,10 @@ Column = Sequence[int] | Sequence[bytes]
 
 
 def run_lines(run: BatchRun) -> bytes:
-    """Return the lines of batches, as `text_view` makes that of a single one."""
+    """Return the lines of sound batches; `text_view.batch_line` makes the same line of a single batch.
+
+    One template makes the lines of all batches. Columns with one value, which nearly all are, are text in it.
+    """
     flags, horizons, times, codecs = _attribute_columns(run)
     columns: tuple[tuple[bytes, Column], ...] = (
         (b"baseOffset: ", run.base_offsets),
@@ -77,7 +70,7 @@ def run_lines(run: BatchRun) -> bytes:
 
 
 def _attribute_columns(run: BatchRun) -> tuple[Sequence[bytes], ...]:
-    """Return what the lines say of attributes: flags, delete horizons, kinds of timestamps and codecs."""
+    """Return the columns of attributes: flags, delete horizons, timestamp types and codecs."""
     if len(set(run.attributes)) == 1 and not run.attributes[0] & DELETE_HORIZON_BIT:
         return tuple((text,) for text in _attribute_texts(run.attributes[0], 0))
     texts = map(_attribute_texts, run.attributes, run.base_timestamps)
@@ -114,7 +107,12 @@ TIMESTAMP_NAMES = {
 
 
 class RecordLines:
-    """Makes the lines of batches, and notes where offsets do not follow on each other."""
+    """Makes the lines of the records of batches, and notes where offsets do not follow each other.
+
+    It runs for every record of a segment, in one pass over the bytes: numbers of one and two bytes are
+    decoded in line, and no object is made of a record but its line. The bytes are decoded as Latin-1, which
+    costs nothing; the view encodes the lines back and checks that they are UTF-8.
+    """
 
     __slots__ = ("gaps", "last_offset", "with_contents")
 
@@ -122,12 +120,12 @@ class RecordLines:
         self.with_contents = with_contents
         self.last_offset = -1
         self.gaps: list[tuple[int, int]] = []
-        """The last offset and the next one, where that is not one more; for the caller to take."""
+        """Pairs of offsets that do not follow each other; the caller takes them."""
 
     def of_batch(self, batch: RecordBatch, data: bytes) -> Iterator[list[str]]:
-        """Yield the lines of a batch, `data` being its records, in lists of a limited size.
+        """Yield the lines of the records of a batch, `data`, in lists of limited size.
 
-        Raises `CorruptRecord` where the records contradict the format, after the lines before that.
+        Raises `CorruptRecord` after the lines before a record that contradicts the format.
         """
         lines: list[str] = []
         if not batch.count:
@@ -255,7 +253,7 @@ class RecordLines:
 def _header_names(data: bytes, text: str, position: int, record_end: int) -> tuple[str, int]:
     """Return the names of the headers at `position`, and the position behind them."""
     count, position = read_varint(data, position)
-    # Each takes two bytes at least: a count beyond that is refused before anything is made of it.
+    # A header takes at least two bytes: a larger count is refused before any is read.
     if not 0 <= count <= (record_end - position) // 2:
         raise CorruptRecord(f"a record cannot hold {count} headers")
     names = []

@@ -1,7 +1,7 @@
-"""The text form of a dump: what Kafka's own dump tool prints, byte for byte.
+"""TextDump: the text form of a dump, byte for byte the output of Kafka's own dump tool.
 
-The facts are those of Apache Kafka 4.3.1's `DumpLogSegments`; a test runs both over the same files. What is
-not in its output, the explanations of damage, goes to standard error.
+It follows `DumpLogSegments` of Apache Kafka 4.3.1; a test runs both over the same files. The explanations of
+damage, which Kafka's tool does not have, go to standard error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class TextDump(RangedView):
-    """Prints a dump as Kafka's tool does."""
+    """Prints a dump like Kafka's tool."""
 
     form = OutputFormat.TEXT
 
@@ -50,7 +50,7 @@ class TextDump(RangedView):
         self._on_first: Callable[[int], None] | None = None
 
     def file_begins(self, file: DumpFile) -> None:
-        """Print the file's name."""
+        """Print the name of the file."""
         self._file = file
         self._lines.last_offset = -1
         self._output.line(f"Dumping {file.path}")
@@ -62,28 +62,28 @@ class TextDump(RangedView):
         self._lines.gaps.clear()
 
     def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
-        """Make a part of a file."""
+        """Begin a range of a file."""
         self.resume(file, UNKNOWN_OFFSET)
         self._on_first = on_first
 
     def follow(self, offset: int) -> None:
-        """Take note of the record that comes next."""
+        """Note the gap before the next range, if there is one."""
         last = self._lines.last_offset
         if offset != last + 1:
             self.gaps([(last, offset)])
 
     def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Keep them for the end, unless it is the filter that leaves records out."""
+        """Keep the gaps for the end, unless a filter leaves records out."""
         if self._options.filter.is_empty:
             self._errors.gaps(self._file.path, pairs)
 
     @property
     def last_record_offset(self) -> int:
-        """The offset of the record that came last."""
+        """The offset of the last record shown."""
         return max(self._lines.last_offset, -1)
 
     def log_begins(self, file: DumpFile) -> None:
-        """Print what the name says; all at once, however long the first batch lets wait for itself."""
+        """Print what the name says, at once: the first batch may take a while."""
         if file.kind is FileKind.LOG:
             self._output.line(f"Log starting offset: {file.offset}")
         elif file.offset is None:
@@ -150,13 +150,13 @@ class TextDump(RangedView):
         self._output.line(text)
 
     def damage(self, damage: Damage) -> None:
-        """Explain damage on standard error, after all that came before it."""
+        """Explain damage on standard error, after flushing the output before it."""
         self._output.flush()
         for line in damage.lines(self._file.path):
             note(line)
 
     def trailing(self, size_bytes: int) -> None:
-        """Print how many bytes at the end are no batch."""
+        """Print how many bytes at the end belong to no batch."""
         self._output.line(f"Found {size_bytes} invalid bytes at the end of {self._file.name}")
 
     def close(self) -> None:
@@ -194,12 +194,12 @@ def batch_line(entry: ScannedEntry) -> str:
 
 
 def timestamp_name(kind: TimestampType) -> str:
-    """Return a timestamp type as Java names it."""
+    """Return Java's name of a timestamp type."""
     return TIMESTAMP_NAMES[kind]
 
 
 def record_metadata(record: DumpedRecord, batch: Batch, kind: str) -> str:
-    """Return what a record's line begins with."""
+    """Return the beginning of the line of a record."""
     line = (
         f"| offset: {record.offset} {kind}: {record.timestamp} "
         f"keySize: {record.key_size} valueSize: {record.value_size}"
@@ -217,7 +217,7 @@ def record_metadata(record: DumpedRecord, batch: Batch, kind: str) -> str:
 
 
 def utf8_lines(lines: list[str]) -> bytes:
-    """Return lines of bytes taken for Latin-1 as what they are, and what is no UTF-8 as Java shows it."""
+    """Return the bytes of lines that were decoded as Latin-1; invalid UTF-8 becomes what Java prints."""
     data = "".join(lines).encode("latin-1")
     if data.isascii():
         return data

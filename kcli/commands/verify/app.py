@@ -1,6 +1,6 @@
-"""`kcli verify-index`: whether the files of log directories agree with each other, on files that nobody runs.
+"""`kcli verify-index`: checks whether the files of log directories agree with each other.
 
-Every file is only read. A broker may be running on the directories: what it is still writing is no finding.
+Files are only read. A broker may be running: an entry that it is still writing is no finding.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ Partitions = Annotated[
 ]
 Deep = Annotated[
     bool,
-    typer.Option("--deep", help="Look at each record: decompression, counts, offsets, timestamps"),
+    typer.Option("--deep", help="Check each record: decompression, counts, offsets, timestamps"),
 ]
 IndexSanityCheck = Annotated[
     bool,
     typer.Option(
         "--index-sanity-check",
-        help="Only judge indexes as a starting broker does: by size and last entry, without the log",
+        help="Check indexes only like a starting broker: by size and last entry, without the log",
     ),
 ]
 VerifyIndexOnly = Annotated[
     bool,
-    typer.Option("--verify-index-only", help="Only tell of indexes, not of logs and other files"),
+    typer.Option("--verify-index-only", help="Report only on indexes, not on logs and other files"),
 ]
 MaxMessageSize = Annotated[
     int | None,
@@ -53,7 +53,7 @@ MaxMessageSize = Annotated[
         "--max-message-size",
         metavar="BYTES",
         min=1,
-        help="Largest batch that an offset index may point at: none is too large by default",
+        help="Largest batch that an offset index may point to; no limit by default",
         show_default=False,
     ),
 ]
@@ -62,7 +62,7 @@ Rebuild = Annotated[
     typer.Option(
         "--rebuild",
         metavar="OUT_DIR",
-        help="Write fresh indexes to this directory, which must be new or empty, one directory a partition",
+        help="Write fresh indexes to this directory, new or empty, in one directory per partition",
         show_default=False,
     ),
 ]
@@ -77,7 +77,7 @@ Compare = Annotated[
     typer.Option(
         "--compare",
         metavar="OTHER_DIR",
-        help="Compare with another replica of the partition, or with those of another log directory",
+        help="Compare with another replica of the partition, or with the replicas in another log directory",
         show_default=False,
     ),
 ]
@@ -88,13 +88,13 @@ Jobs = Annotated[
         "-j",
         metavar="N",
         min=1,
-        help="Processes to share the work among: by default as many as processors, if there is much to do",
+        help="Number of processes; by default one per processor if there is much to read",
         show_default=False,
     ),
 ]
 Explain = Annotated[
     bool,
-    typer.Option("--explain", help="List all kinds of findings, what they mean and what to do, and end"),
+    typer.Option("--explain", help="List all kinds of findings, what they mean and what to do, and exit"),
 ]
 
 
@@ -116,8 +116,8 @@ def verify_index(
 ) -> None:
     """Check indexes, logs, snapshots and checkpoints of partitions against each other.
 
-    Reads every segment once, and only reads. Exit code 0: no problems; 3: problems were found;
-    1: something could not be read. Findings of severity `info` are no problems.
+    Reads every segment once and writes nothing. Exit code 0: no problems; 3: problems were found;
+    1: a file could not be read. Findings of severity `info` are no problems.
     """
     from kcli.commands.verify.printer import print_explanations
     from kcli.commands.verify.run import VerifyOptions, verify

@@ -1,7 +1,4 @@
-"""VerificationPlan: the directories to verify, with what the log directories around them say of each.
-
-The other two things that `verify-index` does: writing fresh indexes, and comparing replicas.
-"""
+"""VerificationPlan: the tasks of a verification; `rebuildings`, `comparisons`: those of the other modes."""
 
 from __future__ import annotations
 
@@ -30,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class VerificationPlan:
-    """Verifies what belongs to log directories itself: their checkpoints and identities.
+    """Makes the tasks of a verification, and checks the files of the log directories itself.
 
-    The checkpoints are read before any log, as a log that is written meanwhile only grows past them.
+    Checkpoints are read before any log: a log that is written meanwhile only grows past them.
     """
 
     def __init__(self, targets: Targets, options: VerificationOptions) -> None:
@@ -42,7 +39,7 @@ class VerificationPlan:
         self._topic_ids: list[tuple[str, str, bytes | None]] = []
 
     def tasks(self, printer: Printer) -> list[Task]:
-        """Return what is to be verified; print what is wrong with the log directories' own files."""
+        """Return the tasks; print the findings about the files of the log directories."""
         findings = Findings()
         if not self._only_indexes:
             for directory in self._targets.log_directories:
@@ -62,13 +59,13 @@ class VerificationPlan:
         ]
 
     def note(self, report: PartitionReport) -> None:
-        """Take note of the topic id of a replica."""
+        """Note the topic id of a replica."""
         parsed = parse_replica_directory(_name(report.directory))
         if parsed is not None and not parsed.suffix:
             self._topic_ids.append((parsed.topic_partition.topic, report.directory, report.topic_id))
 
     def finish(self, printer: Printer) -> None:
-        """Print what can be told once all directories were seen."""
+        """Print the findings that need the reports on all replicas."""
         findings = Findings()
         check_topic_ids(self._topic_ids, findings.add)
         for directory in self._targets.log_directories if not self._only_indexes else ():
@@ -87,7 +84,7 @@ class VerificationPlan:
             printer.failure(KcliError(f"cannot read `{error.filename}`: {error.strerror}"))
 
     def _offsets_of(self, replica: Replica, printer: Printer) -> PartitionOffsets:
-        """Return what the checkpoints say of a replica, those of its parent if it was given by itself."""
+        """Return the offsets of a replica in the checkpoints of its log directory."""
         parsed = parse_replica_directory(_name(replica.directory))
         if self._only_indexes or parsed is None or parsed.suffix:
             return PartitionOffsets()
@@ -109,7 +106,7 @@ def _name(directory: str) -> str:
 
 
 def rebuildings(targets: Targets, out: str, interval_bytes: int) -> list[Task]:
-    """Return how to write fresh indexes of every replica to a directory of its name in `out`.
+    """Return the tasks that write fresh indexes of every replica to a directory of its name in `out`.
 
     Raises `KcliError`.
     """
@@ -122,7 +119,7 @@ def rebuildings(targets: Targets, out: str, interval_bytes: int) -> list[Task]:
 
 
 def comparisons(targets: Targets, other: str) -> list[Task]:
-    """Return how to compare every replica with the one in `other`, which is one or has one of the same name.
+    """Return the tasks that compare every replica with `other`, or with the replica of its name in `other`.
 
     Raises `KcliError`.
     """
@@ -132,7 +129,7 @@ def comparisons(targets: Targets, other: str) -> list[Task]:
         raise KcliError(f"cannot read `{other}`: {error.strerror}") from error
     if is_replica and len(targets.replicas) != 1:
         raise UsageError(
-            f"`{other}` is one replica: compare it with one",
+            f"`{other}` is one replica: compare it with one replica",
             hint="give the directory of a partition, or that of a broker to `--compare`",
         )
     for replica in targets.replicas if is_replica else ():
@@ -150,7 +147,7 @@ def comparisons(targets: Targets, other: str) -> list[Task]:
 
 
 def _is_compacted(directory: str) -> bool:
-    """Whether the cleaner has been at a partition, or must have been."""
+    """Whether a partition is compacted: its topic is internal, or a checkpoint of the cleaner names it."""
     partition = _partition_of(directory)
     if partition is None:
         return False
@@ -163,6 +160,6 @@ def _is_compacted(directory: str) -> bool:
 
 
 def _partition_of(directory: str) -> TopicPartition | None:
-    """Return the partition that a replica's directory is named for, None if its name is another."""
+    """Return the partition in the name of a replica directory, None for any other name."""
     parsed = parse_replica_directory(_name(directory))
     return None if parsed is None else parsed.topic_partition

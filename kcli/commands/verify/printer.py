@@ -1,6 +1,6 @@
-"""Printing what a verification finds while it runs, and its summary at the end.
+"""Printer: prints findings while a verification runs, and a summary at the end.
 
-How the findings of a verification look: text, with the lines of Kafka's tool, a table, or JSON.
+The forms are text, with the lines of Kafka's tool where it makes the same check, a table, and JSON.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLUMNS = ("severity", "kind", "file", "position", "offset", "message")
 
 
 class Summary(NamedTuple):
-    """What was checked, and how many findings there were; the last line of every form."""
+    """The counts of what was checked and found; the last line of every form."""
 
     partitions: int = 0
     segments: int = 0
@@ -48,7 +48,7 @@ class Summary(NamedTuple):
     unreadable: int = 0
 
     def line(self, good: str) -> str:
-        """Return it as a sentence; `good` says what it comes to where nothing is wrong."""
+        """Return the summary as a sentence; `good` is the result if nothing is wrong."""
         checked = ", ".join(
             (
                 counted(self.partitions, "partition"),
@@ -72,7 +72,7 @@ class Summary(NamedTuple):
         return f"Checked {checked}: {', '.join(found)}"
 
     def plus(self, findings: Iterable[Finding]) -> Summary:
-        """Return it with findings counted."""
+        """Return the summary with findings added."""
         counts = dict.fromkeys(Severity, 0)
         for finding in findings:
             counts[finding.severity] += 1
@@ -137,7 +137,7 @@ def table(findings: Sequence[Finding]) -> Table:
 
 
 def advice_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """Yield what to do about each kind among findings that are problems."""
+    """Yield the advice on each kind of problem among the findings."""
     kinds = dict.fromkeys(finding.kind for finding in findings if finding.severity is not Severity.INFO)
     for kind in kinds:
         yield f"{kind.value}: {advice_on(kind)}"
@@ -161,7 +161,7 @@ def json_line(finding: Finding) -> str:
 
 
 class Explanation(NamedTuple):
-    """What a kind of finding means, and what to do about it."""
+    """The meaning of a kind of finding, and the advice on it."""
 
     kind: str
     severity: str
@@ -170,13 +170,13 @@ class Explanation(NamedTuple):
 
 
 def explanations() -> list[Explanation]:
-    """Return every kind of finding with what it means and what to do about it."""
+    """Return the explanations of all kinds of findings."""
     kinds: tuple[Kind, ...] = (*DamageKind, *FindingKind)
     return [Explanation(kind.value, severity_of(kind).value, kind.meaning, advice_on(kind)) for kind in kinds]
 
 
 class Printer:
-    """Prints findings; those of `files` alone, if there are any. A table is printed at the end."""
+    """Prints findings, only those about `files` if there are any. A table is printed at the end."""
 
     def __init__(self, output: OutputFormat, files: Collection[str]) -> None:
         self._output = output
@@ -184,11 +184,11 @@ class Printer:
         self._kept: list[Finding] = []
         self._summary = Summary()
         self.without_segments: list[str] = []
-        """The replicas in which there was nothing to verify."""
+        """The replicas without segments."""
 
     @property
     def has_seen_segments(self) -> bool:
-        """Whether there was anything to verify."""
+        """Whether any replica had segments."""
         return bool(self._summary.segments)
 
     @property
@@ -198,7 +198,7 @@ class Printer:
 
     @property
     def has_failures(self) -> bool:
-        """Whether something could not be read."""
+        """Whether a file could not be read."""
         return bool(self._summary.unreadable)
 
     def report(self, report: PartitionReport) -> None:
@@ -210,7 +210,7 @@ class Printer:
             batches=summary.batches + report.batches,
             bytes=summary.bytes + report.size_bytes,
         )
-        # A single file of a replica is verified without its log, too.
+        # A single file of a replica can be verified without its log.
         if not (report.segments or report.failures or self._files):
             self.without_segments.append(report.directory)
         if self._output is OutputFormat.TEXT:
@@ -239,12 +239,12 @@ class Printer:
         sys.stdout.flush()
 
     def failure(self, error: KcliError) -> None:
-        """Print what could not be read."""
+        """Print the error about a file that could not be read."""
         self._summary = self._summary._replace(unreadable=self._summary.unreadable + 1)
         print_error(error)
 
     def finish(self) -> None:
-        """Print the summary, in a table's case after all findings."""
+        """Print the summary; before it the findings and the advice, if the form is a table."""
         if self._output is OutputFormat.JSON:
             import json
 
@@ -260,7 +260,7 @@ class Printer:
 
 
 def print_explanations(output: OutputFormat | None) -> None:
-    """Print what every kind of finding means."""
+    """Print the explanations of all kinds of findings."""
     listed = explanations()
     match chosen_format(output):
         case OutputFormat.JSON:

@@ -1,7 +1,6 @@
-"""What `verify-index` does, once it is known what is wanted.
+"""Runs `verify-index` with its options.
 
-The processes that help are forked first of all: they begin while the modules that only this one needs are
-imported.
+The processes that help are forked first: they begin while this process imports modules that only it needs.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class VerifyOptions(NamedTuple):
-    """What a command line asks for."""
+    """The options of a command line."""
 
     paths: Sequence[str]
     topics: Collection[str] = ()
@@ -37,21 +36,21 @@ class VerifyOptions(NamedTuple):
 
     @property
     def is_verification(self) -> bool:
-        """Whether logs are held against what lies beside them."""
+        """Whether logs are compared with the files beside them."""
         return not self.sanity_only and self.rebuild is None and self.compare is None
 
     def check(self) -> None:
-        """Raise `UsageError` for options that do not go together."""
+        """Raise `UsageError` for options that exclude each other."""
         if self.sanity_only + (self.rebuild is not None) + (self.compare is not None) > 1:
             raise UsageError("`--index-sanity-check`, `--rebuild` and `--compare` exclude each other")
         has_details = self.deep or self.indexes_only or self.max_message_size is not None
         if has_details and not self.is_verification:
             options = "`--deep`, `--verify-index-only` and `--max-message-size`"
-            raise UsageError(f"{options} are for a verification alone")
+            raise UsageError(f"{options} are only for a verification")
 
 
 def verify(wanted: VerifyOptions, output: OutputFormat | None) -> int:
-    """Do what is wanted, print what is found, and return the exit code. Raises `KcliError`."""
+    """Run the command, print the findings, and return the exit code. Raises `KcliError`."""
     wanted.check()
     targets = find_targets(wanted.paths, wanted.topics, wanted.partitions)
     form = chosen_format(output)
@@ -78,7 +77,7 @@ def verify(wanted: VerifyOptions, output: OutputFormat | None) -> int:
 def do(
     wanted: VerifyOptions, targets: Targets, pool: VerificationPool, printer: Printer, total_bytes: int
 ) -> None:
-    """Do what is wanted with every replica, and print the reports; there are `total_bytes` to read."""
+    """Verify, rebuild or compare every replica and print the reports; there are `total_bytes` to read."""
     from kcli.commands.shared.progress import progress_bar
 
     if wanted.rebuild is not None or wanted.compare is not None:

@@ -78,7 +78,7 @@ def test_a_repair_says_where_more_could_be_copied(here: Path, kcli: Kcli, how: s
     finished = kcli("dump-log", "x-0", "--repair", "cut", *deep)
     carved = kcli("dump-log", "x-0", "--repair", "carved", "--continue", *deep, "-o", "table")
     has_more = b"".join(copied(here / "cut")) != b"".join(copied(here / "carved"))
-    hint = "hint: `--continue` copies what is valid behind it, too"
+    hint = "hint: `--continue` copies the valid batches behind it, too"
     assert (hint in finished.err.splitlines()) is has_more
     assert "hint:" not in carved.err
 

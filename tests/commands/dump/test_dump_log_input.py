@@ -42,7 +42,7 @@ BAD_INPUT: list[tuple[str, tuple[str, ...], int, str]] = [
         1,
         "cannot read `00000000000000000007.log`: No such file or directory",
     ),
-    ("an unknown decoder", ("empty", "--value-decoder", "xml"), 2, "there is no decoder `xml`"),
+    ("an unknown decoder", ("empty", "--value-decoder", "xml"), 2, "unknown decoder `xml`"),
     (
         "a function that is not there",
         ("empty", "--key-decoder", "python:os.nothing"),
@@ -52,7 +52,7 @@ BAD_INPUT: list[tuple[str, tuple[str, ...], int, str]] = [
     ("two decoders", ("empty", "--offsets-decoder", "--key-decoder", "hex"), 2, "more than one decoder"),
     ("an unknown kind", ("empty", "--kind", "logs"), 2, "there is no kind of file `logs`"),
     ("a time that is none", ("empty", "--from-time", "noon"), 2, "noon"),
-    ("a key that is not hexadecimal", ("empty", "--key", "hex:xyz"), 2, "`--key` is no hex: xyz"),
+    ("a key that is not hexadecimal", ("empty", "--key", "hex:xyz"), 2, "`--key` is not hex: xyz"),
     (
         "a copy and a summary",
         ("empty", "--repair", "out", "--summary"),

@@ -75,7 +75,7 @@ def test_decoders(
     assert record["value"] == expected
     failed = isinstance(expected, dict) and "error" in expected
     assert finished.exit_code == (1 if failed else 0)
-    assert ("not what the decoder reads: 1 value" in finished.err) == failed
+    assert ("the decoder cannot read 1 value" in finished.err) == failed
     text = kcli("dump-log", "x-0", "-o", "text", "--skip-record-metadata", "--value-decoder-class", name)
     shown = expected if isinstance(expected, str) else json.dumps(expected, separators=(",", ":"))
     assert f"| key: key payload: {shown}\n" in text.out
@@ -121,4 +121,4 @@ def test_records_from_the_future_and_damaged_ones_are_shown_raw(here: Path, kcli
     ]
     assert keys[0]["raw"] == "\0ck"
     assert shown.exit_code == 1
-    assert "not what the decoder reads: 2 values" in shown.err
+    assert "the decoder cannot read 2 values" in shown.err

@@ -125,7 +125,7 @@ BAD_INPUT = {
     "one replica for several": (
         (".", "--compare", "orders-0"),
         2,
-        "`orders-0` is one replica: compare it with one",
+        "`orders-0` is one replica: compare it with one replica",
     ),
     "modes that exclude each other": (
         ("orders-0", "--rebuild", "out", "--compare", "orders-0"),
