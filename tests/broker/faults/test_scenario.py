@@ -71,7 +71,7 @@ def test_steps_come_in_the_order_of_their_times() -> None:
         ("steps:\n- do: kill\n  node: two", "s.yaml:2: `node` is a whole number from 0 on, not 'two'"),
         (
             "steps:\n- do: kill\n  node: 2\n  for: 3",
-            "s.yaml:2: `for` is for faults, and `kill` is not a fault",
+            "s.yaml:2: `for` is only for faults, not for `kill`",
         ),
         ("steps:\n- do: kill\n  node: 2\n  topic: x", "s.yaml:2: `kill` takes no `topic`"),
         ("steps:\n- {do: drop, at: 1, after: 1}", "s.yaml:2: `at` and `after` exclude each other"),
