@@ -1,1 +1,1 @@
-"""What each API does: one module per noun, a function is named as its API."""
+"""The handlers of all APIs, a module per noun: `x` handles API X, `failed_x` makes its error response."""

@@ -1,10 +1,10 @@
-"""ApiVersions: the API table, as clients see it (KIP-35, KIP-511, KIP-584).
+"""ApiVersions: the API table as clients see it (KIP-35, KIP-511, KIP-584).
 
-* A version that the broker does not have is answered in version 0 with UNSUPPORTED_VERSION and the range of
-  ApiVersions itself, and the connection stays open.
+* The engine answers an unknown version of ApiVersions in version 0 with UNSUPPORTED_VERSION and its own
+  range; the connection stays open.
 * From version 3 the client names its software; a malformed name or version is INVALID_REQUEST.
-* Version 3 cannot carry a supported feature whose lowest level is 0: it is left out there (KAFKA-17492).
-* The finalized features are those of the metadata log, and their epoch is its offset.
+* Version 3 cannot carry a supported feature whose lowest level is 0, so it leaves it out (KAFKA-17492).
+* The finalized features are those of the metadata image, and their epoch is its offset.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse | bytes:
-    """Answer with every API in the table."""
+    """Return every API in the table."""
     version = context.api_version
     if version >= 3:
         name, software_version = request.client_software_name, request.client_software_version

@@ -1,9 +1,9 @@
-"""DescribeClientQuotas, AlterClientQuotas: how much users and clients may write and read (KIP-546).
+"""DescribeClientQuotas, AlterClientQuotas: the quotas of users and clients (KIP-546).
 
 * A filter has at most one component of each type: an exact name, the default, or any. Entities may have other
-  types beside those of the filter, unless it is strict; without components it finds everything.
-* A type that nobody knows is UNSUPPORTED_VERSION in a filter and INVALID_REQUEST in an alteration.
-* Quotas that Kafka keeps to and this broker does not are refused: `client_quota_control` says which.
+  types besides those of the filter, unless it is strict; a filter without components finds all entities.
+* An unknown entity type is UNSUPPORTED_VERSION in a filter and INVALID_REQUEST in an alteration.
+* Quotas of Kafka that this broker does not enforce are refused; `client_quota_control` lists them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ANY = object()
 def describe_client_quotas(
     request: describing.DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
-    """Answer with the entities that a filter finds, and their quotas."""
+    """Return the entities that a filter finds, and their quotas."""
     authorize_cluster(context, Operation.DESCRIBE_CONFIGS)
     wanted = _checked_filter(request.components)
     return DescribeClientQuotasResponse(
@@ -56,14 +56,13 @@ def describe_client_quotas(
 def failed_describe_client_quotas(
     request: describing.DescribeClientQuotasRequest, error: KafkaError
 ) -> DescribeClientQuotasResponse:
-    """Answer with an error."""
     return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
 
 
 def alter_client_quotas(
     request: altering.AlterClientQuotasRequest, context: RequestContext
 ) -> AlterClientQuotasResponse:
-    """Set and remove quotas; each entity changes as a whole or not."""
+    """Set and remove quotas; the changes of one entity are applied together or not at all."""
     authorize_cluster(context, Operation.ALTER_CONFIGS)
     outcomes = context.node.controller.alter_client_quotas(
         [
@@ -81,7 +80,6 @@ def alter_client_quotas(
 def failed_alter_client_quotas(
     request: altering.AlterClientQuotasRequest, error: KafkaError
 ) -> AlterClientQuotasResponse:
-    """Answer every entity with the same error."""
     return _altered(request, [error] * len(request.entries))
 
 
@@ -101,7 +99,7 @@ def _altered(
 
 
 def _checked_filter(components: Sequence[describing.ComponentData]) -> dict[str, object]:
-    """Return the name, None or `_ANY` that is sought of each type."""
+    """Return the name, None or `_ANY` to look for, by type."""
     wanted: dict[str, object] = {}
     for each in components:
         type = each.entity_type

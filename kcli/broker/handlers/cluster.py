@@ -1,23 +1,16 @@
-"""DescribeCluster: the cluster's id, controller and brokers (KIP-700, KIP-919, KIP-1073).
+"""The cluster as a whole: DescribeCluster, DescribeQuorum, UpdateFeatures, UnregisterBroker.
 
-Brokers are listed with the address of the listener that the request came in on, fenced ones only if asked
-for (version 2). Every node may be the controller, has no other listener for that, and passes on what only the
-controller can do: so the endpoints of controllers (type 2) are the same, for tools that are given
-`--bootstrap-controller`. A broker of Kafka refuses this type, as its controllers listen elsewhere.
-
-UnregisterBroker, UpdateFeatures: what the cluster consists of, and what it works at.
-
-* A broker that is unregistered while it runs registers again with its next start, as Apache Kafka's does.
-* UpdateFeatures changes all features or none (KIP-584); the error is that of the first that cannot be.
-* Version 0 tells only whether a level may go down, later ones how (KIP-778). From version 2 on there is one
-  answer for all features.
-
-DescribeQuorum: who holds the metadata log and how far the copies are (KIP-595, KIP-836, KIP-853).
-
-* There is one such log, `__cluster_metadata` partition 0; anything else is UNKNOWN_TOPIC_OR_PARTITION.
-* Every node keeps a copy and may become the controller, so all are voters and none is an observer. The
-  controller writes to the copies itself: all that it has written is committed.
-* A voter's endpoint (version 2) is that of the listener that the request came in on: there are no others.
+* DescribeCluster (KIP-700, KIP-919, KIP-1073) lists brokers with the address of the request's listener,
+  fenced ones only if asked for (version 2). Every node may be the controller and forwards requests to it, so
+  the endpoints of controllers (type 2) are the same; Kafka's brokers refuse that type.
+* DescribeQuorum (KIP-595, KIP-836, KIP-853): the only such log is `__cluster_metadata` partition 0; any other
+  is UNKNOWN_TOPIC_OR_PARTITION. Every node keeps a copy and may become the controller, so all nodes are
+  voters. The controller writes to all copies itself, so everything it has written is committed. The endpoint
+  of a voter (version 2) is that of the request's listener.
+* UpdateFeatures (KIP-584) changes all features or none, and answers with the first error. Version 0 says only
+  whether a level may go down, later ones how (KIP-778). From version 2 on there is one result for all
+  features.
+* A broker that is unregistered while it runs registers again at its next start, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -55,7 +48,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """Answer from the metadata image."""
+    """Return the cluster id, the controller and the brokers of the metadata image."""
     broker = context.node
     if request.endpoint_type not in (_BROKERS, _CONTROLLERS):
         raise KafkaError(
@@ -85,26 +78,24 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
 
 
 def failed_describe_cluster(request: DescribeClusterRequest, error: KafkaError) -> DescribeClusterResponse:
-    """Answer with an error."""
     return DescribeClusterResponse(
         error_code=error.code, error_message=error.message, cluster_id="", brokers=[]
     )
 
 
 def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
-    """Forget a broker for good."""
+    """Remove the registration of a broker."""
     authorize_cluster(context, Operation.ALTER)
     context.node.controller.unregister_broker(node_id=request.broker_id)
     return UnregisterBrokerResponse()
 
 
 def failed_unregister_broker(request: UnregisterBrokerRequest, error: KafkaError) -> UnregisterBrokerResponse:
-    """Answer with an error."""
     return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
 
 
 def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    """Change the levels of features, or with `validate_only` say whether they could be changed."""
+    """Change the levels of features, or with `validate_only` check that they can be changed."""
     authorize_cluster(context, Operation.ALTER)
     if not request.feature_updates:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "there are no features to update")
@@ -121,7 +112,6 @@ def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> 
 
 
 def failed_update_features(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateFeaturesResponse:
-    """Answer with an error."""
     return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
 
@@ -137,7 +127,7 @@ def _upgrade_type(update: FeatureUpdateKey, version: int) -> UpgradeType:
 
 
 def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    """Answer about the metadata log."""
+    """Return the leader, the voters and their offsets of the metadata log."""
     authorize_cluster(context, Operation.DESCRIBE)
     broker = context.node
     asked = [
@@ -165,7 +155,6 @@ def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> 
 
 
 def failed_describe_quorum(request: DescribeQuorumRequest, error: KafkaError) -> DescribeQuorumResponse:
-    """Answer with an error."""
     return DescribeQuorumResponse(error_code=error.code, error_message=error.message)
 
 

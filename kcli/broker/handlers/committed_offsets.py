@@ -1,14 +1,13 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: the offsets that groups have committed.
+"""OffsetCommit, OffsetFetch, OffsetDelete: the committed offsets of groups.
 
-* Partitions that do not exist are answered each for itself, and the coordinator is asked for the rest. If
-  nothing is left to commit it is not asked, whatever the group.
+* Each unknown partition gets an error of its own, and the coordinator gets the rest of the request, if any.
 * Version 0 of commit and fetch was about ZooKeeper; it is served like version 1.
-* From version 10 topics go by id (KIP-848): an unknown id is UNKNOWN_TOPIC_ID, and fetching all offsets
-  leaves out topics that are gone.
-* OffsetFetch answers when what it read is committed: else a new leader might know less (KIP-447 asks for it
-  with `require_stable`, which every newer client sets).
-* OffsetFetch asks for all partitions with null. From version 8 on it asks for several groups, each of which
-  has its own error; before 2 an error stands in every partition, as there is no other place.
+* From version 10 on topics are given by id (KIP-848): an unknown id is UNKNOWN_TOPIC_ID, and a fetch of all
+  offsets leaves out deleted topics.
+* OffsetFetch answers once the offsets it has read are committed, because a new leader might lack them
+  otherwise (KIP-447 asks for that with `require_stable`, which every newer client sets).
+* OffsetFetch asks for all partitions with null. From version 8 on it asks for several groups, each with an
+  error of its own; before version 2 the error is in every partition.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ TOPIC_IDS_FROM = 10
 
 Topic = TypeVar("Topic", "OffsetCommitRequestTopic", "OffsetDeleteRequestTopic")
 Refused = list[tuple[Any, list[int], ErrorCode]]
-"""Topics of a request, which of their partitions are refused, and why."""
+"""Topics of a request, their refused partitions, and the error."""
 
 
 # --- commit ------------------------------------------------------------------------------------------
@@ -69,7 +68,7 @@ Refused = list[tuple[Any, list[int], ErrorCode]]
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | CoordinatorResponse:
-    """Store offsets; the answer waits until they are stored."""
+    """Store offsets; the response waits until they are stored."""
     authorize_group(context, Operation.READ, request.group_id)
     version = context.api_version
     image = context.node.image
@@ -80,7 +79,7 @@ def offset_commit(
         found = [image.topics.get(topic.name) for topic in request.topics]
         for topic, existing in zip(request.topics, found, strict=True):
             if existing is not None:
-                # Kept with the offset, whichever way the client named the topic.
+                # The id is stored with the offset, even if the client gave a name.
                 topic.topic_id = existing.topic_id
         known, refused = _existing(context, request.topics, found)
     if not known:
@@ -97,7 +96,6 @@ def offset_commit(
 
 
 def failed_offset_commit(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
-    """Answer every partition with the same error."""
     refused: Refused = [
         (topic, [each.partition_index for each in topic.partitions], error.code) for topic in request.topics
     ]
@@ -124,7 +122,7 @@ def _with_refused_commits(response: OffsetCommitResponse, refused: Refused) -> O
 def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | CoordinatorResponse:
-    """Forget offsets of partitions that nobody in the group reads (KIP-496)."""
+    """Delete the offsets of partitions that no member of the group reads (KIP-496)."""
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     authorize_group(context, Operation.DELETE, request.group_id)
@@ -143,7 +141,6 @@ def offset_delete(
 
 
 def failed_offset_delete(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
-    """Answer with an error for the group."""
     return OffsetDeleteResponse(error_code=error.code, topics=[])
 
 
@@ -199,7 +196,7 @@ def _existing(
 def offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
-    """Answer with the committed offsets of each group, once what was read is committed."""
+    """Return the committed offsets of each group."""
     asked = request.groups if context.api_version >= GROUPS_FROM else [_as_group(request)]
     groups = [_fetch(group, context) for group in asked]
     waits = [context.node.groups.unsettled(group.group_id) for group in groups]
@@ -233,7 +230,6 @@ def _fetched(
 
 
 def failed_offset_fetch(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
-    """Answer every group, every partition and the response as a whole with the same error."""
     response = _failed_everywhere(request, error.code)
     response.error_code = error.code
     response.groups = [_failed_group(group.group_id, error) for group in request.groups]

@@ -1,18 +1,18 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
 
-* Topics, brokers and groups have configurations; the broker of an empty name is the default of all brokers.
-* The loggers of a broker have levels (`loggers`); they are changed one by one, in the process that is asked.
-* There are no subscriptions to clients' metrics: each is described as empty, and to make one is
-  INVALID_REQUEST. Other types of resources do not exist, which is the same error.
-* A group need not exist to be configured; one of an empty name is INVALID_REQUEST.
-* A broker answers for itself only; another's id is INVALID_REQUEST, as in Kafka. The controller's node takes
-  changes for any node that is registered, which tools send it when they are given `--bootstrap-controller`.
-* DescribeConfigs version 0 says only whether a value is the default; sources and synonyms come with 1,
-  types and documentation with 3. The values of passwords are null.
-* A broker configuration that is unknown is INVALID_CONFIG, where Kafka would store it without effect; one
-  that cannot change while the broker runs, has a wrong value, or does not go together with the others of the
-  node that is asked, is INVALID_REQUEST.
-* ListConfigResources version 0 lists client metrics only, of which there are none.
+* Topics, brokers and groups have configurations; the broker with an empty name is the default of all brokers.
+* The loggers of a broker have levels (`loggers`), which change one by one in the process that is asked.
+* There are no client metrics subscriptions: each is described as empty, and to create one is INVALID_REQUEST,
+  as is any other type of resource.
+* A group need not exist to be configured; an empty group name is INVALID_REQUEST.
+* A broker answers only for itself; the id of another is INVALID_REQUEST, as in Kafka. The node of the
+  controller takes changes for any registered node: tools with `--bootstrap-controller` send them there.
+* DescribeConfigs version 0 says only whether a value is the default; sources and synonyms come with version
+  1, types and documentation with version 3. The values of passwords are null.
+* An unknown broker configuration is INVALID_CONFIG, where Kafka would store it without effect. A broker
+  configuration that cannot change while the broker runs, has a wrong value or conflicts with others of the
+  node is INVALID_REQUEST.
+* ListConfigResources version 0 lists only client metrics, so its list is empty.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ R = TypeVar("R", legacy.AlterConfigsResource, incremental.AlterConfigsResource)
 
 
 def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    """Answer with the configurations of each resource, those asked for by name or all.
+    """Return the configurations of each resource, all or those asked for by name.
 
-    What is asked for twice is answered once: five bytes would bring ten kilobytes each time.
+    A resource that is asked for twice is returned once: five bytes would bring ten kilobytes each time.
     """
     results = []
     for resource in {
@@ -90,7 +90,6 @@ def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -
 
 
 def failed_describe_configs(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
-    """Answer every resource with the same error."""
     return DescribeConfigsResponse(
         results=[
             DescribeConfigsResult(
@@ -108,7 +107,7 @@ def failed_describe_configs(request: DescribeConfigsRequest, error: KafkaError) 
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    """Set, delete, append to and subtract from single values; each resource changes as a whole or not."""
+    """Set, delete, append to and subtract from values; each resource gets all of its changes or none."""
     broker = context.node
     errors, accepted = _accept(request.resources, context)
     for resource in [each for each in accepted if each.resource_type == ConfigResourceType.BROKER_LOGGER]:
@@ -128,7 +127,6 @@ def incremental_alter_configs(
 def failed_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, error: KafkaError
 ) -> IncrementalAlterConfigsResponse:
-    """Answer every resource with the same error."""
     return incremental.IncrementalAlterConfigsResponse(
         responses=[_altered(resource, error) for resource in request.resources]
     )
@@ -153,7 +151,6 @@ def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> Alte
 
 
 def failed_alter_configs(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
-    """Answer every resource with the same error."""
     return legacy.AlterConfigsResponse(
         responses=[_replaced(resource, error) for resource in request.resources]
     )
@@ -162,7 +159,7 @@ def failed_alter_configs(request: AlterConfigsRequest, error: KafkaError) -> Alt
 def list_config_resources(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
-    """Answer with the resources of the types asked for, of all types if none is."""
+    """Return the resources of the types asked for, of all types without any."""
     authorize_cluster(context, Operation.DESCRIBE_CONFIGS)
     if context.api_version == 0:
         return ListConfigResourcesResponse(config_resources=[])
@@ -191,7 +188,6 @@ def list_config_resources(
 def failed_list_config_resources(
     request: ListConfigResourcesRequest, error: KafkaError
 ) -> ListConfigResourcesResponse:
-    """Answer with an error and no resources."""
     return ListConfigResourcesResponse(error_code=error.code, config_resources=[])
 
 
@@ -238,7 +234,7 @@ def _entries(resource: DescribeConfigsResource, broker: NodeContext) -> list[Con
 def _alter_loggers(
     resource: incremental.AlterConfigsResource, broker: NodeContext, *, validate_only: bool
 ) -> KafkaError | None:
-    """Change the levels of this broker's loggers; return what is wrong if that cannot be."""
+    """Change the levels of the loggers of this broker; return the error if that is refused."""
     try:
         _check_is_this_broker(resource.resource_name, broker)
         alter_loggers(_changes(resource), validate_only=validate_only)
@@ -288,7 +284,7 @@ def _key(resource: AlterResource) -> tuple[int, str]:
 def _accept(
     resources: Sequence[R], context: RequestContext
 ) -> tuple[dict[tuple[int, str], KafkaError | None], list[R]]:
-    """Return the errors of what is malformed or not for this broker, and the rest."""
+    """Return the errors of resources that are malformed, denied or not for this broker, and the others."""
     errors: dict[tuple[int, str], KafkaError | None] = {}
     accepted = []
     counts = Counter(map(_key, resources))
@@ -308,7 +304,7 @@ def _accept(
 
 
 def _check_broker(resource: AlterResource, broker: NodeContext) -> None:
-    """Check a change of this node's values or of all nodes' default; the controller takes any node's."""
+    """Raise `KafkaError` unless this node can take a change of a broker's configuration."""
     name = resource.resource_name
     if not name or _is_this_broker(name, broker):
         broker.config.check_reconfiguration(_values_after(resource, broker), is_default=not name)
@@ -317,7 +313,7 @@ def _check_broker(resource: AlterResource, broker: NodeContext) -> None:
 
 
 def _values_after(resource: AlterResource, broker: NodeContext) -> Mapping[str, str]:
-    """Return all values that a resource would have."""
+    """Return all values that a resource would have after a change."""
     if isinstance(resource, legacy.AlterConfigsResource):
         return {each.name: each.value or "" for each in resource.configs}
     return values_after(_key(resource), broker.image.config(*_key(resource)), _changes(resource))

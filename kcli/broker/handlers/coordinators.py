@@ -1,14 +1,13 @@
 """FindCoordinator: the broker that coordinates a group (KIP-699 several at once, KIP-932 share groups).
 
-* The coordinator of a group leads the partition of `__consumer_offsets` that its name falls into. The first
-  question creates that topic.
-* Addresses are those of the listener that the request came in on; a coordinator without it is
-  COORDINATOR_NOT_AVAILABLE.
-* There is no transaction coordinator. That is CLUSTER_AUTHORIZATION_FAILED with a message, the one error at
-  which both librdkafka and Kafka's producer give up at once and show it: librdkafka asks again after any
-  other but TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for which Kafka's producer has words of its own. The first
-  question of each connection is told in the log, too.
-* There are no share groups, which is INVALID_REQUEST as in a Kafka that has them switched off.
+* The coordinator of a group leads the partition of `__consumer_offsets` that the group's name hashes to. The
+  first request creates that topic.
+* Addresses are those of the request's listener; a coordinator without it is COORDINATOR_NOT_AVAILABLE.
+* There is no transaction coordinator: CLUSTER_AUTHORIZATION_FAILED with a message. At this error alone both
+  librdkafka and Kafka's producer give up at once and show the message: librdkafka repeats the request after
+  any other except TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for which Kafka's producer shows a text of its own.
+  The first such request of a connection is logged.
+* There are no share groups: INVALID_REQUEST, as in a Kafka with share groups switched off.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """Answer for each key with the address of its coordinator, or with why there is none."""
+    """Return the address of the coordinator of each key, or an error."""
     if request.key_type == _SHARE:
         authorize_cluster(context, Operation.CLUSTER_ACTION)
     if context.api_version < _FIRST_BATCHED_VERSION:
@@ -58,7 +57,6 @@ def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -
 
 
 def failed_find_coordinator(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
-    """Answer every key with the same error."""
     if request.coordinator_keys:
         return FindCoordinatorResponse(
             coordinators=[_not_found(key, error) for key in request.coordinator_keys]

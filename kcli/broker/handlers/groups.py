@@ -1,19 +1,14 @@
-"""Describing groups of either kind: each by its own shard, or with the error that stood in the way.
+"""Groups: the classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup; ListGroups, DescribeGroups,
+DeleteGroups) and that of KIP-848 (ConsumerGroupHeartbeat, ConsumerGroupDescribe).
 
-Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; ListGroups, DescribeGroups, DeleteGroups.
-
-* A request for a group goes to the shard of its partition. Who is not its coordinator says NOT_COORDINATOR,
-  who still reads the log COORDINATOR_LOAD_IN_PROGRESS; but then a heartbeat is answered with no error, so
-  that members stay.
-* An empty group id is INVALID_GROUP_ID where members are concerned. Such a group may be described and
-  deleted, for offsets may be committed without a name.
-* ListGroups tells the groups of the broker asked; it is an error while any of them is being read. Filters do
-  not distinguish case, and one that names no state or type matches nothing.
-
-ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups whose coordinator assigns (KIP-848).
-
-* One heartbeat joins, leaves, reports what a member owns and brings what it is to own.
-* Describing shows what members have and what they are to have. An empty group id is INVALID_GROUP_ID.
+* A request for a group goes to the shard of its partition. A broker that is not the coordinator answers
+  NOT_COORDINATOR, one that still loads the partition COORDINATOR_LOAD_IN_PROGRESS; but a classic heartbeat
+  gets no error then, so that members stay.
+* An empty group id is INVALID_GROUP_ID in requests of members and in ConsumerGroupDescribe. A classic group
+  without a name can be described and deleted, because offsets can be committed without a name.
+* ListGroups lists the groups of the broker that is asked; it fails while any of its partitions is loading.
+  Filters ignore case, and an unknown state or type matches nothing.
+* A ConsumerGroupHeartbeat joins, leaves, reports the partitions a member owns and brings its assignment.
 """
 
 from __future__ import annotations
@@ -63,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class Described(Protocol):
-    """A group in an answer, whichever it is."""
+    """A group of either kind in a response."""
 
     error_code: int
     authorized_operations: int
@@ -80,7 +75,7 @@ def describe_each(
     refused: Callable[[str, KafkaError], D],
     with_operations: bool,
 ) -> list[D]:
-    """Return each group as its shard describes it, or as `refused` says that it was not."""
+    """Return each group as its shard describes it, or what `refused` makes of the error."""
     runtime = context.node.groups
     groups: list[D] = []
     for group_id in group_ids:
@@ -96,7 +91,7 @@ def describe_each(
 
 
 def client_info(context: RequestContext) -> ClientInfo:
-    """Return the client that asks, as groups remember it."""
+    """Return the client as groups store it."""
     return ClientInfo(context.client_id, f"/{context.peer_address}")
 
 
@@ -104,7 +99,7 @@ def client_info(context: RequestContext) -> ClientInfo:
 
 
 def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | CoordinatorResponse:
-    """Let a client join; the answer waits for the other members."""
+    """Let a client join; the response waits for the other members."""
     _check_member(context, request.group_id)
     version, client = context.api_version, client_info(context)
     response: JoinGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
@@ -115,14 +110,13 @@ def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupR
 
 
 def failed_join_group(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
-    """Answer with an error and the member id that the client has."""
     return JoinGroupResponse(
         error_code=error.code, protocol_name="", leader="", member_id=request.member_id, members=[]
     )
 
 
 def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | CoordinatorResponse:
-    """Give a member its assignment; the answer waits for the leader's."""
+    """Return the assignment of a member; the response waits for the leader of the group."""
     _check_member(context, request.group_id)
     version = context.api_version
     response: SyncGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
@@ -132,12 +126,11 @@ def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupR
 
 
 def failed_sync_group(request: SyncGroupRequest, error: KafkaError) -> SyncGroupResponse:
-    """Answer with an error and no assignment."""
     return SyncGroupResponse(error_code=error.code, assignment=b"")
 
 
 def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | CoordinatorResponse:
-    """Note that a member lives, and tell it of a rebalance."""
+    """Keep a member alive, and tell it of a rebalance."""
     _check_member(context, request.group_id)
     response: HeartbeatResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id, lambda shard, now, token: shard.heartbeat(now, token, request)
@@ -146,7 +139,6 @@ def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatRe
 
 
 def failed_heartbeat(request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
-    """Answer with the error, unless it is that the group is being read."""
     loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
 
@@ -154,7 +146,7 @@ def failed_heartbeat(request: HeartbeatRequest, error: KafkaError) -> HeartbeatR
 def leave_group(
     request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | CoordinatorResponse:
-    """Let members go, by member id or by instance id."""
+    """Remove members, given by member id or by instance id."""
     _check_member(context, request.group_id)
     version = context.api_version
     response: LeaveGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
@@ -164,7 +156,6 @@ def leave_group(
 
 
 def failed_leave_group(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
-    """Answer with an error for the request as a whole."""
     return LeaveGroupResponse(error_code=error.code)
 
 
@@ -179,7 +170,7 @@ def _check_member(context: RequestContext, group_id: str) -> None:
 
 
 def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-    """Answer with the groups that this broker coordinates, those in the states and of the types asked for."""
+    """Return the groups of this broker that are in the states and of the types asked for."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     groups = [
@@ -201,12 +192,11 @@ def _is_wanted(group: ListedGroup, states: set[str], types: set[str]) -> bool:
 
 
 def failed_list_groups(request: ListGroupsRequest, error: KafkaError) -> ListGroupsResponse:
-    """Answer with an error and no groups."""
     return ListGroupsResponse(error_code=error.code, groups=[])
 
 
 def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    """Answer with state, protocol and members of each group."""
+    """Return state, protocol and members of each group."""
     groups = describe_each(
         context,
         request.groups,
@@ -218,7 +208,6 @@ def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> 
 
 
 def failed_describe_groups(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroupsResponse:
-    """Answer every group with the same error."""
     return DescribeGroupsResponse(groups=[_not_described(group_id, error) for group_id in request.groups])
 
 
@@ -236,7 +225,7 @@ def _not_described(group_id: str, error: KafkaError) -> DescribedGroup:
 def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
-    """Delete groups that have no members, and their offsets."""
+    """Delete groups without members, and their offsets."""
     runtime = context.node.groups
     by_partition: dict[int, list[str]] = {}
     denied = authorize_groups(context, Operation.DELETE, request.groups_names)
@@ -267,7 +256,6 @@ async def _gather_deleted(runtime: GroupRuntime, answers: list[Any]) -> DeleteGr
 
 
 def failed_delete_groups(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:
-    """Answer every group with the same error."""
     return DeleteGroupsResponse(results=_not_deleted(request.groups_names, error))
 
 
@@ -296,14 +284,13 @@ def consumer_group_heartbeat(
 def failed_consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, error: KafkaError
 ) -> ConsumerGroupHeartbeatResponse:
-    """Answer with an error."""
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
-    """Answer with epochs, assignor and members of each group."""
+    """Return epochs, assignor and members of each group."""
     groups = describe_each(
         context,
         request.group_ids,
@@ -334,7 +321,6 @@ def _describe(
 def failed_consumer_group_describe(
     request: ConsumerGroupDescribeRequest, error: KafkaError
 ) -> ConsumerGroupDescribeResponse:
-    """Answer every group with the same error."""
     return ConsumerGroupDescribeResponse(
         groups=[not_described(group_id, error) for group_id in request.group_ids]
     )

@@ -1,10 +1,11 @@
 """DescribeLogDirs and AlterReplicaLogDirs: log directories and the replicas in them (KIP-113, KIP-827).
 
-Null topics are all. A directory out of service is KAFKA_STORAGE_ERROR and lists nothing. A replica's lag is
-how far its log end lies behind the high watermark; for a future replica, behind the current one's log end.
+Null topics mean all. A failed directory is KAFKA_STORAGE_ERROR and lists no topics. The lag of a replica is
+the distance of its log end from the high watermark; that of a future replica is to the log end of the current
+one.
 
-A replica is moved in the background: the answer says that it has begun. One that is not on this node is
-REPLICA_NOT_AVAILABLE, but if it comes it is made where it was asked for.
+A replica moves in the background: the response says that the move has begun. A replica that is not on this
+node is REPLICA_NOT_AVAILABLE, but if it comes later, it is created in the directory asked for.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _ERROR_FROM = 3
 
 
 def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    """Answer with every directory."""
+    """Return every log directory and its replicas."""
     if not is_cluster_authorized(context, Operation.DESCRIBE):
         if context.api_version < _ERROR_FROM:
             return DescribeLogDirsResponse(results=[])
@@ -62,14 +63,13 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) 
 
 
 def failed_describe_log_dirs(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
-    """Answer with an error for the response as a whole."""
     return DescribeLogDirsResponse(error_code=error.code, results=[])
 
 
 def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
-    """Begin to move replicas; of one that is named twice the last directory counts."""
+    """Begin to move replicas; for a replica named twice, the last directory counts."""
     authorize_cluster(context, Operation.ALTER)
     moves = context.node.replica_manager.alter_log_dirs_manager
     directories = {
@@ -93,7 +93,6 @@ def alter_replica_log_dirs(
 def failed_alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, error: KafkaError
 ) -> AlterReplicaLogDirsResponse:
-    """Answer with the same error for every replica."""
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(

@@ -1,24 +1,23 @@
-"""ListOffsets: the offset that belongs to a timestamp (class `KafkaApis`, KIP-79).
+"""Offsets in logs: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
+
+ListOffsets returns the offset for a timestamp (KIP-79):
 
 * -1 is the end: the high watermark, the last stable offset for read_committed, the log end for a replica. -2
   and -4 are the log start; -3 is the record with the largest timestamp (version 7), -4 needs version 8. -5
   (version 9) and -6 (version 11) ask about tiered storage, which does not exist here: offset -1.
 * Any other negative timestamp, and a special one before its version, is UNSUPPORTED_VERSION.
-* A timestamp gives the first record at or after it, as far as the client may read, else offset -1.
-* A leader that is new does not know what is committed until its followers have fetched: OFFSET_NOT_AVAILABLE
-  for what may lie there, LEADER_NOT_AVAILABLE before version 5.
-* Version 0 answers with a list instead: the bases of the segments last written before the time, newest first.
+* Any other timestamp gives the first record at or after it that the client may read, else offset -1.
+* A new leader does not know what is committed until its followers have fetched: an offset that may lie there
+  is OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE.
+* Version 0 returns a list: the base offsets of the segments last written before the time, newest first.
 
-OffsetForLeaderEpoch: where a leader epoch ends in a partition's log (KIP-101, KIP-320).
+OffsetForLeaderEpoch (KIP-101, KIP-320) returns, from the epoch cache of the leader, the largest epoch not
+above the one asked for and the offset at which the next one begins; for the current epoch that is the log
+end. Both are -1 if the epoch is unknown.
 
-Answered by the leader from its epoch cache: the largest epoch not above the one asked for, and the offset at
-which the next one begins; for the current epoch the log end. Both are -1 when nothing is known.
-
-DeleteRecords: move the log start of partitions forward (KIP-107).
-
-Offset -1 stands for the high watermark; beyond it, or below -1, is OFFSET_OUT_OF_RANGE. A topic that is only
-compacted refuses: its records go by key (POLICY_VIOLATION). The segments wholly below go with the next
-retention run. The answer waits until the replicas that are alive have followed: until then one that became
+DeleteRecords (KIP-107) moves log starts forward. Offset -1 is the high watermark; an offset above it, or
+below -1, is OFFSET_OUT_OF_RANGE. A topic that is only compacted refuses with POLICY_VIOLATION. Retention
+removes the segments below later. The response waits until the live replicas have followed: until then a new
 leader could show the records again.
 """
 
@@ -80,7 +79,7 @@ _NOT_AVAILABLE_FROM = 5
 def list_offsets(
     request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
-    """Answer each partition on its own."""
+    """Return the offset of each partition, or its error."""
     denied = authorize_topics(context, Operation.DESCRIBE, (topic.name for topic in request.topics))
     answers = _answers(request, context, denied)
     searches = sum(
@@ -96,7 +95,7 @@ def list_offsets(
 async def _list_in_turns(
     request: ListOffsetsRequest, answers: Iterator[tuple[int, ListOffsetsPartitionResponse]]
 ) -> ListOffsetsResponse:
-    """Let others run between partitions: each search may read megabytes."""
+    """Return the response; let others run between partitions, because each search may read megabytes."""
     found = []
     for answer in answers:
         found.append(answer)
@@ -107,7 +106,7 @@ async def _list_in_turns(
 def _response(
     request: ListOffsetsRequest, answers: Iterable[tuple[int, ListOffsetsPartitionResponse]]
 ) -> ListOffsetsResponse:
-    """Return answers, each with the number of its topic in the request."""
+    """Return the response with these rows, each with the number of its topic in the request."""
     topics = [ListOffsetsTopicResponse(name=topic.name, partitions=[]) for topic in request.topics]
     for number, answer in answers:
         topics[number].partitions.append(answer)
@@ -137,7 +136,6 @@ def _answers(
 
 
 def failed_list_offsets(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
-    """Answer with the same error for every partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
@@ -183,7 +181,7 @@ def _answer(
 
 
 def _check_certain(partition: Partition, timestamp: int, isolation: Isolation, version: int) -> None:
-    """Raise `KafkaError` if a leader that is new cannot tell yet: what it says may go back (KIP-207)."""
+    """Raise `KafkaError` if a new leader does not know the offset yet: it may go back (KIP-207)."""
     if timestamp in {EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return
     if timestamp != LATEST and _find(partition, timestamp, isolation)[1] >= 0:
@@ -195,7 +193,7 @@ def _check_certain(partition: Partition, timestamp: int, isolation: Isolation, v
 
 
 def _find(partition: Partition, timestamp: int, isolation: Isolation) -> tuple[int, int, int]:
-    """Return (timestamp, offset, leader epoch), -1 for what there is not."""
+    """Return (timestamp, offset, leader epoch), each -1 if there is none."""
     log = partition.log
     if timestamp == LATEST:
         return -1, partition.limit(isolation), partition.leader_epoch
@@ -214,7 +212,7 @@ def _find(partition: Partition, timestamp: int, isolation: Isolation) -> tuple[i
 def _segment_offsets(
     partition: Partition, timestamp: int, max_count: int, isolation: Isolation, now_ms: int
 ) -> list[int]:
-    """Return at most `max_count` segment bases, newest first, as version 0 has them."""
+    """Return at most `max_count` base offsets of segments, newest first, for version 0."""
     offsets = partition.log.offsets_before(timestamp, max_offsets=max(0, max_count), now_ms=now_ms)
     limit = partition.limit(isolation)
     if any(offset > limit for offset in offsets):
@@ -225,7 +223,7 @@ def _segment_offsets(
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    """Answer each partition on its own."""
+    """Return the end of an epoch in each partition, or its error."""
     denied = NONE_DENIED
     if not is_cluster_authorized(context, Operation.CLUSTER_ACTION):
         denied = authorize_topics(context, Operation.DESCRIBE, (topic.topic for topic in request.topics))
@@ -248,7 +246,6 @@ def offset_for_leader_epoch(
 def failed_offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, error: KafkaError
 ) -> OffsetForLeaderEpochResponse:
-    """Answer with the same error for every partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -277,7 +274,7 @@ NO_LOW_WATERMARK = -1
 
 
 class PendingDelete:
-    """One partition: settled when its low watermark is at `required_offset`, or it is not led here."""
+    """One partition: settled once its low watermark is at `required_offset` or it has another leader."""
 
     __slots__ = ("key", "required_offset", "result")
 
@@ -290,7 +287,7 @@ class PendingDelete:
         result.error_code = ErrorCode.REQUEST_TIMED_OUT
 
     def settle(self, manager: ReplicaManager) -> bool:
-        """Write into the result how far it has come; return whether that is all the way."""
+        """Write the low watermark into the result; return whether the partition is settled."""
         result = self.result
         try:
             result.low_watermark = manager.leader(*self.key).low_watermark
@@ -306,7 +303,7 @@ class PendingDelete:
 def delete_records(
     request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse | DelayedResponse[DeleteRecordsResponse]:
-    """Answer each partition on its own, with its new low watermark."""
+    """Delete records; return the new low watermark of each partition, or its error."""
     denied = authorize_topics(context, Operation.DELETE, (topic.name for topic in request.topics))
     pending: list[PendingDelete] = []
     response = DeleteRecordsResponse(
@@ -329,7 +326,6 @@ def delete_records(
 
 
 def failed_delete_records(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:
-    """Answer with the same error for every partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

@@ -1,25 +1,22 @@
 """Metadata: brokers, topics, and who leads their partitions (class `KRaftMetadataCache`).
 
 * Version 0 reads an empty list as all topics; from version 1 null is all and empty is none.
-* From version 12 topics may be asked for by id; an unknown id is UNKNOWN_TOPIC_ID. Where one is asked for by
-id, only those are answered.
-* Addresses are those of the listener that the request came in on; a leader without it counts as absent.
-* Version 0 leaves out replicas that cannot be reached and says REPLICA_NOT_AVAILABLE; later versions keep
-them and, from 5, list them as offline.
-* A missing topic is created if the broker and (from version 4) the request allow it; it is answered at once,
-  for its metadata is there when the controller returns. The cluster's own topics are not: coordinators create
-  theirs, and the metadata log is no topic.
+* From version 12 on topics can be given by id; an unknown id is UNKNOWN_TOPIC_ID. If a request has an id,
+  only the topics with ids are answered.
+* Addresses are those of the request's listener; a leader without it counts as absent.
+* Version 0 leaves out replicas that cannot be reached, with REPLICA_NOT_AVAILABLE; later versions keep them,
+  and list them as offline from version 5 on.
+* A missing topic is created if the broker and (from version 4) the request allow it; the response has it,
+  because its metadata is there when the controller returns. Internal topics are not created here.
 
-Topics are encoded once per version and joined: a response of a thousand topics is not built twice. A request
-that names more than `TOPICS_PER_TURN` lets others run meanwhile.
+An encoded topic is cached by version, so a response of a thousand topics is not built twice. A request that
+names more than `TOPICS_PER_TURN` topics lets others run in between.
 
-EncodedTopics: topics as Metadata responses have them, as bytes.
+In a cluster of thousands of partitions few rows differ in more than their index: they have the same leader,
+epoch and replicas in the same directories. `EncodedTopics` encodes such a row once per response and writes
+only the index anew:
 
-A cluster of thousands of partitions has few rows that differ in more than their index: the same leader and
-epoch, the same replicas in the same places. Such a row is encoded once per response, and only its index is
-written anew:
-
-| bytes | of a partition's row, in every version |
+| bytes | of the row of a partition, in every version |
 |---|---|
 | 0-1 | error code |
 | 2-5 | partition index |
@@ -73,7 +70,7 @@ _State = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[bytes, ...]]
 
 
 def encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:
-    """Return a topic as it stands."""
+    """Return a topic, encoded."""
     return codec(MetadataResponseTopic, version, version >= FLEXIBLE_FROM).encode(topic)
 
 
@@ -127,7 +124,7 @@ class EncodedTopics:
         return b"".join(parts)
 
     def _encode_row(self, partition: PartitionRegistration) -> tuple[int, bytes]:
-        """Return the error code of a partition's row, and the row behind its index."""
+        """Return the error code of the row of a partition, and the row behind its index."""
         row = self._row(partition)
         encoded = codec(MetadataResponsePartition, self._version, self._version >= FLEXIBLE_FROM).encode(row)
         return row.error_code, encoded[_ROW_HEAD_SIZE:]
@@ -159,11 +156,11 @@ class EncodedTopics:
 
 
 TOPICS_PER_TURN = 500
-"""So many are answered before others run: about a millisecond."""
+"""The topics that are answered before others run: about a millisecond."""
 
 
 def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Coroutine[None, None, bytes]:
-    """Answer with the brokers and the topics asked for."""
+    """Return the brokers and the topics asked for."""
     version = context.api_version
     topics: list[bytes]
     if request.topics is not None and len(request.topics) > TOPICS_PER_TURN:
@@ -191,7 +188,7 @@ def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Corou
 
 
 async def _metadata_in_turns(request: MetadataRequest, context: RequestContext) -> bytes:
-    """Let others run between the topics that are named: each turn answers from the metadata of its time."""
+    """Return the body; let others run between topics, so that each turn sees the metadata of its time."""
     wanted = request.topics or ()
     ids: dict[bytes, None] = {}
     names: dict[str, None] = {}
@@ -217,7 +214,6 @@ async def _metadata_in_turns(request: MetadataRequest, context: RequestContext) 
 
 
 def failed_metadata(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
-    """Answer with the same error for every topic, and for the response as a whole where that exists."""
     return MetadataResponse(
         brokers=[],
         topics=[
@@ -328,7 +324,7 @@ def _by_name(
 def _known(
     context: RequestContext, topic: TopicImage, request: MetadataRequest, encoder: EncodedTopics
 ) -> bytes:
-    """Return a topic that exists, encoded now or before."""
+    """Return an existing topic, encoded now or before."""
     cache = context.node.replica_manager.encoded_metadata
     operations = NOT_ASKED_FOR
     if request.include_topic_authorized_operations:
@@ -342,13 +338,13 @@ def _known(
 
 
 def known_controller(context: RequestContext, reachable: Collection[int]) -> int:
-    """Return the controller as this node knows it, else the first node: every one takes what is for it."""
+    """Return the controller this node knows, else the first node: every node forwards to the controller."""
     controller_id = context.node.known_controller_id
     return controller_id if controller_id in reachable else next(iter(reachable), -1)
 
 
 def _body(topics: list[bytes], request: MetadataRequest, context: RequestContext) -> bytes:
-    """Return the response body: everything else encoded as usual, the topics put in their place."""
+    """Return the response body: the generated encoding, with encoded topics put in their place."""
     version = context.api_version
     image = context.node.image
     reachable = image.reachable_brokers(context.listener_name)

@@ -1,15 +1,12 @@
-"""AlterPartitionReassignments, ListPartitionReassignments: partitions on the move (KIP-455, KIP-860).
+"""Replicas and leaders of partitions: AlterPartitionReassignments, ListPartitionReassignments, ElectLeaders.
 
-* Each partition is moved, or its move is stopped, by itself; an answer says that the move has begun.
-* From version 1 on a request may forbid that the number of replicas changes.
-* Moves are listed as this node's image has them; what does not move, or does not exist, is left out.
-
-ElectLeaders: elections on demand, preferred or unclean (KIP-183, KIP-460).
-
-* Version 0 asks for preferred elections only, and has no error for the request as a whole.
-* Without a list of partitions every partition is tried, and those whose leader is the wanted one already are
-  left out of the answer; topics are named even so.
-* Answers come when the new leaders are in effect on this node, so `timeout_ms` is never reached.
+* Each reassignment begins or is cancelled by itself; the response says that it has begun (KIP-455).
+* From version 1 on a request can forbid that the number of replicas changes (KIP-860).
+* Reassignments are listed as the image of this node has them; other partitions are left out.
+* ElectLeaders (KIP-183, KIP-460) version 0 asks only for preferred elections, and has no error for the
+  request as a whole. Without a list every partition is tried; those that need no election are left out of the
+  response, but their topics are in it.
+* Responses come when the change is in effect on this node, so `timeout_ms` is never reached.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ if TYPE_CHECKING:
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Begin, replace and stop moves."""
+    """Begin, replace and cancel reassignments."""
     authorize_cluster(context, Operation.ALTER)
     outcomes = context.node.controller.alter_reassignments(
         [
@@ -65,7 +62,6 @@ def alter_partition_reassignments(
 def failed_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, error: KafkaError
 ) -> AlterPartitionReassignmentsResponse:
-    """Answer the request as a whole, and every partition, with the same error."""
     count = sum(len(topic.partitions) for topic in request.topics)
     response = _altered(request, [error] * count)
     response.error_code, response.error_message = error.code, error.message
@@ -75,14 +71,14 @@ def failed_alter_partition_reassignments(
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """Answer with the moves of the partitions that are asked about, or with all."""
+    """Return the reassignments of the partitions asked for, or all."""
     authorize_cluster(context, Operation.DESCRIBE)
     image = context.node.image
     if request.topics is None:
         return _listed((topic, range(len(topic.partitions))) for topic in image.topics.values())
     asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
-        # What is asked for twice is answered once.
+        # A partition that is asked for twice is returned once.
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return _listed((image.topics[name], indexes) for name, indexes in asked.items() if name in image.topics)
 
@@ -90,7 +86,6 @@ def list_partition_reassignments(
 def failed_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, error: KafkaError
 ) -> ListPartitionReassignmentsResponse:
-    """Answer with an error."""
     return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, topics=[])
 
 
@@ -163,7 +158,6 @@ def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Elec
 
 
 def failed_elect_leaders(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    """Answer the request, and every partition that it names, with the same error."""
     return ElectLeadersResponse(
         error_code=error.code,
         replica_election_results=[

@@ -1,10 +1,9 @@
-"""InitProducerId: a producer id for an idempotent producer (KIP-98).
+"""Idempotent producers: InitProducerId (KIP-98) and DescribeProducers (KIP-664).
 
-Without a transactional id every request gets a new id with epoch 0, whatever id it says it has: such a
-producer raises its epoch by itself (KIP-360). With one, the answer is COORDINATOR_NOT_AVAILABLE: this broker
-has no transaction coordinator. An empty transactional id is INVALID_REQUEST, and so is an id without epoch.
-
-DescribeProducers: the producers that partitions keep state of (KIP-664).
+Without a transactional id every request gets a new producer id with epoch 0, even if it names an old one:
+such a producer raises its epoch by itself (KIP-360). With one, the error is COORDINATOR_NOT_AVAILABLE,
+because there is no transaction coordinator. An empty transactional id is INVALID_REQUEST, and so is an id
+without epoch.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ NO_EPOCH = -1
 
 
 def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Answer with the next id of this node's block."""
+    """Return the next producer id of the block of this node."""
     if request.transactional_id is not None:
         authorize_transactional_id(context, Operation.WRITE, request.transactional_id)
     elif not (
@@ -57,14 +56,13 @@ def init_producer_id(request: InitProducerIdRequest, context: RequestContext) ->
 
 
 def failed_init_producer_id(request: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:
-    """Answer with an error and no id."""
     return InitProducerIdResponse(error_code=error.code, producer_epoch=NO_EPOCH)
 
 
 def describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
-    """Answer each partition on its own, and once."""
+    """Return the active producers of each partition, each partition once."""
     denied = authorize_topics(context, Operation.READ, (topic.name for topic in request.topics))
     seen: set[TopicPartition] = set()
 
@@ -93,7 +91,6 @@ def describe_producers(
 def failed_describe_producers(
     request: DescribeProducersRequest, error: KafkaError
 ) -> DescribeProducersResponse:
-    """Answer with the same error for every partition."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

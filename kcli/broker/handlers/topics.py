@@ -1,17 +1,18 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: requests to the controller, item by item.
+"""Topics: CreateTopics, DeleteTopics, CreatePartitions, DescribeTopicPartitions.
 
-* A name that a request holds twice is INVALID_REQUEST, answered once.
+* Each topic of a request succeeds or fails by itself. A name that a request holds twice is one
+  INVALID_REQUEST.
 * Counts of -1 are the defaults of the node that received the request, in every version of CreateTopics.
-* CreateTopics returns counts and configuration from version 5, the topic id from 7.
-* DeleteTopics with deletion switched off is TOPIC_DELETION_DISABLED, before version 3 INVALID_REQUEST.
-* Answers come when the change is in effect on this node, so `timeout_ms` is never reached.
+* CreateTopics returns counts and configuration from version 5 on, the topic id from version 7 on.
+* DeleteTopics with `delete.topic.enable=false` is TOPIC_DELETION_DISABLED, before version 3 INVALID_REQUEST.
+* Responses come when the change is in effect on this node, so `timeout_ms` is never reached.
 
-DescribeTopicPartitions: topics by name, as many partitions at a time as the client or the broker allows.
+DescribeTopicPartitions returns as many partitions at a time as the client and the broker allow:
 
-* An empty list is all topics; names come back in their order, each once.
-* Where the limit ends a page, the next cursor names the topic and partition to go on at. A cursor's topic
+* An empty list means all topics; names are sorted, each once.
+* At the end of a page the next cursor names the topic and partition to continue at. The topic of a cursor
   must be in the list, if there is one.
-* A partition without a leader has leader -1 and no error; an unknown topic that was asked for has one.
+* A partition without a leader has leader -1 and no error; an unknown topic has an error.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ T = TypeVar("T")
 
 
 def topic_defaults(config: BrokerConfig) -> TopicDefaults:
-    """Return what this node gives topics that do not say otherwise."""
+    """Return the defaults of this node for new topics."""
     return TopicDefaults(
         partitions=config.num_partitions,
         replication_factor=config.default_replication_factor,
@@ -74,7 +75,7 @@ def topic_defaults(config: BrokerConfig) -> TopicDefaults:
 
 
 def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """Create topics, or with `validate_only` say whether they could be created."""
+    """Create topics, or with `validate_only` check that they can be created."""
     config = context.node.config
     repeated = _repeated(topic.name for topic in request.topics)
     accepted: list[CreatableTopic] = []
@@ -108,7 +109,6 @@ def create_topics(request: CreateTopicsRequest, context: RequestContext) -> Crea
 
 
 def failed_create_topics(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
-    """Answer every topic with the same error."""
     return CreateTopicsResponse(topics=[_not_created(topic.name, error) for topic in request.topics])
 
 
@@ -126,7 +126,7 @@ def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> Dele
     by_name = {name for name, _ in wanted}
     outcomes = broker.controller.delete_topics(topic.topic_id for topic in found)
     for topic, outcome in zip(found, outcomes, strict=True):
-        # By id, Kafka tells the name only of a topic that was found.
+        # For a topic given by id, Kafka returns the name only if it was found.
         result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
         if isinstance(outcome, KafkaError):
             result.name = topic.name if topic.name in by_name else None
@@ -136,13 +136,12 @@ def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> Dele
 
 
 def failed_delete_topics(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
-    """Answer every topic with the same error."""
     wanted = _topics_to_delete(request)
     return DeleteTopicsResponse(responses=[_not_deleted(name, topic_id, error) for name, topic_id in wanted])
 
 
 def create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
-    """Add partitions to topics, or with `validate_only` say whether that could be done."""
+    """Add partitions to topics, or with `validate_only` check that they can be added."""
     repeated = _repeated(topic.name for topic in request.topics)
     results = [
         CreatePartitionsTopicResult(
@@ -168,7 +167,6 @@ def create_partitions(request: CreatePartitionsRequest, context: RequestContext)
 
 
 def failed_create_partitions(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
-    """Answer every topic with the same error."""
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
@@ -235,7 +233,7 @@ def _topics_to_delete(request: DeleteTopicsRequest) -> list[tuple[str | None, by
 def _authorize_deletions(
     wanted: list[tuple[str | None, bytes]], context: RequestContext
 ) -> tuple[list[tuple[str | None, bytes]], list[DeletableTopicResult]]:
-    """Return the topics that may be deleted, and the rows for the others, which hide what may not be seen."""
+    """Return the topics that may be deleted, and the rows for the others, which hide invisible topics."""
     if is_cluster_authorized(context, Operation.DELETE):
         return wanted, []
     image = context.node.image
@@ -261,7 +259,7 @@ def _not_deleted(name: str | None, topic_id: bytes, error: KafkaError) -> Deleta
 def _find_topics(
     image: MetadataImage, wanted: list[tuple[str | None, bytes]]
 ) -> tuple[list[TopicImage], list[DeletableTopicResult]]:
-    """Return the topics to delete, and the answers for what names none, or one twice."""
+    """Return the topics to delete, and the rows for unknown and repeated ones."""
     found: dict[bytes, TopicImage] = {}
     refused: list[DeletableTopicResult] = []
     repeated = _repeated(wanted)
@@ -306,7 +304,7 @@ def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    """Answer with one page."""
+    """Return one page."""
     image = context.node.image
     cursor = request.cursor
     names = _names(request, image)
@@ -338,7 +336,6 @@ def describe_topic_partitions(
 def failed_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, error: KafkaError
 ) -> DescribeTopicPartitionsResponse:
-    """Answer every topic asked for with the same error."""
     return DescribeTopicPartitionsResponse(
         topics=[
             DescribeTopicPartitionsResponseTopic(

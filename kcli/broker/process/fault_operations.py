@@ -1,8 +1,6 @@
-"""What `kcli broker fault` asks of a running process.
+"""The operations behind `kcli broker fault`, and the actions that scenarios share with the command line.
 
-Actions: what is done to a cluster at once, on the command line and in scenarios.
-
-Moves: a leader, a coordinator or the controller goes to another node because somebody says so.
+Actions take effect at once: they start and stop nodes, and move a leader, a coordinator or the controller.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def move_leader(controller: Controller, topic: str, *, partition: int, node: int) -> None:
-    """Make a replica the leader, and the preferred one so that it stays.
+    """Make a replica the leader, and the preferred leader, so that it stays.
 
     Raises `KcliError` if the node has no replica or is not in sync.
     """
@@ -56,7 +54,7 @@ def move_leader(controller: Controller, topic: str, *, partition: int, node: int
 
 
 def move_coordinator(controller: Controller, group: str, node: int) -> None:
-    """Make a node the coordinator of a group: the leader of its partition. Raises `KcliError`."""
+    """Make a node the coordinator of a group: the leader of the group's partition. Raises `KcliError`."""
     topic = controller.image.topics.get(GROUP_METADATA_TOPIC)
     if topic is None:
         raise KcliError(f"there is no `{GROUP_METADATA_TOPIC}` yet: no group has been used")
@@ -64,7 +62,7 @@ def move_coordinator(controller: Controller, group: str, node: int) -> None:
 
 
 async def perform(cluster: Cluster, action: str, options: Mapping[str, Any]) -> None:
-    """Do something to a cluster, in the words of `scenario.ACTIONS`. Raises `KcliError`."""
+    """Perform one of `scenario.ACTIONS` on a cluster. Raises `KcliError`."""
     match action:
         case "move-leader":
             topic, partition = text(options, "topic"), whole(options, "partition")
@@ -89,7 +87,7 @@ async def add_fault(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str,
 
 
 async def clear_faults(cluster: Cluster, arguments: Mapping[str, Any]) -> int:
-    """Clear the faults `numbers`, or without them every one; return how many."""
+    """Clear the faults `numbers`, or every fault; return the number of cleared faults."""
     numbers = arguments.get("numbers")
     if not numbers:
         return cluster.faults.clear_all()

@@ -1,6 +1,6 @@
-"""Running a scenario: each step at its time, on a cluster that serves.
+"""The run of a scenario: each step at its time, on a running cluster.
 
-A step that fails is said and the scenario goes on: what it is meant to show may well be that.
+A step that fails is logged and the scenario goes on, because the failure may be what it is meant to show.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Fetch: its handler, the fetch that waits, its writer, and the short path for one partition."""
+"""Fetch: its handler, the parked fetch, the response on the wire, and the short path for one partition."""

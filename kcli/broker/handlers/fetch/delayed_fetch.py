@@ -1,7 +1,7 @@
 """DelayedFetch: a fetch that waits for `min_bytes` of records, or for a reason to answer at once.
 
-It remembers per partition how many bytes there were to read when something last happened to it; a touch
-counts that one partition anew. The logs are read for the answer only when it is due (class `DelayedFetch`).
+It stores for each partition how many bytes there were to read at its last change; a touch counts only that
+partition anew. The logs are read only when the response is due (class `DelayedFetch` of Kafka).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kcli.broker.replication.replica_manager import FetchParams, ReplicaManager
 
 Fetched = FetchResponse | bytes | list[Any]
-"""A response, or the body of one, in parts where some of it is in files."""
+"""A response, or its body, in parts if some of it is in files."""
 
 
 class _Watched:
@@ -36,7 +36,7 @@ class _Watched:
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch of `rows`, none of which has an error; `respond` reads again and makes the answer."""
+    """A fetch of `rows`, none with an error; `respond` reads again and makes the response."""
 
     __slots__ = (
         "_from_leader_only",
@@ -78,7 +78,7 @@ class DelayedFetch(DelayedOperation):
         return self._watched.keys()
 
     def try_complete(self, key: Hashable) -> bool:
-        """Return whether the fetch should be answered, now that something happened to a partition."""
+        """Return whether the fetch is due, now that a partition has changed."""
         watched = self._watched[key]
         partition = watched.partition
         if (
@@ -100,7 +100,7 @@ class DelayedFetch(DelayedOperation):
             return True
         self._readable += readable - watched.readable
         watched.readable = readable
-        # A slice cannot span segments, so more than the rest of an older one will never come.
+        # A slice cannot span segments, so an older segment never yields more than its rest.
         return self._readable >= self._min_bytes or not ends_here
 
     def finish(self) -> Fetched | Coroutine[None, None, Fetched]:

@@ -1,11 +1,11 @@
-"""What Fetch does to records that a request's version cannot carry.
+"""Down-conversion of records that the version of a Fetch cannot carry.
 
-Versions 0 and 1 carry magic 0, versions 2 and 3 magic 1; everything newer is converted down. Before version
-10 a client cannot read zstd: a batch of it ends the records, and is an error where it comes first.
+Versions 0 and 1 carry magic 0, versions 2 and 3 magic 1; newer batches are converted down. Before version 10
+a client cannot read zstd: a zstd batch ends the records, and is an error if it comes first.
 
-Converting means reading every record, so it is done in a thread, for one fetch at a time; the records of one
-partition are converted as far as `MAX_CONVERTED_BYTES` go. Looking for zstd takes the heads of the batches
-only, and what is left of the slice goes out as the file has it; a thread looks where the slices are large.
+Conversion reads every record, so it runs in a thread, for one fetch at a time, and stops after
+`MAX_CONVERTED_BYTES` of a partition. The search for zstd reads only the heads of batches, and the slice
+before it is sent from the file; large slices are searched in a thread.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _ONE_AT_A_TIME = trio.CapacityLimiter(1)
 
 
 async def convert_rows(rows: Sequence[FetchedPartition], version: int) -> None:
-    """Make rows fit a Fetch `version` below `ZSTD_FROM`, in a thread."""
+    """Convert rows for a Fetch `version` below `ZSTD_FROM`, in a thread."""
 
     def convert() -> None:
         for row in rows:
             convert_row(row, version)
 
-    # Looking for zstd does not wait for a conversion.
+    # The search for zstd does not wait for a conversion.
     await trio.to_thread.run_sync(convert, limiter=_ONE_AT_A_TIME if version < CONVERTED_BELOW else None)
 
 
 def convert_row(row: FetchedPartition, version: int) -> None:
-    """Make `row` fit a Fetch `version` below `ZSTD_FROM`; what cannot be made to fit becomes its error."""
+    """Convert a row for a Fetch `version` below `ZSTD_FROM`, or set its error."""
     records = row.records
     if records is None or isinstance(records, bytes):
         return
@@ -82,9 +82,9 @@ def convert_row(row: FetchedPartition, version: int) -> None:
 
 
 def _before_zstd(records: FileSlice) -> FileSlice:
-    """Return the batches before the first one that is compressed with zstd.
+    """Return the batches before the first zstd batch.
 
-    Raises `KafkaError` when there is none, and `CorruptRecord` at a size that cannot be.
+    Raises `KafkaError` if there are none, and `CorruptRecord` for an impossible size.
     """
     position = 0
     chunk, chunk_start = b"", 0

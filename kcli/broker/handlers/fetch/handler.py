@@ -1,16 +1,16 @@
 """Fetch: read record batches, and wait for them (class `KafkaApis`, KIP-74, KIP-227).
 
-* Partitions are read in request order within one budget; the first that has anything gives at least one
-  batch. Up to version 3 every partition does, for a part of a batch cannot be converted.
-* Answered at once: no time to wait, nothing asked for, enough bytes, or any error. Otherwise the fetch is
-  parked, and reads again when it is due.
+* Partitions are read in request order within one budget; the first one with records gives at least one batch.
+  Up to version 3 every partition does, because a part of a batch cannot be converted.
+* A fetch without time to wait, without partitions, with enough bytes or with any error is answered at once.
+  Otherwise it is parked, and reads again when it is due.
 * Record data goes from the segment file to the socket. Versions 0 to 3 cannot carry batches of magic 2: they
   get the older formats, converted on the way; zstd before version 10 is UNSUPPORTED_COMPRESSION_TYPE.
 * From version 11 on consumers may read from followers, below their high watermark, and a leader with a
-  `replica.selector.class` tells them of a replica in their rack (KIP-392).
-* A consumer that has read more than its quota gets an empty answer and a pause, and asks again; its session
-  is as if it had not asked (KIP-219). More than its quota would ever let through is not read at once.
-* A failed log directory is NOT_LEADER_OR_FOLLOWER to versions that do not know KAFKA_STORAGE_ERROR.
+  `replica.selector.class` names a replica in their rack (KIP-392).
+* A consumer above its quota gets an empty response and a pause, and fetches again; its session stays as it
+  was (KIP-219). One fetch never reads more than the quota could ever let through.
+* A failed log directory is NOT_LEADER_OR_FOLLOWER in versions that do not know KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ _ISOLATIONS = {0: Isolation.HIGH_WATERMARK, 1: Isolation.TXN_COMMITTED}
 _NO_BYTES = b""
 _SIZE_BYTES = 4
 ANY_REPLICA_FROM = 11
-"""From this version on consumers may read from followers, and be told of one (KIP-392)."""
+"""The first version in which consumers may read from followers (KIP-392)."""
 
 
 def fetch(
     request: FetchRequest | ShortFetch, context: RequestContext
 ) -> Fetched | Frame | DelayedFetch | Coroutine[None, None, Fetched]:
-    """Answer with what there is, now or when enough has come."""
+    """Return records, now or when there are enough."""
     if type(request) is tuple:
         frame = short_path.read(request, context)
         if frame is not None:
@@ -83,7 +83,6 @@ def fetch(
 
 
 def failed_fetch(request: FetchRequest | ShortFetch, error: KafkaError) -> FetchResponse:
-    """Answer with the same error for every partition, and for the response as a whole."""
     if type(request) is tuple:
         topic, index = request[:2]
         row = PartitionData(
@@ -116,7 +115,7 @@ def failed_fetch(request: FetchRequest | ShortFetch, error: KafkaError) -> Fetch
 
 
 class _Fetch:
-    """One request: what it reads, for whom, and how the answer is made."""
+    """One request: its partitions, its reader and its response."""
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
         broker = context.node
@@ -208,7 +207,7 @@ class _Fetch:
         )
         if uses_ids:
             for partition in session.partitions:
-                if partition.topic is None:  # The metadata may have come since the session was opened.
+                if partition.topic is None:  # The metadata may be newer than the session.
                     partition.topic = topic_name(partition.topic_id)
         return session
 
@@ -266,7 +265,7 @@ class _Fetch:
         return self._respond(rows)
 
     def _pause_for(self, rows: list[FetchedPartition], allowance: Allowance) -> int:
-        """Return for how long the client has to pause instead of getting these rows; 0 if not at all."""
+        """Return the milliseconds the client has to pause instead of getting these rows, 0 for none."""
         now_ms = monotonic_ms()
         pause_ms = allowance.take_if_free(self._size_of(self._session.news(rows)), now_ms)
         if pause_ms:
@@ -274,7 +273,7 @@ class _Fetch:
         return pause_ms
 
     def _size_of(self, rows: list[FetchedPartition]) -> int:
-        """Return the bytes of an answer before any conversion, as Kafka counts them: length and body."""
+        """Return the size of a response before any conversion, as Kafka counts it: length and body."""
         fetched = self._encode(rows, error=ErrorCode.NONE, session_id=NO_SESSION)
         if isinstance(fetched, FetchResponse):
             fetched = codec(FetchResponse, self._version).encode_parts(fetched)

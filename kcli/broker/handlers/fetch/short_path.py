@@ -1,10 +1,10 @@
 """Fetch of one partition, without a session, read and answered in one go.
 
-That is what librdkafka, and others that keep no session, send in a loop, and they wait while it is handled.
+Clients that keep no session, such as librdkafka, send such requests in a loop and wait for each response.
 `reader` reads requests of this shape in a short form and all others in full. `read` leaves to the handler
 what is not answered at once with records alone: nothing to read yet, an error, a denied topic, aborted
-transactions, or a client with a quota. Looking has changed nothing then, except that an I/O error has failed
-the log directory, as the handler will say.
+transactions, or a client with a quota. It has changed nothing then, except that an I/O error has failed the
+log directory, which the handler will report.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kcli.storage.log.log_read import LogRead
 
 PLAIN_VERSION = 11
-"""The first in which consumers may read from any replica, and the last before the flexible ones."""
+"""The first version in which consumers may read from any replica, and the last before the flexible ones."""
 _STATE_IN_TAG_FROM = 15
 
 _PLAIN_HEAD = Struct(">iiiibiiih")
@@ -95,7 +95,7 @@ def in_full(request: ShortFetch, version: int) -> FetchRequest:
 
 
 def read(request: ShortFetch, context: RequestContext) -> Frame | None:
-    """Return the records that are there; None leaves the request to the handler."""
+    """Return a frame with the records; None leaves the request to the handler."""
     topic, index, epoch, offset, isolation, wait_ms, min_bytes, max_bytes, _, _, _ = request
     node = context.node
     form = _FLEXIBLE if context.api_version >= TOPIC_IDS_FROM else _PLAIN

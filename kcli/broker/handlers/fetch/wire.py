@@ -1,8 +1,8 @@
-"""Fetch responses on the wire, without message objects: what was read of each partition, packed at once.
+"""Fetch responses on the wire without message objects: the rows of all partitions, packed at once.
 
-A message would be eight objects for each partition, made, filled and dropped for every poll. What is written
-is the same, and a test holds both against each other: `kcli.protocol.messages.fetch` has the layout. Records
-in files stay slices of them. Rows that say who leads or where logs part are left to the generated codec.
+A message would need eight objects for each partition of every poll. The bytes are the same, and a test
+compares both: `kcli.protocol.messages.fetch` has the layout. Records in files stay slices. Rows with a leader
+or a diverging epoch are left to the generated codec.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ THROTTLE_FROM, ABORTED_FROM, LOG_START_FROM, SESSIONS_FROM = 1, 4, 5, 7
 PREFERRED_FROM, FLEXIBLE_FROM, TOPIC_IDS_FROM = 11, 12, 13
 
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Answered without asking a log: the list of aborted transactions is empty then, not null."""
+"""Errors that are found without a log: the list of aborted transactions is empty then, not null."""
 
 ShortFetch = tuple[bytes, int, int, int, int, int, int, int, memoryview, int, int]
 """Topic (name, or id from version 13 on), partition, leader epoch, offset, isolation level, longest wait,
 fewest and most bytes, then the buffer, start and end of the body: one partition, without a session.
 
-A tuple, for many clients send nothing else.
+A tuple, because many clients send nothing else.
 """
 
 _COUNT = Struct(">i").pack
@@ -45,7 +45,7 @@ _NULL = b"\xff\xff\xff\xff"
 
 
 def is_plain(rows: Iterable[FetchedPartition], version: int) -> bool:
-    """Whether `encode_rows` can say all that these rows do."""
+    """Return whether `encode_rows` can encode these rows."""
     if version < FLEXIBLE_FROM:
         return True
     return all(row.diverging is None and row.current_leader is None for row in rows)
@@ -54,7 +54,7 @@ def is_plain(rows: Iterable[FetchedPartition], version: int) -> bool:
 def encode_rows(
     rows: Sequence[FetchedPartition], version: int, *, error_code: int, session_id: int
 ) -> bytes | list[Any]:
-    """Return the response body for plain rows, in parts where record data stays in files."""
+    """Return the response body for plain rows, in parts if record data stays in files."""
     flexible = version >= FLEXIBLE_FROM
     parts: list[Any] = []
     if version >= SESSIONS_FROM:
@@ -82,7 +82,7 @@ def encode_rows(
 
 
 def _by_topic(rows: Sequence[FetchedPartition], version: int) -> list[list[FetchedPartition]]:
-    """Return rows that follow each other and have one topic, together."""
+    """Return the rows grouped by topic, in their order."""
     topics: list[list[FetchedPartition]] = []
     last: object = None
     for row in rows:
@@ -106,7 +106,7 @@ def _topic_head(topic: list[FetchedPartition], version: int) -> bytes:
 
 
 def _row_head(row: FetchedPartition, size: int, version: int) -> bytes:
-    """Return a row up to its records, of which there are `size` bytes."""
+    """Return a row up to its records, which have `size` bytes."""
     index, error_code = row.request.index, row.error_code
     if error_code == ErrorCode.KAFKA_STORAGE_ERROR and version <= LOG_START_FROM:
         error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,1 +1,1 @@
-"""Produce: its reader, its handler, and the short path for one batch to one partition."""
+"""Produce: its handler, request and response on the wire, and the short path for one batch."""

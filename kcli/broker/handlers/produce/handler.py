@@ -1,16 +1,14 @@
-"""Produce: append producers' batches to the partitions this node leads (class `KafkaApis`).
+"""Produce: append batches of producers to the partitions that this node leads (class `KafkaApis`).
 
 * acks other than -1, 0 and 1 are refused for every partition. One bad partition never fails its neighbours.
 * From version 3 a partition carries exactly one batch of magic 2, zstd from version 7; versions 0 to 2 carry
   message sets of magic 0 and 1, which are converted up.
-* acks=-1 waits until the records are on every in-sync replica; what is late is REQUEST_TIMED_OUT, its records
-  stay. acks=0 is never answered, and an error closes the connection: the producer has no other sign.
-* A topic with `flush.messages` is answered when its records are on disk.
-* There is no transaction coordinator, so nothing vouches for a transactional batch: INVALID_TXN_STATE.
+* acks=-1 waits until the records are on every in-sync replica; after the timeout the error is
+  REQUEST_TIMED_OUT, but the records stay. acks=0 gets no response, and an error closes the connection.
+* With `flush.messages` the response waits until the records are on disk.
+* There is no transaction coordinator, so a transactional batch is INVALID_TXN_STATE.
 * A request above `YIELD_BYTES` lets others run between its partitions; records that take long to read or to
   write are read and written in threads (`LongReading`, `LongWriting`).
-
-PendingWrite: one partition of an acks=all write, until its records are on every in-sync replica.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class PendingWrite:
-    """Settled when the high watermark reaches `required_offset`, or never can."""
+    """One partition of an acks=all write; the high watermark has to reach `required_offset`."""
 
     __slots__ = ("key", "required_offset", "row")
 
@@ -71,7 +69,7 @@ class PendingWrite:
         row.error_code = ErrorCode.REQUEST_TIMED_OUT
 
     def settle(self, manager: ReplicaManager) -> bool:
-        """Write into the row how it ended; return whether it has."""
+        """Write the outcome into the row; return whether there is one."""
         try:
             code = manager.partition(*self.key).replication_error(self.required_offset)
         except KafkaError as error:
@@ -90,7 +88,7 @@ _PRODUCER_ID_POSITION = 43
 _MIN_BATCH_SIZE = 61
 _NO_RECORDS = memoryview(bytearray())
 LEADERS_FROM = 10
-"""From this version on an answer may say who leads (KIP-951)."""
+"""The first version whose response can name the leader (KIP-951)."""
 
 SlowWork = LongReading | LongWriting | OtherWriting
 Produced = ProduceResponse | DelayedResponse[ProduceResponse] | bytes | Frame | None
@@ -99,7 +97,7 @@ Produced = ProduceResponse | DelayedResponse[ProduceResponse] | bytes | Frame | 
 def produce(
     request: ProduceData | ShortProduce, context: RequestContext
 ) -> Produced | Coroutine[Any, Any, Produced]:
-    """Append, and answer when `acks` is met."""
+    """Append the records; the response waits for `acks`."""
     if type(request) is tuple:
         response = short_path.append(request, context)
         if response is not None:
@@ -134,7 +132,7 @@ async def _produce_in_turns(
 
 
 class _Append:
-    """One request on its way: what was appended, and what went wrong."""
+    """One request in full: its partitions, the rows of its response and the errors."""
 
     __slots__ = (
         "_context",
@@ -159,14 +157,14 @@ class _Append:
         self._errors: dict[tuple[int, int], KafkaError] = {}
         self._pending: list[tuple[int, int, Partition, int]] = []
         self.to_flush: list[tuple[int, int, Partition]] = []
-        """The rows of partitions that have to be on disk first."""
+        """The rows that wait until their partition is on disk."""
         self._denied = NONE_DENIED
         if context.access is not None:
             names = [self._name(topic) or "" for topic in request.topics]
             self._denied = authorize_topics(context, Operation.WRITE, filter(None, names))
 
     def steps(self) -> Iterator[SlowWork | None]:
-        """Append partition by partition. Work that comes out is to be run before the next step."""
+        """Append partition by partition; yield work that has to run before the next step."""
         for number, topic in enumerate(self._request.topics):
             name, topic_id, partitions = topic
             known = self._name(topic)
@@ -203,7 +201,7 @@ class _Append:
         partitions: list[tuple[int, memoryview | None]],
         number: int,
     ) -> Generator[SlowWork, None, LogAppendInfo]:
-        """Append one partition's records with threads for what takes long: reading them, writing them."""
+        """Append to one partition, with threads to read and to write what takes long."""
         if self._request.size <= YIELD_BYTES:
             self._request.copy_records()
         records = partitions[number][1] or _NO_RECORDS
@@ -223,7 +221,7 @@ class _Append:
         return writing.result()
 
     def _check(self, name: str | None, index: int, records: memoryview | None) -> Partition:
-        """Return the partition; raise `KafkaError` for what is refused without looking at its log."""
+        """Return the partition. Raises `KafkaError` for refusals that do not depend on its log."""
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         if name in self._denied:
@@ -253,7 +251,7 @@ class _Append:
         return index, 0, info.first_offset, info.log_append_time, info.log_start_offset
 
     async def flush_and_finish(self) -> Produced:
-        """Wait for the disk where `flush.messages` says so, then finish."""
+        """Wait for the disk if `flush.messages` demands it, then finish."""
         for topic_number, number, partition in self.to_flush:
             try:
                 await self._replica_manager.group_commit.flush(partition.log)
@@ -285,12 +283,11 @@ class _Append:
         )
 
     def _lets_pass(self) -> bool:
-        """Whether the next writes of the connection may be appended before this one is answered.
+        """Return whether the next writes of the connection may be appended before this one is answered.
 
-        Not those of idempotent producers. If all their batches under way were in the log of a leader that is
-        lost, its successor would take the next one before the first is repeated, and the first would be no
-        longer among those that are known: written twice, or refused for good. Kafka reads no request before
-        the answer to the one before, so that at most one batch without an answer is there.
+        Not those of idempotent producers: if a leader is lost with several unanswered batches in its log, its
+        successor could take a later batch before the first is repeated, and would no longer know the first,
+        which is then written twice or refused. Kafka reads no request before the response to the one before.
         """
         return all(
             _producer_id(records) == NO_PRODUCER_ID
@@ -345,7 +342,7 @@ class _Append:
 
 
 def _producer_id(records: memoryview | None) -> int:
-    """Return who wrote a batch; in formats without producers it is any number."""
+    """Return the producer id of a batch; any number in formats without one."""
     if records is None or len(records) < _MIN_BATCH_SIZE:
         return NO_PRODUCER_ID
     producer_id: int = _PRODUCER_ID.unpack_from(records, _PRODUCER_ID_POSITION)[0]

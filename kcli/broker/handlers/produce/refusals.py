@@ -1,4 +1,4 @@
-"""What Produce refuses without a look at a log, and the rows and responses that say so."""
+"""Checks of Produce that need no log, and the rows and responses with their errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCH_HEAD = Struct(">iibIh")
 _BATCH_HEAD_POSITION = 8
 _MIN_BATCH_SIZE = 61
 _MIN_ENTRY_SIZE = 17
-"""An entry's offset, size and what stands before its magic, with it."""
+"""The bytes of an entry up to its magic, with it."""
 _LOG_OVERHEAD = 12
 _SIZE = Struct(">i")
 _TRANSACTIONAL = 0x10
@@ -38,7 +38,6 @@ _WITHOUT_LOG_START = frozenset(
 
 
 def failed_produce(request: ProduceData | ShortProduce, error: KafkaError) -> ProduceResponse | None:
-    """Return the same error for every partition; None, to close the connection, with acks=0."""
     if type(request) is tuple:
         acks, name, index = request[:3]
         topic: Topic = (name.decode(errors="replace"), ZERO_UUID, [(index, None)])
@@ -59,7 +58,7 @@ def failed_produce(request: ProduceData | ShortProduce, error: KafkaError) -> Pr
 
 
 def refused_row(index: int, error: KafkaError, log_start_offset: int) -> Row:
-    """Return the row for a partition whose log refused the records; some errors show its start."""
+    """Return the row for refused records; some errors show the log start."""
     return index, error.code, -1, -1, -1 if error.code in _WITHOUT_LOG_START else log_start_offset
 
 
@@ -79,7 +78,7 @@ def explain(row: PartitionProduceResponse, error: KafkaError) -> None:
 
 
 def check_one_batch(records: memoryview, version: int) -> None:
-    """Raise `KafkaError` unless `records` is one batch that this version may carry."""
+    """Raise `KafkaError` unless `records` is one batch that the version may carry."""
     if len(records) < _MIN_BATCH_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "there is no record batch")
     length, _, magic, _, attributes = _BATCH_HEAD.unpack_from(records, _BATCH_HEAD_POSITION)
@@ -99,9 +98,9 @@ def _wrong_magic(magic: int, version: int) -> KafkaError:
 
 
 def _check_end(records: memoryview, length: int, version: int) -> None:
-    """Raise `KafkaError` unless the batch is whole and nothing whole comes behind it.
+    """Raise `KafkaError` unless the batch is complete and no complete entry follows.
 
-    A part of an entry behind the batch is dropped, as everywhere.
+    A partial entry behind the batch is dropped, as everywhere.
     """
     if length + _LOG_OVERHEAD < _MIN_BATCH_SIZE:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot be as short as {length} bytes")

@@ -1,8 +1,8 @@
 """Produce of one batch to one partition, read, appended and answered in one go.
 
-That is what most small producers send, and at their rate every call counts. `reader` reads requests of this
-shape in a short form and all others in full. `append` leaves to the handler, before anything has happened,
-what the append alone does not settle: acks=0, followers to wait for, an internal topic, a denied one.
+Most small producers send such requests, and at their rate every call counts. `reader` reads requests of this
+shape in a short form and all others in full. `append` leaves to the handler, before it has changed anything,
+what needs more than the append: acks=0, followers to wait for, an internal topic, a denied one.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""LongReading: records that take too long to read on the loop are read in a thread.
+"""Work of Produce that would block the loop too long, and runs in a thread.
 
-Most batches are stored as they came. Some have to be read to the last record: keys of a compacted topic, a
-codec other than the topic's, formats before 0.11. What that may cost nobody can tell from outside: eleven
-kilobytes can hold millions of records. So the loop reads up to `LOOP_DECOMPRESSED_BYTES`, and what holds more
-is read again in a thread. One at a time, so that memory stays bounded: a reading takes up to about four times
-`MAX_DECOMPRESSED_BYTES`.
+`LongReading`: most batches are stored as they come. Some have to be read to the last record: for the keys of
+a compacted topic, another codec than that of the topic, or formats before 0.11. The size of a batch does not
+tell the cost: eleven kilobytes can hold millions of records. So the loop reads up to
+`LOOP_DECOMPRESSED_BYTES`, and a batch with more is read again in a thread. One at a time, which bounds the
+memory: a reading takes up to about four times `MAX_DECOMPRESSED_BYTES`.
 
-LongWriting: record sets that take too long to write on the loop are written in a thread.
-
-A megabyte takes the page cache a fraction of a millisecond; a hundred, or a busy disk, take far longer. So
-above `WRITTEN_ON_LOOP_BYTES` a thread writes behind the end of the segment, where nobody reads, and the
-append on the loop then only moves the end. Meanwhile nobody else appends to that partition; others go on.
+`LongWriting`: the page cache takes a megabyte in a fraction of a millisecond; a hundred megabytes, or a busy
+disk, take far longer. So above `WRITTEN_ON_LOOP_BYTES` a thread writes behind the end of the segment, where
+nobody reads, and the append on the loop only moves the end. Meanwhile nothing else is appended to the
+partition.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ if TYPE_CHECKING:
 YIELD_BYTES = 1024 * 1024
 """A request above this size lets others run between its partitions."""
 LOOP_DECOMPRESSED_BYTES = 512 * 1024
-"""Decompressed in a millisecond; a record counts for 128 bytes at least (`BYTES_PER_RECORD`)."""
+"""Decompressed in a millisecond; a record counts as at least 128 bytes (`BYTES_PER_RECORD`)."""
 MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
-"""What checking one batch may decompress to; a batch that holds more is refused."""
+"""The most bytes that the check of a batch may decompress; a larger batch is refused."""
 
 _ONE_AT_A_TIME = trio.CapacityLimiter(1)
 
 
 class LongReading:
-    """Records on their way through a validator. They must stay where they are until it has ended."""
+    """Records that a validator reads in a thread; their memory must stay valid until then."""
 
     __slots__ = ("_error", "_now_ms", "_records", "_validated", "_validator")
 
@@ -51,7 +50,7 @@ class LongReading:
         self._error: KafkaError | None = None
 
     async def run(self) -> None:
-        """Read; `result` tells what came of it."""
+        """Read the records, for `result`."""
         try:
             self._validated = await trio.to_thread.run_sync(self._validate, limiter=_ONE_AT_A_TIME)
         except KafkaError as error:
@@ -63,7 +62,7 @@ class LongReading:
         )
 
     def result(self) -> ValidatedRecords:
-        """Return the records, fit to be appended, once it has run. Raises `KafkaError`."""
+        """Return the validated records of `run`. Raises `KafkaError`."""
         if self._error is not None:
             raise self._error
         assert self._validated is not None
@@ -76,7 +75,7 @@ _WRITERS = trio.CapacityLimiter(2)
 
 
 class LongWriting:
-    """Validated records on their way into a partition that nobody else is writing to."""
+    """Validated records that a thread writes to a partition without another writer."""
 
     __slots__ = ("_acks", "_error", "_info", "_now_ms", "_partition", "_validated")
 
@@ -89,7 +88,7 @@ class LongWriting:
         self._error: KafkaError | None = None
 
     async def run(self) -> None:
-        """Write and append; `result` tells what came of it."""
+        """Write and append the records, for `result`."""
         partition = self._partition
         try:
             written = partition.write_ahead(self._validated, acks=self._acks, now_ms=self._now_ms)
@@ -113,7 +112,7 @@ class LongWriting:
             partition.writing = None
             done.set()
             if not written.served:
-                # The leader moved, the segment was rolled, or the batch had been there before.
+                # The leader moved, the segment was rolled, or the batch is a duplicate.
                 self._undo(written)
 
     def _append(self, written: WriteAhead | None) -> None:
@@ -128,7 +127,7 @@ class LongWriting:
             self._error = self._partition.log.failed("append to", error)
 
     def result(self) -> LogAppendInfo:
-        """Return what was appended, once it has run. Raises `KafkaError`."""
+        """Return what `run` has appended. Raises `KafkaError`."""
         if self._error is not None:
             raise self._error
         assert self._info is not None
@@ -136,7 +135,7 @@ class LongWriting:
 
 
 class OtherWriting:
-    """Somebody else writes to the partition: wait."""
+    """The wait for another request that writes to the partition."""
 
     __slots__ = ("_done",)
 
@@ -144,5 +143,5 @@ class OtherWriting:
         self._done = done
 
     async def run(self) -> None:
-        """Return when it is done; yet another may write by then."""
+        """Return when it is done; yet another one may write by then."""
         await self._done.wait()

@@ -1,9 +1,8 @@
-"""Produce on the wire, without message objects: the request read in place, a plain success packed at once.
+"""Produce on the wire without message objects: the request is read in place, a success is packed at once.
 
-Nothing else is asked of a broker as often, so the generated codec's objects (one for the request and one per
-topic and partition, both ways) are left out here. What is read and written is the same, and a test holds
-both against each other: `kcli.protocol.messages.produce` has the layout. Everything but plain success, such
-as an error in some partition, is answered with a `ProduceResponse`.
+No request is as frequent, so this avoids the objects of the generated codec: one for the request and one for
+each topic and partition, both ways. The bytes are the same, and a test compares both:
+`kcli.protocol.messages.produce` has the layout. A response with an error is a `ProduceResponse`.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ _UUID_SIZE = 16
 ShortProduce = tuple[int, bytes, int, memoryview, memoryview, int, int]
 """Acks, topic, partition and records, then the buffer, start and end of the body: one batch to one partition.
 
-A tuple, for it is made for most requests that a broker gets.
+A tuple, because most requests to a broker need one.
 """
 Topic = tuple[str, bytes, list[tuple[int, "memoryview | None"]]]
 """Name, topic id (one of the two is empty or zero), and (index, records) of each partition."""
 
 
 class ProduceData:
-    """A request: `acks`, how long to wait for it, and the records by topic, which stay in the frame."""
+    """A request: `acks`, its timeout, and the records by topic, which stay in the frame."""
 
     __slots__ = ("acks", "size", "timeout_ms", "topics", "transactional_id")
 
@@ -52,10 +51,10 @@ class ProduceData:
         self.timeout_ms = timeout_ms
         self.topics = topics
         self.size = size
-        """Bytes of the request's body."""
+        """The bytes of the request body."""
 
     def copy_records(self) -> None:
-        """Take the records out of the frame, which others receive into as soon as the handler waits."""
+        """Copy the records out of the frame, which is reused as soon as the handler awaits."""
         for _, _, partitions in self.topics:
             partitions[:] = [
                 (index, None if records is None else memoryview(bytearray(records)))
@@ -66,7 +65,7 @@ class ProduceData:
 def decoder(version: int) -> Callable[[memoryview, int, int], tuple[ProduceData, int]]:
     """Return what reads a request body of this version from `buffer[position:end]`.
 
-    It raises `DecodeError` for whatever is not well formed.
+    It raises `DecodeError` for a malformed body.
     """
     read = _read_flexible if version >= FLEXIBLE_FROM else _read_plain
 
@@ -186,14 +185,14 @@ def _varint(body: memoryview, position: int) -> tuple[int, int]:
 
 
 def _take(room: int, count: int) -> int:
-    """Return how many elements the request may have beyond `count` more."""
+    """Return the elements that the request may still have after `count` more."""
     if count > room:
         raise ValueError("too many elements")
     return room - count
 
 
 def _skip_tags(body: memoryview, position: int, room: int) -> tuple[int, int]:
-    """Return the position behind a tag section, and how many elements may follow."""
+    """Return the position behind a tag section, and the elements that may follow."""
     if body[position] == 0:
         return position + 1, room
     count, position = decode_unsigned_varint(body, position)
@@ -255,7 +254,7 @@ def _make_frame(name: bytes, version: int) -> OneRowFrame:
 
 
 def encode_rows(topics: Iterable[tuple[str, bytes, list[Row]]], version: int) -> bytes:
-    """Return the response body for rows that need neither a message nor record errors."""
+    """Return the response body for rows without messages and record errors."""
     flexible = version >= FLEXIBLE_FROM
     parts: list[bytes] = []
     count = 0
