@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -21,6 +21,10 @@ from kcli.commands.shared.options import (
 )
 from kcli.commands.shared.runner import command
 from kcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from kcli.commands.consume.formatters import Format
+    from kcli.commands.consume.reading import End, Start
 
 
 class IsolationLevel(StrEnum):
@@ -42,43 +46,6 @@ PartitionNumbers = Annotated[
     list[str] | None,
     typer.Option(metavar="IDS", help="Only these partitions, separated by commas (repeatable)"),
 ]
-StartOffset = Annotated[
-    str | None,
-    typer.Option(
-        metavar="OFFSET",
-        help="Begin at a number, earliest or latest; needs --partition",
-        show_default=False,
-    ),
-]
-FromBeginning = Annotated[bool, typer.Option("--from-beginning", help="Begin at the first record")]
-FromTime = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help="Begin at the first record of this time or later: milliseconds since 1970, or ISO 8601, UTC "
-        "without a zone",
-        show_default=False,
-    ),
-]
-ToTime = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help="End before the first record of this time or later; the format is that of --from-time",
-        show_default=False,
-    ),
-]
-UntilEnd = Annotated[bool, typer.Option("--until-end", help="End at the current end of the topic")]
-MaxMessages = Annotated[
-    int | None,
-    typer.Option(min=-1, metavar="N", help="End after so many records; -1: never", show_default=False),
-]
-TimeoutMs = Annotated[
-    int | None,
-    typer.Option(
-        min=-1, metavar="MS", help="End after so long without a record; -1: never", show_default=False
-    ),
-]
 GroupId = Annotated[
     str | None,
     typer.Option(
@@ -87,38 +54,6 @@ GroupId = Annotated[
         autocompletion=complete_group,
         show_default=False,
     ),
-]
-FormatterName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="How records are printed: default, json, logging, noop, checksum; for internal topics "
-        "offsets, group-metadata, transaction-log; or a class name of Kafka",
-        show_default=False,
-    ),
-]
-FormatterProperty = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="print.timestamp=true, likewise partition, offset, delivery, epoch, headers, key, value; "
-        "key.separator, line.separator, headers.separator, null.literal; headers.deserializer "
-        "(repeatable)",
-    ),
-]
-FormatterConfig = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A file of formatter properties", show_default=False)
-]
-KeyDeserializer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TYPE",
-        help="Type of keys: string, bytes, short, int, long, float, double, uuid, boolean",
-        show_default=False,
-    ),
-]
-ValueDeserializer = Annotated[
-    str | None, typer.Option(metavar="TYPE", help="Type of values, as for keys", show_default=False)
 ]
 Isolation = Annotated[
     IsolationLevel | None,
@@ -136,6 +71,128 @@ Verbose = Annotated[
 ]
 
 
+class RangeOptions(NamedTuple):
+    """Where to begin and where to end."""
+
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OFFSET",
+            help="Begin at a number, earliest or latest; needs --partition",
+            show_default=False,
+        ),
+    ] = None
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Begin at the first record")] = (
+        False
+    )
+    from_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Begin at the first record of this time or later: milliseconds since 1970, or ISO 8601, UTC "
+            "without a zone",
+            show_default=False,
+        ),
+    ] = None
+    to_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="End before the first record of this time or later; the format is that of --from-time",
+            show_default=False,
+        ),
+    ] = None
+    until_end: Annotated[bool, typer.Option("--until-end", help="End at the current end of the topic")] = (
+        False
+    )
+    max_messages: Annotated[
+        int | None,
+        typer.Option(min=-1, metavar="N", help="End after so many records; -1: never", show_default=False),
+    ] = None
+    timeout_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=-1, metavar="MS", help="End after so long without a record; -1: never", show_default=False
+        ),
+    ] = None
+
+    def start(self, reset: str | None) -> Start:
+        """Return where to begin; `reset` is `auto.offset.reset`."""
+        from kcli.commands.consume.reading import Start, parse_offset
+        from kcli.commands.shared.times import asked_time
+
+        return Start(
+            None if self.offset is None else parse_offset(self.offset),
+            self.from_beginning,
+            None if self.from_time is None else asked_time(self.from_time, "--from-time"),
+            reset,
+        )
+
+    def end(self) -> End:
+        """Return where to end."""
+        from kcli.commands.consume.reading import End
+        from kcli.commands.shared.times import asked_time
+
+        return End(
+            positive(self.max_messages),
+            positive(self.timeout_ms),
+            None if self.to_time is None else asked_time(self.to_time, "--to-time"),
+            self.until_end,
+        )
+
+
+class FormatOptions(NamedTuple):
+    """How records are printed."""
+
+    formatter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How records are printed: default, json, logging, noop, checksum; for internal topics "
+            "offsets, group-metadata, transaction-log; or a class name of Kafka",
+            show_default=False,
+        ),
+    ] = None
+    formatter_property: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="print.timestamp=true, likewise partition, offset, delivery, epoch, headers, key, value; "
+            "key.separator, line.separator, headers.separator, null.literal; headers.deserializer "
+            "(repeatable)",
+        ),
+    ] = None
+    formatter_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file of formatter properties", show_default=False)
+    ] = None
+    key_deserializer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE",
+            help="Type of keys: string, bytes, short, int, long, float, double, uuid, boolean",
+            show_default=False,
+        ),
+    ] = None
+    value_deserializer: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Type of values, as for keys", show_default=False)
+    ] = None
+
+    def format(self, old_properties: Sequence[str] | None, *, is_json: bool) -> Format:
+        """Return the formatter. The file's properties are overridden by flags, and by the command line's."""
+        from kcli.commands.consume.formatters import make_formatter
+
+        given = renamed(old_properties, "--property", self.formatter_property, "--formatter-property")
+        flags = {"key.deserializer": self.key_deserializer, "value.deserializer": self.value_deserializer}
+        return make_formatter(
+            self.formatter or ("json" if is_json else "default"),
+            {
+                **read_properties(self.formatter_config),
+                **{name: value for name, value in flags.items() if value is not None},
+                **parse_properties(given, "--formatter-property"),
+            },
+        )
+
+
 app = typer.Typer(rich_markup_mode=None)
 
 
@@ -145,26 +202,16 @@ async def consume(
     topic_option: TopicOption = None,
     include: Include = None,
     partition: PartitionNumbers = None,
-    offset: StartOffset = None,
-    from_beginning: FromBeginning = False,
-    from_time: FromTime = None,
-    to_time: ToTime = None,
-    until_end: UntilEnd = False,
-    max_messages: MaxMessages = None,
-    timeout_ms: TimeoutMs = None,
+    *,
+    bounds: RangeOptions,
     group: GroupId = None,
-    formatter: FormatterName = None,
-    formatter_property: FormatterProperty = None,
-    formatter_config: FormatterConfig = None,
-    key_deserializer: KeyDeserializer = None,
-    value_deserializer: ValueDeserializer = None,
+    shown: FormatOptions,
     isolation_level: Isolation = None,
     skip_message_on_error: SkipMessageOnError = False,
     enable_systest_events: Annotated[bool, typer.Option("--enable-systest-events", hidden=True)] = False,
     old_property: Annotated[list[str] | None, typer.Option("--property", hidden=True)] = None,
     consumer_property: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     consumer_config: Annotated[Path | None, typer.Option("--consumer.config", hidden=True)] = None,
-    *,
     cluster: ClusterAddress,
     output: OutputFormat | None = None,
     verbose: Verbose = False,
@@ -177,13 +224,11 @@ async def consume(
     (KIP-848). `--output json` prints an object for each record.
     """
     from kcli.client.config import ConsumerConfig
-    from kcli.commands.consume.formatters import make_formatter
-    from kcli.commands.consume.reading import Choice, End, Reading, Start, parse_offset, print_records
+    from kcli.commands.consume.reading import Choice, Reading, print_records
     from kcli.commands.shared.session import client_properties, connect_with, connecting_ms
-    from kcli.commands.shared.times import asked_time
     from kcli.commands.shared.topic_filter import some_ids
 
-    if offset is not None and not partition:
+    if bounds.offset is not None and not partition:
         raise UsageError(
             "`--offset` needs `--partition`",
             hint="`--from-beginning` and `--from-time` apply to all partitions",
@@ -195,32 +240,17 @@ async def consume(
     )
     if isolation_level is not None:
         properties["isolation.level"] = isolation_level
-    properties["group.id"] = group_id(group, properties, has_partitions=bool(partition), from_time=from_time)
+    properties["group.id"] = group_id(
+        group, properties, has_partitions=bool(partition), from_time=bounds.from_time
+    )
     ids = frozenset(number for each in partition or () for number in some_ids(each, "--partition")) or None
     excludes_internal = flag(properties, "exclude.internal.topics", default=True)
     choice = Choice(one_topic_or_none(topic, topic_option), include, ids, excludes_internal)
     choice.check()
-    start = Start(
-        None if offset is None else parse_offset(offset),
-        from_beginning,
-        None if from_time is None else asked_time(from_time, "--from-time"),
-        properties.get("auto.offset.reset"),
-    )
+    start = bounds.start(properties.get("auto.offset.reset"))
     properties["auto.offset.reset"] = start.reset_strategy()
-    end = End(
-        positive(max_messages),
-        positive(timeout_ms),
-        None if to_time is None else asked_time(to_time, "--to-time"),
-        until_end,
-    )
-    format_record = make_formatter(
-        formatter or ("json" if output is OutputFormat.JSON else "default"),
-        format_properties(
-            formatter_config,
-            renamed(old_property, "--property", formatter_property, "--formatter-property"),
-            {"key.deserializer": key_deserializer, "value.deserializer": value_deserializer},
-        ),
-    )
+    end = bounds.end()
+    format_record = shown.format(old_property, is_json=output is OutputFormat.JSON)
     config = ConsumerConfig.from_properties(properties)
     async with connect_with(
         cluster.bootstrap_server, properties, timeout_ms=connecting_ms(end.timeout_ms)
@@ -261,14 +291,3 @@ def group_id(
 def positive(number: int | None) -> int | None:
     """Return a limit, None for -1."""
     return None if number is None or number < 0 else number
-
-
-def format_properties(
-    formatter_config: Path | None, formatter_properties: Sequence[str] | None, flags: dict[str, str | None]
-) -> dict[str, str]:
-    """Return the formatter's properties: the file's, overridden by flags, and by the command line's."""
-    return {
-        **read_properties(formatter_config),
-        **{name: value for name, value in flags.items() if value is not None},
-        **parse_properties(formatter_properties, "--formatter-property"),
-    }

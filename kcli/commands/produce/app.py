@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -45,24 +45,6 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(metavar="[FILE]...", help="Files of lines; standard input by default", show_default=False),
 ]
-ReaderProperties = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="How lines are read: parse.key, key.separator, parse.headers, headers.delimiter, "
-        "headers.separator, headers.key.separator, ignore.error, null.marker (repeatable)",
-    ),
-]
-ReaderConfig = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A file of reader properties", show_default=False)
-]
-KeySerializer = Annotated[
-    str,
-    typer.Option(
-        metavar="TYPE", help="Type of keys: string, bytes, short, int, long, float, double, uuid, boolean"
-    ),
-]
-ValueSerializer = Annotated[str, typer.Option(metavar="TYPE", help="Type of values, as for keys")]
 PartitionNumber = Annotated[
     list[int] | None,
     typer.Option(min=0, metavar="N", help="Send everything to this partition"),
@@ -76,119 +58,181 @@ PartitionerOption = Annotated[
     ),
 ]
 Sync = Annotated[bool, typer.Option("--sync", help="Send each record after the acknowledgement of the last")]
-CompressionCodec = Annotated[
-    Compression | None,
-    typer.Option(
-        "--compression-codec",
-        "-z",
-        help="Compress batches (compression.type): none by default, gzip if no codec is named",
-        show_default=False,
-    ),
-]
-Acks = Annotated[
-    str | None,
-    typer.Option(
-        "--acks",
-        "--request-required-acks",
-        metavar="all|1|0",
-        help="Who must have a record before it counts as sent (acks): all in-sync replicas by default, "
-        "the leader, nobody",
-        show_default=False,
-    ),
-]
-Idempotence = Annotated[
-    bool | None,
-    typer.Option(
-        "--idempotence/--no-idempotence",
-        help="Retries write no record twice (enable.idempotence): by default with acks all",
-        show_default=False,
-    ),
-]
-BatchSize = Annotated[
-    int | None,
-    typer.Option(
-        "--batch-size",
-        "--max-partition-memory-bytes",
-        min=0,
-        metavar="BYTES",
-        help="Largest batch of a partition (batch.size), 16384 by default",
-        show_default=False,
-    ),
-]
-LingerMs = Annotated[
-    int | None,
-    typer.Option(
-        "--linger-ms",
-        "--timeout",
-        min=0,
-        metavar="MS",
-        help="How long a batch waits for more records (linger.ms), 5 by default",
-        show_default=False,
-    ),
-]
-MaxRetries = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="How often a batch is sent again (retries): by default for 2 minutes",
-        show_default=False,
-    ),
-]
-RetryBackoffMs = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        metavar="MS",
-        help="Pause before the first retry (retry.backoff.ms), 100 by default",
-        show_default=False,
-    ),
-]
-RequestTimeoutMs = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="MS",
-        help="How long to wait for a broker's answer (request.timeout.ms), 30000 by default",
-        show_default=False,
-    ),
-]
-MetadataExpiryMs = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        metavar="MS",
-        help="The largest age of metadata (metadata.max.age.ms), 300000 by default",
-        show_default=False,
-    ),
-]
-MaxBlockMs = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        metavar="MS",
-        help="How long to wait for metadata or buffer space (max.block.ms), 60000 by default",
-        show_default=False,
-    ),
-]
-MaxMemoryBytes = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        metavar="BYTES",
-        help="Buffer for unsent records (buffer.memory), 32 MiB by default",
-        show_default=False,
-    ),
-]
-SocketBufferSize = Annotated[
-    int | None,
-    typer.Option(
-        min=-1,
-        metavar="BYTES",
-        help="Socket buffer (send.buffer.bytes): the system's by default",
-        show_default=False,
-    ),
-]
+
+
+class ReaderOptions(NamedTuple):
+    """How lines are read."""
+
+    reader_property: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="How lines are read: parse.key, key.separator, parse.headers, headers.delimiter, "
+            "headers.separator, headers.key.separator, ignore.error, null.marker (repeatable)",
+        ),
+    ] = None
+    reader_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file of reader properties", show_default=False)
+    ] = None
+    key_serializer: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE", help="Type of keys: string, bytes, short, int, long, float, double, uuid, boolean"
+        ),
+    ] = "string"
+    value_serializer: Annotated[str, typer.Option(metavar="TYPE", help="Type of values, as for keys")] = (
+        "string"
+    )
+
+    def format(self, old_properties: Sequence[str] | None) -> ReaderFormat:
+        """Return the format of lines: the file's reader properties, overridden by the command line's."""
+        from kcli.commands.produce.line_reader import ReaderFormat
+
+        given = renamed(old_properties, "--property", self.reader_property, "--reader-property")
+        return ReaderFormat.from_properties(
+            {
+                **read_properties(self.reader_config),
+                **parse_properties(given, "--reader-property"),
+                "key.serializer": self.key_serializer,
+                "value.serializer": self.value_serializer,
+            }
+        )
+
+
+class ProducerOptions(NamedTuple):
+    """The options that set a property of the producer each."""
+
+    compression_codec: Annotated[
+        Compression | None,
+        typer.Option(
+            "--compression-codec",
+            "-z",
+            help="Compress batches (compression.type): none by default, gzip if no codec is named",
+            show_default=False,
+        ),
+    ] = None
+    acks: Annotated[
+        str | None,
+        typer.Option(
+            "--acks",
+            "--request-required-acks",
+            metavar="all|1|0",
+            help="Who must have a record before it counts as sent (acks): all in-sync replicas by default, "
+            "the leader, nobody",
+            show_default=False,
+        ),
+    ] = None
+    idempotence: Annotated[
+        bool | None,
+        typer.Option(
+            "--idempotence/--no-idempotence",
+            help="Retries write no record twice (enable.idempotence): by default with acks all",
+            show_default=False,
+        ),
+    ] = None
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            "--batch-size",
+            "--max-partition-memory-bytes",
+            min=0,
+            metavar="BYTES",
+            help="Largest batch of a partition (batch.size), 16384 by default",
+            show_default=False,
+        ),
+    ] = None
+    linger_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--linger-ms",
+            "--timeout",
+            min=0,
+            metavar="MS",
+            help="How long a batch waits for more records (linger.ms), 5 by default",
+            show_default=False,
+        ),
+    ] = None
+    message_send_max_retries: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="How often a batch is sent again (retries): by default for 2 minutes",
+            show_default=False,
+        ),
+    ] = None
+    retry_backoff_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="MS",
+            help="Pause before the first retry (retry.backoff.ms), 100 by default",
+            show_default=False,
+        ),
+    ] = None
+    request_timeout_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="MS",
+            help="How long to wait for a broker's answer (request.timeout.ms), 30000 by default",
+            show_default=False,
+        ),
+    ] = None
+    metadata_expiry_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="MS",
+            help="The largest age of metadata (metadata.max.age.ms), 300000 by default",
+            show_default=False,
+        ),
+    ] = None
+    max_block_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="MS",
+            help="How long to wait for metadata or buffer space (max.block.ms), 60000 by default",
+            show_default=False,
+        ),
+    ] = None
+    max_memory_bytes: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="BYTES",
+            help="Buffer for unsent records (buffer.memory), 32 MiB by default",
+            show_default=False,
+        ),
+    ] = None
+    socket_buffer_size: Annotated[
+        int | None,
+        typer.Option(
+            min=-1,
+            metavar="BYTES",
+            help="Socket buffer (send.buffer.bytes): the system's by default",
+            show_default=False,
+        ),
+    ] = None
+
+    def properties(self) -> dict[str, str]:
+        """Return the properties of the given options."""
+        values = {
+            "compression.type": self.compression_codec,
+            "acks": self.acks,
+            "enable.idempotence": None if self.idempotence is None else str(self.idempotence).lower(),
+            "batch.size": self.batch_size,
+            "linger.ms": self.linger_ms,
+            "retries": self.message_send_max_retries,
+            "retry.backoff.ms": self.retry_backoff_ms,
+            "request.timeout.ms": self.request_timeout_ms,
+            "metadata.max.age.ms": self.metadata_expiry_ms,
+            "max.block.ms": self.max_block_ms,
+            "buffer.memory": self.max_memory_bytes,
+            "send.buffer.bytes": self.socket_buffer_size,
+        }
+        return {name: str(value) for name, value in values.items() if value is not None}
 
 
 app = typer.Typer(rich_markup_mode=None)
@@ -204,30 +248,16 @@ async def produce(
     topic: TopicArgument = None,
     files: Files = None,
     topic_option: TopicOption = None,
-    reader_property: ReaderProperties = None,
-    reader_config: ReaderConfig = None,
-    key_serializer: KeySerializer = "string",
-    value_serializer: ValueSerializer = "string",
+    *,
+    reader: ReaderOptions,
     partition: PartitionNumber = None,
     partitioner: PartitionerOption = None,
     sync: Sync = False,
-    compression_codec: CompressionCodec = None,
-    acks: Acks = None,
-    idempotence: Idempotence = None,
-    batch_size: BatchSize = None,
-    linger_ms: LingerMs = None,
-    message_send_max_retries: MaxRetries = None,
-    retry_backoff_ms: RetryBackoffMs = None,
-    request_timeout_ms: RequestTimeoutMs = None,
-    metadata_expiry_ms: MetadataExpiryMs = None,
-    max_block_ms: MaxBlockMs = None,
-    max_memory_bytes: MaxMemoryBytes = None,
-    socket_buffer_size: SocketBufferSize = None,
+    options: ProducerOptions,
     line_reader: Annotated[str | None, typer.Option(hidden=True)] = None,
     old_property: Annotated[list[str] | None, typer.Option("--property", hidden=True)] = None,
     producer_property: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     producer_config: Annotated[Path | None, typer.Option("--producer.config", hidden=True)] = None,
-    *,
     cluster: ClusterAddress,
 ) -> Produced:
     """Send each line of files or of standard input as a record.
@@ -245,33 +275,15 @@ async def produce(
     target = Target(one_topic(topic, topic_option), one_partition(partition or ()), sync)
     if line_reader is not None and not line_reader.endswith("LineMessageReader"):
         raise UsageError(f"there is no line reader `{line_reader}`", hint="LineMessageReader is the only one")
-    line_format = read_format(
-        reader_config,
-        renamed(old_property, "--property", reader_property, "--reader-property"),
-        key_serializer,
-        value_serializer,
-    )
+    line_format = reader.format(old_property)
     properties = client_properties(
         renamed(producer_config, "--producer.config", cluster.command_config, "--command-config"),
         renamed(producer_property, "--producer-property", cluster.command_property, "--command-property"),
         {"client.id": "console-producer"},
     )
-    flags = {
-        "compression.type": compression_codec,
-        "acks": acks,
-        "enable.idempotence": None if idempotence is None else str(idempotence).lower(),
-        "batch.size": batch_size,
-        "linger.ms": linger_ms,
-        "retries": message_send_max_retries,
-        "retry.backoff.ms": retry_backoff_ms,
-        "request.timeout.ms": request_timeout_ms,
-        "metadata.max.age.ms": metadata_expiry_ms,
-        "max.block.ms": max_block_ms,
-        "buffer.memory": max_memory_bytes,
-        "send.buffer.bytes": socket_buffer_size,
-        "partitioner": partitioner,
-    }
-    properties |= {name: str(value) for name, value in flags.items() if value is not None}
+    properties |= options.properties()
+    if partitioner is not None:
+        properties["partitioner"] = partitioner.value
     config = ProducerConfig.from_properties(properties)
     inputs = open_inputs(files or ())
     timeout_ms = connecting_ms(config.max_block_ms)
@@ -287,22 +299,3 @@ def one_partition(numbers: Sequence[int]) -> int | None:
             hint="all records go to one partition, or without `--partition` to all",
         )
     return next(iter(numbers), None)
-
-
-def read_format(
-    reader_config: Path | None,
-    reader_properties: Sequence[str] | None,
-    key_serializer: str,
-    value_serializer: str,
-) -> ReaderFormat:
-    """Return the format of lines: the file's reader properties, overridden by the command line's."""
-    from kcli.commands.produce.line_reader import ReaderFormat
-
-    return ReaderFormat.from_properties(
-        {
-            **read_properties(reader_config),
-            **parse_properties(reader_properties, "--reader-property"),
-            "key.serializer": key_serializer,
-            "value.serializer": value_serializer,
-        }
-    )
