@@ -57,24 +57,24 @@ def ask(data_dir: Path, operation: str, *, timeout_seconds: float, **arguments: 
 
     Raises `KcliError` if no process listens there, if it is stopped or refuses, or if the time is over.
     """
-    with asking(data_dir, operation, **arguments) as question:
-        return question.answer(timeout_seconds=timeout_seconds)
+    with running_operation(data_dir, operation, **arguments) as running:
+        return running.result(timeout_seconds=timeout_seconds)
 
 
 @contextmanager
-def asking(data_dir: Path, operation: str, **arguments: object) -> Iterator[Question]:
+def running_operation(data_dir: Path, operation: str, **arguments: object) -> Iterator[RunningOperation]:
     """Start a long operation, which ends at the latest with the block.
 
     Raises `KcliError` if no process listens there, or if it is stopped.
     """
     with _connect(data_dir) as connection:
         refuse_stopped(_peer(connection))  # It would run the operation later, when nobody waits for it.
-        question = Question(connection, data_dir)
-        question.ask(operation, arguments)
-        yield question
+        running = RunningOperation(connection, data_dir)
+        running.send(operation, arguments)
+        yield running
 
 
-class Question:
+class RunningOperation:
     """One operation sent to a process, and its response."""
 
     def __init__(self, connection: socket.socket, data_dir: Path) -> None:
@@ -85,7 +85,7 @@ class Question:
         """Return the descriptor, which is readable when the response or the end of the connection arrives."""
         return self._connection.fileno()
 
-    def ask(self, operation: str, arguments: Mapping[str, object]) -> None:
+    def send(self, operation: str, arguments: Mapping[str, object]) -> None:
         """Send the operation. Raises `KcliError`."""
         request = {"operation": operation, "arguments": arguments}
         try:
@@ -93,14 +93,14 @@ class Question:
         except OSError as error:
             raise self._went_away(error) from error
 
-    def hurry(self) -> None:
+    def finish(self) -> None:
         """Make a long operation end now with the result so far. Raises `KcliError`."""
         try:
             self._connection.shutdown(socket.SHUT_WR)
         except OSError as error:
             raise self._went_away(error) from error
 
-    def answer(self, *, timeout_seconds: float) -> Any:  # noqa: ANN401 - JSON
+    def result(self, *, timeout_seconds: float) -> Any:  # noqa: ANN401 - JSON
         """Return the result. Raises `KcliError` if the operation is refused or the time is over."""
         try:
             line = _receive_line(self._connection, timeout_seconds)

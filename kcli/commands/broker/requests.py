@@ -10,13 +10,13 @@ import typer
 from kcli.commands.broker.node import DEFAULT_DATA_DIR, DataDir, complete_node
 from kcli.commands.shared.formatting import counted
 from kcli.commands.shared.output import OutputFormat, Table
-from kcli.control_socket import asking
+from kcli.control_socket import running_operation
 from kcli.errors import Interrupted, KcliError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kcli.control_socket import Question
+    from kcli.control_socket import RunningOperation
 
 ANSWER_SECONDS = 10.0
 """How long the answer may take after the measurement."""
@@ -144,13 +144,15 @@ async def requests(
 
     chosen = {} if node is None else {"node": node}
     async with interruptible() as scope:
-        with asking(data_dir.absolute(), "requests.measure", seconds=seconds, **chosen) as question:
+        with running_operation(
+            data_dir.absolute(), "requests.measure", seconds=seconds, **chosen
+        ) as operation:
             with scope:
                 async with ending_with_reader():
-                    await _await_answer(question, seconds)
+                    await _await_answer(operation, seconds)
             if scope.cancel_called:
-                question.hurry()
-            answer = question.answer(timeout_seconds=ANSWER_SECONDS)
+                operation.finish()
+            answer = operation.result(timeout_seconds=ANSWER_SECONDS)
     report = _report(answer)
     print_result(report, output)
     if not report.apis:
@@ -164,7 +166,7 @@ async def requests(
         )
 
 
-async def _await_answer(question: Question, seconds: int) -> None:
+async def _await_answer(operation: RunningOperation, seconds: int) -> None:
     """Return when the answer comes or is overdue; show the elapsed time until then."""
     import trio
 
@@ -174,7 +176,7 @@ async def _await_answer(question: Question, seconds: int) -> None:
     with time_bar("measuring", seconds) as show, trio.move_on_after(seconds + ANSWER_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(_show_time, began, show))
-            await trio.lowlevel.wait_readable(question.fileno())
+            await trio.lowlevel.wait_readable(operation.fileno())
             nursery.cancel_scope.cancel()
 
 

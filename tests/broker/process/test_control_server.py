@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from kcli.broker.process.control_server import FAREWELL_SECONDS, ControlServer, LongOperation
-from kcli.control_socket import MAX_LINE_BYTES, SOCKET_NAME, ask, asking, socket_name
+from kcli.control_socket import MAX_LINE_BYTES, SOCKET_NAME, ask, running_operation, socket_name
 from kcli.errors import KcliError, UsageError
 from tests.support import waiting
 
@@ -161,10 +161,10 @@ async def test_what_lasts_is_over_when_its_client_has_nothing_more_to_say(
     arguments: dict[str, object], answer: object, tmp_path: Path
 ) -> None:
     def hurried() -> Any:
-        with asking(tmp_path, "last", **arguments) as question:
-            question.hurry()
+        with running_operation(tmp_path, "last", **arguments) as operation:
+            operation.finish()
             try:
-                return {"result": question.answer(timeout_seconds=60)}
+                return {"result": operation.result(timeout_seconds=60)}
             except KcliError as error:
                 return error.message.partition(":")[0]
 

@@ -18,7 +18,7 @@ import trio
 from kcli.broker.process.control_server import ControlServer, LongOperation
 from kcli.broker.process.meter_operations import MOST_SECONDS
 from kcli.commands.broker import requests as broker_requests
-from kcli.control_socket import ask, asking
+from kcli.control_socket import ask, running_operation
 from kcli.errors import KcliError
 from tests.support.kcli_broker import KcliBroker
 from tests.support.waiting import PATIENCE_SECONDS
@@ -256,11 +256,11 @@ async def test_a_process_that_is_stopped_meanwhile_has_told_what_it_measured(tmp
 def test_a_broker_that_is_stopped_answers_first(tmp_path: Path) -> None:
     with closing(KcliBroker(tmp_path)) as broker:
         broker.start()
-        with asking(broker.data, "requests.measure", seconds=MOST_SECONDS) as question:
-            # Answered behind the question, whose measuring has begun then.
+        with running_operation(broker.data, "requests.measure", seconds=MOST_SECONDS) as operation:
+            # Answered behind the operation, whose measuring has begun then.
             ask(broker.data, "node.list", timeout_seconds=PATIENCE_SECONDS)
             assert broker.stop() == 0
-            answer = question.answer(timeout_seconds=PATIENCE_SECONDS)
+            answer = operation.result(timeout_seconds=PATIENCE_SECONDS)
     assert (answer["nodes"], answer["apis"]) == ([1], [])
     assert 0 < answer["seconds"] < PATIENCE_SECONDS
 
