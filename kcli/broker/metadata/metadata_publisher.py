@@ -32,7 +32,7 @@ def _raise(_: int, error: Exception) -> None:
 
 
 class MetadataPublisher:
-    """`is_reachable` says whether a node can be told now; `failed` gets the error of a node's `apply`."""
+    """Publishes to the nodes that are reachable; `failed` gets the error of a node's `apply`."""
 
     def __init__(
         self,

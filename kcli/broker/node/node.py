@@ -57,7 +57,7 @@ class ReservedPorts:
 
 
 class Node:
-    """`make` makes the broker of each life."""
+    """One node of the process; `make` makes a broker for each of its lives."""
 
     def __init__(
         self,
