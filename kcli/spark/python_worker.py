@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def hinted() -> Iterator[None]:
-    """Let an error's hint stand below its message in the traceback."""
+    """Add an error's hint below its message in the traceback."""
     try:
         yield
     except KcliError as error:
@@ -32,7 +32,7 @@ def hinted() -> Iterator[None]:
 
 
 def keep_what_is_loaded() -> None:
-    """Take what there is when a worker's first task ends for permanent; elsewhere do nothing."""
+    """Freeze what is loaded when a worker's first task ends (`gc.freeze`); elsewhere do nothing."""
     if TaskContext.get() is not None:
         _freeze()
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """Data of `producer_id` in `first_offset..last_offset`, both included, was rolled back."""
+    """The data of `producer_id` in `first_offset..last_offset`, both included, was aborted."""
 
     producer_id: int
     first_offset: int
@@ -28,8 +28,8 @@ class AbortedTransaction:
 class Split:
     """Offsets `start` (included) to `end` (excluded) of one partition.
 
-    The offsets are the truth. `size_bytes` is an estimate; `directory`, `segment` and `position` say where a
-    reader of log directories may begin, and are checked before they are believed.
+    `size_bytes` is an estimate. `directory`, `segment` and `position` are hints where a reader of log
+    directories may begin; it checks them.
     """
 
     topic: str
@@ -38,16 +38,16 @@ class Split:
     end: int
     size_bytes: int = 0
     directory: str | None = None
-    """The partition's directory, of a source of log directories."""
+    """The partition's directory, for a source of log directories."""
     segment: int | None = None
-    """Base offset of the segment in which `start` lies."""
+    """The base offset of the segment that contains `start`."""
     position: int = 0
-    """Where in that segment an entry begins whose offsets are not above `start`."""
+    """A position in that segment where an entry begins whose offsets are not above `start`."""
     aborted: tuple[AbortedTransaction, ...] = ()
-    """What a source of log directories knows was rolled back; brokers tell with each fetch."""
+    """Aborted transactions that a source of log directories knows; brokers list them with each fetch."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
+        """Return the fields for JSON."""
         return asdict(self)
 
     @classmethod
@@ -58,11 +58,11 @@ class Split:
 
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-"""The columns that records have, in the order of Spark's own Kafka source."""
+"""The columns of records, in the order of Spark's own Kafka source."""
 
 
 class OnCorrupt(StrEnum):
-    """What becomes of a batch that is damaged."""
+    """What to do with a damaged batch."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -70,7 +70,7 @@ class OnCorrupt(StrEnum):
 
 
 class OnBadValue(StrEnum):
-    """What becomes of a key or value that its format does not fit."""
+    """What to do with a key or value that cannot be decoded."""
 
     FAIL = "fail"
     NULL = "null"
@@ -83,7 +83,7 @@ class FieldFormat:
 
     name: str = "binary"
     schema: str | None = None
-    """The schema itself (DDL, JSON or Avro), or `registry:URL`."""
+    """A schema (DDL, JSON or Avro), or `registry:URL`."""
 
 
 class OffsetInterval(NamedTuple):
@@ -94,9 +94,10 @@ class OffsetInterval(NamedTuple):
 
 
 class BatchMark(NamedTuple):
-    """The last offset of a batch that was read, and the epoch of the leader that wrote it.
+    """The last offset of a batch that was read, and its leader epoch.
 
-    No two batches of a log have both in common: a log that still has it has all that was read before it.
+    No two batches of a log have both in common: a log that still has this batch has all that was read before
+    it.
     """
 
     offset: int
@@ -105,29 +106,29 @@ class BatchMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The rules of reading a split; plain data, so that it travels to the tasks."""
+    """The rules for reading a split; plain data that travels to the tasks."""
 
     columns: tuple[str, ...] = COLUMNS[:-1]
     read_committed: bool = False
     on_corrupt: OnCorrupt = OnCorrupt.FAIL
     max_batch_bytes: int = 256 * 1024 * 1024
-    """How much one batch may decompress to."""
+    """The largest size that one batch may decompress to."""
     fail_on_data_loss: bool = True
-    """Whether offsets that have been deleted before they were read are an error; else they are missing."""
+    """Whether offsets that are deleted before they are read raise `DataLoss`; otherwise they are missing."""
 
 
 @dataclass(slots=True)
 class ReadCounters:
-    """What reading a split met."""
+    """What reading a split encountered."""
 
     rows: int = 0
     bytes_read: int = 0
     corrupt_batches: int = 0
     corrupt_bytes: int = 0
     missing: list[OffsetInterval] = field(default_factory=list)
-    """Offsets inside the split that damage took, or that are gone."""
+    """Offsets of the split that are damaged or gone."""
     epoch_ends: dict[int, int] = field(default_factory=dict)
-    """Last offset of the last batch that was read of each leader epoch."""
+    """The last offset of the last batch that was read of each leader epoch."""
     on_damaged_batch: Callable[[str, int, int, bytes, str], None] | None = None
     """Called with topic, partition, file position, raw bytes and reason, under `OnCorrupt.DEAD_LETTER`."""
 

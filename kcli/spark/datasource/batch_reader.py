@@ -46,7 +46,7 @@ _OPPOSITE = {"=": "!=", "!=": "=", ">": "<=", ">=": "<", "<": ">=", "<=": ">"}
 
 
 def pushed_conditions(filters: Iterable[spark.Filter]) -> Iterator[Condition]:
-    """Yield what is understood of filters that all hold; what is not is left to Spark."""
+    """Yield the filters that narrow what is read; Spark evaluates the others."""
     for one in filters:
         found = _conjunct(one)
         if found is not None:
@@ -58,7 +58,7 @@ def _conjunct(one: spark.Filter) -> Condition | None:
         case spark.Not(child):
             return _negated(_conjunct(child))
         case spark.In(attribute, value):
-            # A null among the values changes nothing: it equals no row.
+            # A null in the list changes nothing: it equals no row.
             return In(tuple(attribute), tuple(item for item in value if item is not None))
         case _ if type(one) in _COMPARISONS and one.value is not None:
             return Comparison(tuple(one.attribute), _COMPARISONS[type(one)], one.value)
@@ -78,31 +78,31 @@ _logger = logging.getLogger("kcli.spark")
 
 
 class SplitPartition(InputPartition):
-    """A split, and what reads it."""
+    """A split, and its reader."""
 
     def __init__(self, split: Split, reader: SplitReader) -> None:
         super().__init__(split)
         self.reader = reader
 
     def __repr__(self) -> str:
-        """Show the split only: the reader may hold passwords."""
+        """Show only the split: the reader may hold passwords."""
         return f"SplitPartition({self.value!r})"
 
 
 def split_partitions(
     source: Source, ranges: Mapping[TopicPartition, OffsetInterval], options: SourceOptions
 ) -> list[InputPartition]:
-    """Return ranges cut into partitions of a Spark job."""
+    """Return the partitions of a Spark job for some ranges."""
     reader = source.reader()
     splits = source.splits(ranges, options.limits, read_committed=options.rules.read_committed)
     return [SplitPartition(split, reader) for split in splits]
 
 
 def rows_of(partition: InputPartition, reading: Reading) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a partition; none of the partition that Spark makes up when there is none."""
+    """Yield the rows of a partition; none for the partition that Spark invents when there is none."""
     import pyarrow as pa
 
-    # Spark runs one task per core; Arrow's own threads would only get in each other's way.
+    # Spark runs one task per core: Arrow's own threads would only be in the way.
     pa.set_cpu_count(1)
     if isinstance(partition, SplitPartition):
         counters = ReadCounters()
@@ -118,7 +118,7 @@ def rows_of(partition: InputPartition, reading: Reading) -> Iterator[pa.RecordBa
 
 
 class KcliReader(DataSourceReader):
-    """Reads what its options say."""
+    """Reads what its options ask for."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -139,14 +139,14 @@ class KcliReader(DataSourceReader):
 
 
 class KcliPushdownReader(KcliReader):
-    """Reads less where a filter on topic, partition, offset or timestamp allows it.
+    """A reader that also narrows by filters on topic, partition, offset or timestamp.
 
-    A class of its own, because Spark fails on any reader that has `pushFilters` while
+    It is a separate class, because Spark refuses a reader with `pushFilters` while
     `spark.sql.python.filterPushdown.enabled` is false, its default.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Remember what narrows, and leave every filter for Spark to check."""
+        """Remember the filters that narrow, and leave all of them to Spark."""
         narrowing = narrowing_of(pushed_conditions(filters))
         self.options = replace(self.options, rules=replace(self.options.rules, narrowing=narrowing))
         return filters

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from kcli.spark.datasource.reader_options import SourceOptions
 
 TASK_SLOTS = 16
-"""How many tasks to plan for: whoever plans does not know how many cores there are."""
+"""How many tasks to plan for: the planning process does not know the number of cores."""
 
 
 class KcliDataSource(DataSource):
-    """See the module."""
+    """The entry point of PySpark: makes readers and writers from options."""
 
     @classmethod
     def name(cls) -> str:
@@ -43,7 +43,7 @@ class KcliDataSource(DataSource):
         return "kcli"
 
     def schema(self) -> StructType:
-        """Return the columns there will be; refuse what neither a batch nor a stream would take."""
+        """Return the columns; raise `UsageError` for options that neither a batch nor a stream accepts."""
         with hinted():
             options = self._options_of_either()
         return spark_schema(options.reading.columns)
@@ -70,7 +70,7 @@ class KcliDataSource(DataSource):
             return KcliSink(sink_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KcliStreamSink:
-        """Return the sink of a stream; where the whole result is new each time, all of it is appended."""
+        """Return the sink of a stream; in mode `complete` every result is appended."""
         with hinted():
             return KcliStreamSink(sink_options(self.options), schema)
 

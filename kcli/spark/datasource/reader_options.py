@@ -43,7 +43,7 @@ _PREFIX = "kafka."
 
 
 class OptionValues:
-    """Options looked up without regard to case; a bad value raises `UsageError` with the option's name."""
+    """Options with case-insensitive names; a bad value raises `UsageError` with the option's name."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
@@ -60,7 +60,7 @@ class OptionValues:
         return self._values.get(name.lower(), default).strip()
 
     def kafka_properties(self) -> dict[str, str]:
-        """Return the options that begin with `kafka.`, without it; the client's names are in lower case."""
+        """Return the options that begin with `kafka.`, without it; their names are in lower case."""
         return {
             name.lower().removeprefix(_PREFIX): self[name]
             for name in self._names
@@ -68,7 +68,7 @@ class OptionValues:
         }
 
     def list(self, name: str) -> tuple[str, ...]:
-        """Return the parts of a comma list, blank ones left out."""
+        """Return the parts of a comma-separated list; blank parts are left out."""
         parts = (part.strip() for part in self.get(name, "").split(","))
         return tuple(dict.fromkeys(part for part in parts if part))
 
@@ -80,7 +80,7 @@ class OptionValues:
         return text == "true"
 
     def number(self, name: str, default: int) -> int:
-        """Return a whole number of 64 bits."""
+        """Return a 64-bit integer."""
         text = self.get(name, str(default))
         if not re.fullmatch(r"[+-]?[0-9]+", text) or not -_MAX_INT64 - 1 <= int(text) <= _MAX_INT64:
             raise UsageError(f"invalid value for `{name}`: {text}", hint="use a whole number")
@@ -96,7 +96,7 @@ class OptionValues:
         return value
 
     def choice(self, name: str, default: Choice) -> Choice:
-        """Return one of the words of an enumeration."""
+        """Return a member of an enumeration."""
         kind = type(default)
         try:
             return kind(self.get(name, default).lower())
@@ -113,10 +113,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a user of the data source asked for, checked as far as that goes without a broker.
+    """The options of the data source, checked as far as possible without a broker.
 
-    One of `bootstrap` and `log_dirs` is given. `properties` are those of our client, without their prefix
-    `kafka.`; they may hold passwords, and `kcli.spark.source.brokers.cluster_access` hides those.
+    Either `bootstrap` or `log_dirs` is given. `properties` are client properties without the prefix `kafka.`;
+    they may hold passwords, which `kcli.spark.source.brokers.cluster_access` masks.
     """
 
     selection: Selection
@@ -131,11 +131,11 @@ class SourceOptions:
     offset_retry_ms: int = 10
     pushdown: bool = False
     notes: tuple[str, ...] = ()
-    """What was asked for and has no effect, one sentence each."""
+    """One sentence per option that has no effect."""
 
 
 def source_options(options: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
-    """Return the options of a batch query or a stream, parsed; raise `UsageError` for what is refused."""
+    """Return the parsed options of a batch query or a stream; raise `UsageError` for what is refused."""
     given = OptionValues(options)
     _refuse_kafka_options(given)
     properties = given.kafka_properties()
@@ -176,7 +176,7 @@ _REFUSED = {
     "enable.auto.commit": "no offsets are committed: a checkpoint keeps them",
     "interceptor.classes": "records are read as they are",
 }
-"""The Kafka properties that Spark's source refuses, and what to do."""
+"""The Kafka properties that Spark's source refuses, and what to use instead."""
 
 _TRIGGER_OPTIONS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
@@ -284,13 +284,13 @@ def _columns(given: OptionValues) -> tuple[str, ...]:
 
 
 def _client_properties(given: OptionValues, properties: dict[str, str]) -> dict[str, str]:
-    """Return the properties of our client: what would name a group begins its client id."""
+    """Return the client properties; a group id or prefix becomes the beginning of the client id."""
     prefix = properties.pop("group.id", given.get("groupIdPrefix", "spark-kafka-source"))
     properties.pop("bootstrap.servers", None)
     properties.pop("isolation.level", None)
     properties.setdefault("client.id", f"{prefix}-kcli")
     if "kafkaConsumer.pollTimeoutMs" in given:
-        # How long a reader goes on without a record, whatever keeps it from one.
+        # How long a reader waits for a record, for whatever reason none comes.
         limit_ms = given.positive("kafkaConsumer.pollTimeoutMs")
         properties.setdefault("default.api.timeout.ms", str(limit_ms))
     return properties
@@ -310,7 +310,7 @@ _logger = logging.getLogger("kcli.spark")
 
 @contextmanager
 def opened(options: SourceOptions) -> Iterator[Source]:
-    """Give the source for the time of the block."""
+    """Open the source for the block."""
     source = open_source(options)
     try:
         yield source
@@ -319,7 +319,7 @@ def opened(options: SourceOptions) -> Iterator[Source]:
 
 
 def open_source(options: SourceOptions) -> Source:
-    """Return the brokers or log directories that the options name; the imports wait until they are needed."""
+    """Return the brokers or log directories of the options; they are imported only here."""
     if options.bootstrap is not None:
         from kcli.spark.source.brokers.brokers_source import BrokersSource
 

@@ -33,5 +33,5 @@ TYPES = {
 
 
 def spark_schema(columns: Sequence[str]) -> StructType:
-    """Return the schema of those columns, in the order in which they are given; all may be null."""
+    """Return the schema of those columns, in the given order; all are nullable."""
     return StructType([StructField(name, TYPES[name]) for name in columns])

@@ -59,7 +59,7 @@ _TYPES: Mapping[str, tuple[DataType, ...]] = {
 
 
 class SinkRecord(NamedTuple):
-    """A record to send; `timestamp_ms` None is now, `partition` None leaves the choice to the partitioner."""
+    """A record to send; the client sets a missing timestamp, and chooses a missing partition."""
 
     topic: str
     key: bytes | None
@@ -71,14 +71,14 @@ class SinkRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Which of the columns there are; picklable, it travels to the tasks."""
+    """Which of the columns a frame has; it travels to the tasks."""
 
     names: frozenset[str]
     topic: str | None
 
     @classmethod
     def of(cls, schema: StructType, topic: str | None) -> SinkColumns:
-        """Return the columns of a schema that make records; raise `UsageError` for what cannot be written."""
+        """Return the columns of a schema; raise `UsageError` if they cannot be written."""
         if topic is None and "topic" not in schema.names:
             raise UsageError(
                 "no topic to write to: there is no column `topic`", hint="name one with the option `topic`"
@@ -97,7 +97,7 @@ class SinkColumns:
         return cls(frozenset(present), topic)
 
     def records(self, batch: pa.RecordBatch) -> Iterator[SinkRecord]:
-        """Yield the records of a batch's rows; raise `KcliError` for a row that is none."""
+        """Yield the records of a batch's rows; raise `KcliError` for a row that cannot be a record."""
         count = batch.num_rows
         nothing = [None] * count
         topics = [self.topic] * count if self.topic is not None else batch.column("topic").to_pylist()
@@ -139,7 +139,7 @@ class SinkColumns:
 
 
 def _same(kind: DataType, wanted: DataType) -> bool:
-    """Return whether types are equal but for what may be null and how text is compared."""
+    """Return whether types are equal except for nullability and collation."""
     name: str = kind.simpleString()
     return name.partition(" collate ")[0] == str(wanted.simpleString())
 
@@ -186,14 +186,14 @@ class KcliStreamSink(DataSourceStreamArrowWriter):
             return send(self._options, self._columns, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: what was sent is there."""
+        """Do nothing: the records are in the topic."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: what was sent cannot be taken back."""
+        """Do nothing: sent records cannot be taken back."""
 
 
 def send(options: SinkOptions, columns: SinkColumns, batches: Iterator[pa.RecordBatch]) -> SentRecords:
-    """Send the records of some batches, and return when all are acknowledged; raise the first failure."""
+    """Send the records of some batches, and return when all are acknowledged; raise the first error."""
     return trio.run(partial(_send, options, columns, batches))
 
 
@@ -211,7 +211,7 @@ async def _send(options: SinkOptions, columns: SinkColumns, batches: Iterator[pa
         connect(options.bootstrap, client_config) as client,
         Producer(client, producer_config) as producer,
     ):
-        # In a thread: while Spark computes the next rows, what was sent before must go on.
+        # In a thread, so that sending goes on while Spark computes the next rows.
         while (batch := await trio.to_thread.run_sync(next, batches, None)) is not None:
             for record in columns.records(batch):
                 delivery = await producer.send(
@@ -237,7 +237,7 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Where a DataFrame is written to; `properties` are those of our client and may hold passwords."""
+    """Where a frame is written to; `properties` are client properties and may hold passwords."""
 
     bootstrap: str
     topic: str | None = None
@@ -245,7 +245,7 @@ class SinkOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Return the options of a write, checked; raise `UsageError` for what is refused."""
+    """Return the options of a write; raise `UsageError` for what is refused."""
     given = OptionValues(dict(options))
     for name, hint in _REFUSED.items():
         if f"kafka.{name}" in given:

@@ -64,8 +64,8 @@ def latest_offsets(
 ) -> dict[TopicPartition, int]:
     """Return where the selected partitions end.
 
-    An end before a `known` offset is asked for again, with a pause between the attempts: a broker with old
-    metadata may have answered (KAFKA-7703).
+    An end before a `known` offset is asked for again, after a pause: a broker with old metadata may have
+    answered (KAFKA-7703).
     """
     while True:
         partitions = select(selection, source.topics()).partitions
@@ -83,7 +83,7 @@ def ranges_between(
     *,
     fail_on_data_loss: bool = True,
 ) -> dict[TopicPartition, OffsetInterval]:
-    """Return what a plan from `start` to `end` reads; both are what earlier answers named.
+    """Return the ranges of a plan from `start` to `end`, both of which were returned earlier.
 
     Partitions that `start` lacks are new and begin at their first offset, which should be 0. Raises
     `DataLoss` for partitions that are gone or went back.
@@ -108,7 +108,7 @@ _logger = logging.getLogger("kcli.spark")
 
 
 class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a stream as its options say."""
+    """Reads a stream as its options ask for."""
 
     def __init__(self, options: SourceOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.options = options
@@ -116,12 +116,12 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger: float | None = None
         self._is_available_now = False
         self._target: dict[TopicPartition, int] | None = None
-        """Where a query that reads only what is there now ends."""
+        """Where a query with the trigger `availableNow` ends."""
         self._latest: dict[TopicPartition, int] = {}
         for note in options.notes:
             _logger.warning(note)
 
-    # --- where the stream stands -----------------------------------------------------------------------
+    # --- position of the stream ------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint begins."""
@@ -129,7 +129,7 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return nested(initial_offsets(source, self.options.selection, self.options.rules))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit that the options set; `latestOffset` adds what one limit cannot say."""
+        """Return the limit of the options; `latestOffset` applies what one limit cannot express."""
         triggers = self.options.triggers
         if triggers.max_offsets is not None:
             return ReadMaxRows(triggers.max_offsets)
@@ -138,11 +138,11 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take the ends that the next `latestOffset` finds for those of the query."""
+        """Make the next ends that `latestOffset` finds the end of the query."""
         self._is_available_now = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next batch ends; `start` itself where it is too early for one."""
+        """Return where the next batch ends; `start` itself while it is too early for one."""
         begin = flat(start)
         with hinted(), opened(self.options) as source:
             self._latest = end = self._end(source, begin)
@@ -157,14 +157,14 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return nested(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the ends that were last seen, for the query's progress."""
+        """Return the last known ends, for the query's progress."""
         return nested(self._latest) or None
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the checkpoint is Spark's, and of the last batch it does not tell."""
+        """Do nothing: the checkpoint is Spark's, which does not report the last batch."""
 
     def stop(self) -> None:
-        """Do nothing: nothing stays open."""
+        """Do nothing: nothing is open."""
 
     # --- one batch -------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _is_time(self, begin: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> bool:
-        # A query of what is there now reads all of it: waiting for more would be waiting for ever.
+        # With `availableNow` everything is read: waiting for more would never end.
         if self._is_available_now:
             return True
         now = self._clock()

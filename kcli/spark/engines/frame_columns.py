@@ -42,7 +42,7 @@ def visible_columns(options: WriteOptions) -> tuple[str, ...]:
 
 
 def frame_shaper(options: WriteOptions, split: Split) -> RowShaper:
-    """Return what decodes rows before SQL sees them, and leaves out what needs no SQL to be left out."""
+    """Return the shaper that decodes rows before SQL, and applies the filters that need no SQL."""
     columns = tuple(dict.fromkeys([*visible_columns(options), "timestamp"]))
     conditions = [one for one in parse_where(options.where or "TRUE") if _is_plain(one)]
     before = replace(
@@ -50,7 +50,7 @@ def frame_shaper(options: WriteOptions, split: Split) -> RowShaper:
         reading=replace(options.reading, columns=columns),
         where=" AND ".join(map(sql_of, conditions)) or None,
         select=None,
-        # Topic and partition are in the path, and in the user's SQL.
+        # Topic and partition are in the path, but the user's SQL may name them.
         layout=Layout(()),
     )
     return RowShaper(before, split)
@@ -67,7 +67,7 @@ def condition_of(options: WriteOptions) -> str | None:
 
 
 def written_columns(options: WriteOptions, available: list[str]) -> list[str]:
-    """Return which of the columns that came out of SQL are written, in order."""
+    """Return the columns of SQL's result to write, in order."""
     in_path = options.layout.path_columns
     if options.select is not None:
         return [name for name in available if name not in in_path]
@@ -75,7 +75,7 @@ def written_columns(options: WriteOptions, available: list[str]) -> list[str]:
 
 
 def _is_plain(condition: Condition) -> bool:
-    """Return whether a condition means the same to Arrow and to Spark, whatever its types."""
+    """Return whether a condition means the same to Arrow and to Spark for all types."""
     match condition:
         case Comparison((name,)) | In((name,)) | IsNull((name,)):
             return name in PLACES

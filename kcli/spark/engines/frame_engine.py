@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kcli.spark.export.writing.split_task import SplitTask
 
 SLOTS = 8
-"""How many tasks are taken to run at the same time: a server does not tell."""
+"""How many tasks are assumed to run at the same time: a Spark Connect server does not tell."""
 
 _ATTEMPTS = 4
 
@@ -40,7 +40,7 @@ class FrameEngine:
         return SLOTS
 
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
-        """Run every task; raise the first one's error, when none runs any more."""
+        """Run every task; raise the first error after all tasks have stopped."""
         if not tasks:
             return
         for outcome in self._outcomes(tasks):
@@ -50,7 +50,7 @@ class FrameEngine:
             on_done(outcome.receipt)
 
     def close(self) -> None:
-        """Do nothing: the session belongs to who opened it."""
+        """Do nothing: the caller owns the session."""
 
     def _outcomes(self, tasks: Sequence[SplitTask]) -> list[TaskOutcome]:
         spark = self._spark
@@ -60,7 +60,7 @@ class FrameEngine:
             while job.is_running(POLL_SECONDS):
                 pass
         except BaseException:
-            # Ctrl-C: nothing may write any more when this returns.
+            # Ctrl-C: no task may write after this method returns.
             job.cancel()
             raise
         if job.error is not None:

@@ -36,7 +36,7 @@ NAME = "kcli-files"
 
 
 class Written(WriterCommitMessage):
-    """A split is written; its receipt says the rest."""
+    """A split is written; its receipt has the details."""
 
 
 class FrameWriter(DataSourceArrowWriter):
@@ -48,7 +48,7 @@ class FrameWriter(DataSourceArrowWriter):
         self._schema = pa.schema([field for field in arrow if field.name not in HIDDEN])
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write the rows of a task's split, or see that another attempt has."""
+        """Write the rows of a task's split, unless another attempt has."""
         pa.set_cpu_count(1)
         context = TaskContext.get()
         assert context is not None
@@ -148,7 +148,7 @@ class _Attempt:
 
 
 class FrameSink(DataSource):
-    """See the module; `sink_of` makes the class that holds tasks."""
+    """The sink; `sink_of` makes a subclass with tasks."""
 
     tasks: ClassVar[bytes]
 
@@ -158,12 +158,12 @@ class FrameSink(DataSource):
         return NAME
 
     def writer(self, schema: StructType, overwrite: bool) -> FrameWriter:
-        """Return what writes the splits."""
+        """Return the writer of the splits."""
         return FrameWriter(self.tasks, schema)
 
 
 def sink_of(tasks: Sequence[SplitTask]) -> type[FrameSink]:
-    """Return a sink for these tasks' splits; the class travels by value, the tasks in it."""
+    """Return a sink for the splits of these tasks; the class travels by value, with the tasks in it."""
 
     class Files(FrameSink):
         pass

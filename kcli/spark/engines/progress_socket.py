@@ -28,7 +28,7 @@ class ProgressAddress(NamedTuple):
 
 
 class SplitProgress(NamedTuple):
-    """How far the task of split number `split` has come."""
+    """The progress of the split with that number."""
 
     split: int
     rows: int
@@ -36,7 +36,7 @@ class SplitProgress(NamedTuple):
 
 
 class ProgressSender:
-    """A task's end. Sending never waits and never fails: progress is not worth a task."""
+    """A task's end. Sending never waits and never fails: a task does not depend on it."""
 
     def __init__(self, address: ProgressAddress, split: int) -> None:
         self._address = address
@@ -46,16 +46,16 @@ class ProgressSender:
         self._socket.setblocking(False)
 
     def add(self, rows: int, size_bytes: int) -> None:
-        """Tell of so much more."""
+        """Add rows and bytes, and send the totals."""
         self._rows += rows
         self._bytes += size_bytes
         host, port, token = self._address
-        # The driver may be gone or its buffer full; the next datagram says the same and more.
+        # The driver may be gone or its buffer full; the next datagram holds newer totals.
         with suppress(OSError):
             self._socket.sendto(_DATAGRAM.pack(token, self._split, self._rows, self._bytes), (host, port))
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         self._socket.close()
 
     def __enter__(self) -> Self:
@@ -68,7 +68,7 @@ class ProgressSender:
 
 
 class ProgressReceiver:
-    """The driver's end, open from its making until `close`."""
+    """The driver's end, open until `close`."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -77,7 +77,7 @@ class ProgressReceiver:
         self.address = ProgressAddress(host, self._socket.getsockname()[1], os.urandom(8))
 
     def received(self) -> Iterator[SplitProgress]:
-        """Yield what has come since the last call, without waiting."""
+        """Yield what has arrived since the last call, without waiting."""
         while True:
             try:
                 datagram = self._socket.recv(_DATAGRAM.size + 1)
@@ -89,7 +89,7 @@ class ProgressReceiver:
                     yield SplitProgress(split, rows, size_bytes)
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         self._socket.close()
 
     def __enter__(self) -> Self:

@@ -45,11 +45,10 @@ Thing = TypeVar("Thing")
 
 @contextmanager
 def uninterrupted(make: Callable[[], Thing], end: Callable[[Thing], None]) -> Iterator[Thing]:
-    """Give what `make` returns for the time of the block, and end it.
+    """Make something for the block, and end it afterwards; a signal does not interrupt the two.
 
-    The first SIGINT, SIGTERM or SIGHUP in one of the two raises `KeyboardInterrupt` when that has returned; a
-    second one raises it inside of them at once, and what is half made or half ended is then for them to clear
-    away.
+    The first SIGINT, SIGTERM or SIGHUP during `make` or `end` raises `KeyboardInterrupt` when it has
+    returned. A second one raises it inside at once; the function must then clean up.
     """
     made: list[Thing] = []
     try:
@@ -65,20 +64,20 @@ def uninterrupted(make: Callable[[], Thing], end: Callable[[Thing], None]) -> It
 
 
 _CUT_OFF = "while sending command."
-"""How py4j begins its tracebacks of a call that Ctrl-C, or the end of the JVM, has cut off."""
+"""How py4j's traceback begins when Ctrl-C or the end of the JVM cuts off a call."""
 
 
 class JvmLaunches:
-    """The processes that were started, each the leader of a process group."""
+    """The started processes, each the leader of a process group."""
 
     def __init__(self) -> None:
         self.processes: list[subprocess.Popen[Any]] = []
 
     def kill(self) -> None:
-        """End them at once, and what they have started."""
+        """Kill them and the processes that they started."""
         for process in self.processes:
             if process.poll() is None:
-                # It may end meanwhile, or not be a leader yet.
+                # It may end meanwhile, or may not be a leader yet.
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.kill()
@@ -87,7 +86,7 @@ class JvmLaunches:
 
 @contextmanager
 def jvm_launches(java_gateway: Any) -> Iterator[JvmLaunches]:  # noqa: ANN401  # a module
-    """Give what the module of pyspark that starts JVMs does start during the block."""
+    """Record the JVMs that pyspark starts during the block; `java_gateway` is its module."""
     launches = JvmLaunches()
     start = java_gateway.Popen
 
@@ -105,7 +104,7 @@ def jvm_launches(java_gateway: Any) -> Iterator[JvmLaunches]:  # noqa: ANN401  #
 
 @contextmanager
 def py4j_silenced() -> Iterator[None]:
-    """Keep py4j from printing tracebacks of what it also raises."""
+    """Keep py4j from printing tracebacks of errors that it also raises."""
     root = logging.getLogger()
 
     def is_of_others(record: logging.LogRecord) -> bool:
@@ -119,7 +118,7 @@ def py4j_silenced() -> Iterator[None]:
 
 
 OLDEST_PYSPARK = (4, 2)
-"""The first whose Python stream readers know admission control."""
+"""The first version whose Python stream readers support admission control."""
 
 _STOP_SECONDS = 20
 
@@ -129,7 +128,7 @@ _LOCAL_DEFAULTS = {
     "spark.ui.enabled": "false",
 }
 _SCHEDULING_DEFAULTS = {
-    # Its code runs for seconds: optimizing it costs more than it gains, a third of a short export.
+    # Its code runs for seconds: full optimization costs more than it gains, a third of a short export.
     "spark.driver.extraJavaOptions": (
         "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     ),
@@ -142,34 +141,34 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """What a user says of the session."""
+    """What a user asks of the session."""
 
     master: str | None = None
-    """Where to run; by default on all cores of this machine, each task up to four times."""
+    """The master URL; by default all cores of this machine, with up to four attempts per task."""
     conf: Mapping[str, str] = field(default_factory=dict)
     app_name: str = "kcli"
     only_schedules: bool = False
-    """Whether no row comes to the JVM of a local session."""
+    """Whether the JVM of a local session never handles rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """A session, whose it is, and where its log is."""
+    """A session, whether kcli started it, and its log."""
 
     spark: SparkSession
     is_ours: bool
     log: SessionLog | None = None
-    """Of a JVM that was started for it."""
+    """The log of a JVM that was started for it."""
 
     @property
     def context(self) -> SparkContext | None:
-        """Return the Spark context, None where there is none to reach (Spark Connect)."""
+        """Return the Spark context, None without one (Spark Connect)."""
         from pyspark.sql import is_remote
 
         return None if is_remote() else self.spark.sparkContext
 
     def engine(self) -> Engine:
-        """Return what runs an export's tasks on it."""
+        """Return the engine that runs an export's tasks on it."""
         context = self.context
         if context is None:
             from kcli.spark.engines.frame_engine import FrameEngine
@@ -180,7 +179,7 @@ class OpenSession:
         return SparkEngine(context, self.log)
 
     def sql_engine(self, *, via_connector: bool | None = False) -> SqlEngine:
-        """Return what runs them with Spark SQL in between."""
+        """Return the engine that runs them with Spark SQL."""
         from kcli.spark.engines.sql_engine import SqlEngine
 
         return SqlEngine(self.spark, self.engine(), self.log, via_connector=via_connector)
@@ -190,7 +189,7 @@ class OpenSession:
 def open_session(
     settings: SessionSettings, *, environment: MutableMapping[str, str] = os.environ
 ) -> Iterator[OpenSession]:
-    """Give the session there is, or one of its own for the time of the block; raise `KcliError`."""
+    """Open the existing session, or a new one for the block; raise `KcliError`."""
     check_pyspark()
     existing = _existing_session(settings, environment)
     if existing is not None:
@@ -201,7 +200,7 @@ def open_session(
         with py4j_silenced(), uninterrupted(partial(_start, settings, environment, log), stop) as session:
             yield session
     except (KcliError, KeyboardInterrupt) as error:
-        # It stays where somebody is told to look at it, and where nobody knows what was wrong.
+        # The log stays if the error's hint names it, and if the error is unexpected.
         if str(log.path) not in (getattr(error, "hint", None) or ""):
             log.remove()
         raise
@@ -222,12 +221,12 @@ def check_pyspark() -> None:
 
 
 def spark_conf(settings: SessionSettings, *, cores: int) -> dict[str, str]:
-    """Return the configuration of a session, what the user set above every default."""
+    """Return the configuration of a session; the user's properties override all defaults."""
     given = dict(settings.conf)
     for name in given:
         if not name.startswith("spark."):
             raise UsageError(f"invalid Spark property: {name}", hint="they begin with `spark.`")
-    # Plain local[n] never runs a task twice.
+    # Plain local[n] never repeats a task.
     master = settings.master or given.get("spark.master") or f"local[{cores}, 4]"
     conf = {"spark.app.name": settings.app_name, **_DEFAULTS}
     if master.startswith("local"):
@@ -236,7 +235,7 @@ def spark_conf(settings: SessionSettings, *, cores: int) -> dict[str, str]:
 
 
 def core_count() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores of this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -250,7 +249,7 @@ def _existing_session(settings: SessionSettings, environment: Mapping[str, str])
         return OpenSession(active, is_ours=False)
     if "PYSPARK_GATEWAY_PORT" not in environment:
         return None
-    # spark-submit: the JVM is there, and knows the master and its configuration.
+    # spark-submit: the JVM is running, and knows the master and its configuration.
     builder = SparkSession.builder.config(map=_DEFAULTS | dict(settings.conf))
     if settings.master:
         builder = builder.master(settings.master)
@@ -272,7 +271,7 @@ def _start(settings: SessionSettings, environment: MutableMapping[str, str], log
     with jvm_launches(java_gateway) as launches:
         try:
             with log.opened() as output:
-                # In a process group of its own: the terminal's Ctrl-C is ours, the workers do not see it.
+                # It has its own process group: Ctrl-C at the terminal reaches kcli, not the workers.
                 popen = {"stdout": output, "stderr": output, "process_group": 0}
                 gateway = java_gateway.launch_gateway(conf, popen_kwargs=popen)
             with _handlers_kept():
@@ -285,16 +284,16 @@ def _start(settings: SessionSettings, environment: MutableMapping[str, str], log
             launches.kill()
             raise log.failure("Spark did not start", error) from error
         except BaseException:
-            # Ctrl-C for the second time.
+            # A second Ctrl-C.
             _forget_jvm()
             launches.kill()
             raise
 
 
 def _prepare(environment: MutableMapping[str, str], values: Mapping[str, str]) -> None:
-    """Set what a JVM and its workers are started with."""
+    """Set the environment variables of a JVM and its workers."""
     environment["JAVA_HOME"] = str(home_for_spark(find_java(environment)))
-    # Otherwise the workers run whatever `python3` of the PATH is; planning runs in this one's kind.
+    # Otherwise workers run the `python3` of the PATH, while planning runs in this interpreter.
     environment.setdefault("PYSPARK_PYTHON", values.get("spark.pyspark.python", sys.executable))
     environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if values["spark.master"].startswith("local"):
@@ -302,7 +301,7 @@ def _prepare(environment: MutableMapping[str, str], values: Mapping[str, str]) -
 
 
 def _silence_query_errors() -> None:
-    """Keep pyspark from printing an error in a query, with two tracebacks, before it raises it."""
+    """Keep pyspark from printing an error in a query, with two tracebacks, before raising it."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -310,19 +309,19 @@ def _silence_query_errors() -> None:
 
 
 def stop(session: OpenSession) -> None:
-    """End a session of our own, and its JVM; one that was there before goes on."""
+    """End a session that kcli started, and its JVM."""
     if not session.is_ours:
         return
     from py4j.protocol import Py4JError
 
-    # Its JVM may be dead already, which is as good as stopped.
+    # The JVM may be dead already.
     with suppress(Py4JError, OSError):
         session.spark.stop()
     _end_jvm()
 
 
 def _forget_jvm() -> Any:  # noqa: ANN401  # py4j has no types
-    """Return pyspark's gateway, None without one; the next session makes its own."""
+    """Return pyspark's gateway, None without one, and make pyspark forget it."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -331,14 +330,14 @@ def _forget_jvm() -> Any:  # noqa: ANN401  # py4j has no types
 
 
 def _end_jvm() -> None:
-    """End the JVM that this process started, so that the next session has a configuration of its own."""
+    """End the JVM that this process started, so that the next session gets its own configuration."""
     gateway = _forget_jvm()
     if gateway is None:
         return
     process = getattr(gateway, "proc", None)
     gateway.shutdown()
     if process is not None:
-        # The end of its input is what the JVM takes for the end of this process.
+        # The JVM ends when its input does.
         process.stdin.close()
         try:
             process.wait(_STOP_SECONDS)
@@ -349,7 +348,7 @@ def _end_jvm() -> None:
 
 @contextmanager
 def _handlers_kept() -> Iterator[None]:
-    """Undo what making a SparkContext does to Ctrl-C."""
+    """Restore the handler of SIGINT, which a new SparkContext replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 SETTLE_SECONDS = 15
-"""How long work that was cancelled may take to end."""
+"""How long cancelled work may take to end."""
 
 
 class SessionJob(Generic[Result]):
-    """Runs `work`; `results` has what it returned, or `error` is what it raised."""
+    """Runs `work`; then `results` holds what it returned, or `error` what it raised."""
 
     def __init__(self, spark: SparkSession, work: Callable[[], Result]) -> None:
         self.results: list[Result] = []
@@ -31,7 +31,7 @@ class SessionJob(Generic[Result]):
         self._thread.start()
 
     def is_running(self, seconds: float) -> bool:
-        """Wait so long for the end, and return whether it has not come."""
+        """Wait that long for the end, and return whether it is still running."""
         self._thread.join(seconds)
         return bool(self._thread.is_alive())
 
@@ -46,12 +46,12 @@ class SessionJob(Generic[Result]):
             self._spark.addTag(self._tag)
             self.results.append(self._work())
         except BaseException as error:
-            # Told to the thread that waits.
+            # The waiting thread raises it.
             self.error = error
 
 
 def _make_active(spark: SparkSession) -> None:
-    """Let the JVM know of the session in this thread, too: writers look up registered formats in it."""
+    """Make the session active in this thread too: writers look up registered formats in it."""
     from pyspark.sql import SparkSession, is_remote
 
     if not is_remote():

@@ -26,7 +26,7 @@ _TELLING = (
 
 
 class SessionLog:
-    """A log file that is there from the making of this object until `remove`."""
+    """A log file, which exists until `remove`."""
 
     def __init__(self) -> None:
         descriptor, name = tempfile.mkstemp(prefix="kcli-spark-", suffix=".log")
@@ -35,7 +35,7 @@ class SessionLog:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Give the file for a process to print to."""
+        """Open the file for a process's output."""
         with self.path.open("ab") as file:
             yield file
 
@@ -46,7 +46,7 @@ class SessionLog:
         return []
 
     def failure(self, what: str, error: BaseException) -> KcliError:
-        """Return the error that says what went wrong and where the log is; its notes are how that ends."""
+        """Return an error that says what went wrong and where the log is; its notes are the log's end."""
         lines = self.tail()
         reason = telling_line(lines) or str(error).strip().partition("\n")[0] or type(error).__name__
         failure = KcliError(f"{what}: {reason}", hint=f"see {self.path}")
@@ -60,7 +60,7 @@ class SessionLog:
 
 
 def telling_line(lines: list[str]) -> str | None:
-    """Return the line that says why a JVM ended, without what only a log needs; None if there is none."""
+    """Return the line that says why a JVM ended, without timestamp and class; None without one."""
     for pattern in _TELLING:
         for line in reversed(lines):
             if found := pattern.match(line):

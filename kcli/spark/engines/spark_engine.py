@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 GROUPS_PER_SLOT = 3
 SMALL_BYTES = 16 * 1024 * 1024
-"""A group that has so much to read is not added to."""
+"""A group with so much to read gets no more tasks."""
 
 
 def grouped(tasks: Sequence[SplitTask], slots: int) -> list[list[tuple[int, SplitTask]]]:
@@ -67,7 +67,7 @@ def grouped(tasks: Sequence[SplitTask], slots: int) -> list[list[tuple[int, Spli
 
 POLL_SECONDS = 0.1
 SETTLE_SECONDS = 15
-"""How long tasks that were cancelled may take to end."""
+"""How long cancelled tasks may take to end."""
 
 _NOISE = re.compile(
     r"^Job aborted due to stage failure: |^\[[A-Z0-9_.]+\] |"
@@ -76,10 +76,10 @@ _NOISE = re.compile(
 
 
 class Collected(AccumulatorParam[list[TaskOutcome]]):
-    """Lets tasks add to a list that the driver reads while they run."""
+    """Lets tasks append to a list that the driver reads while they run."""
 
     def zero(self, value: list[TaskOutcome]) -> list[TaskOutcome]:
-        """Return what tasks begin with."""
+        """Return the value that tasks begin with."""
         return []
 
     def addInPlace(self, value1: list[TaskOutcome], value2: list[TaskOutcome]) -> list[TaskOutcome]:
@@ -89,7 +89,7 @@ class Collected(AccumulatorParam[list[TaskOutcome]]):
 
 
 class SparkEngine:
-    """Runs tasks on the executors of a session that has a Spark context."""
+    """Runs tasks on the executors of a session with a Spark context."""
 
     def __init__(self, context: SparkContext, log: SessionLog | None = None) -> None:
         self._context = context
@@ -103,7 +103,7 @@ class SparkEngine:
         return max(1, int(self._context.defaultParallelism))
 
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
-        """Run every task; raise the first one's error, when none runs any more."""
+        """Run every task; raise the first error after all tasks have stopped."""
         if not tasks:
             return
         self._probe(tasks)
@@ -115,7 +115,7 @@ class SparkEngine:
                 while job.is_running(POLL_SECONDS):
                     told.look(job.outcomes.value)
             except BaseException:
-                # A task's error or Ctrl-C: nothing may write any more when this returns.
+                # A task failed, or Ctrl-C: no task may write after this method returns.
                 job.cancel()
                 raise
             if job.error is not None:
@@ -124,7 +124,7 @@ class SparkEngine:
             told.look(job.result)
 
     def close(self) -> None:
-        """Do nothing: the session belongs to who opened it."""
+        """Do nothing: the caller owns the session."""
 
     def _probe(self, tasks: Sequence[SplitTask]) -> None:
         """Ask a cluster's executors, once, whether they can run tasks."""
@@ -139,7 +139,7 @@ class SparkEngine:
 
 
 class _JobProgress:
-    """What of a job's progress the caller was told."""
+    """The receipts and the progress of a job that were passed on."""
 
     def __init__(
         self, on_done: Callable[[Receipt], None], progress: Progress, receiver: ProgressReceiver | None
@@ -151,9 +151,9 @@ class _JobProgress:
         self._read: dict[int, tuple[int, int]] = {}
 
     def look(self, outcomes: Sequence[TaskOutcome]) -> None:
-        """Tell of what is new; raise the first error."""
+        """Pass on what is new; raise the first error."""
         for split, rows, size in self._receiver.received() if self._receiver else ():
-            # An attempt after another begins at zero again.
+            # A repeated attempt begins at zero again.
             rows_told, bytes_told = self._read.get(split, (0, 0))
             if split not in self._done and (rows > rows_told or size > bytes_told):
                 self._read[split] = (max(rows, rows_told), max(size, bytes_told))
@@ -183,16 +183,16 @@ class _Job:
         self._thread = InheritableThread(self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def is_running(self, seconds: float) -> bool:
-        """Wait so long for the end, and return whether it has not come."""
+        """Wait that long for the end, and return whether it is still running."""
         self._thread.join(seconds)
         return bool(self._thread.is_alive())
 
     def cancel(self) -> None:
-        """Stop every task, and wait until none runs any more."""
+        """Stop every task, and wait until all have stopped."""
         # Without a JVM there is nothing to cancel.
         with suppress(Py4JError, OSError):
             self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
@@ -221,7 +221,7 @@ class _Job:
             groups = self._context.parallelize(self._groups, len(self._groups))
             self.result = groups.flatMap(task_outcomes).collect()
         except BaseException as error:
-            # Told to the thread that waits.
+            # The waiting thread raises it.
             self.error = error
 
     def _running_tasks(self) -> int:
@@ -230,7 +230,7 @@ class _Job:
 
 
 def max_attempts(context: SparkContext) -> int:
-    """Return how often Spark runs a task before it gives up."""
+    """Return how many attempts Spark makes of a task."""
     local = re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+))?\])?", context.master)
     if local is not None:
         return int(local[1] or 1)
@@ -238,17 +238,17 @@ def max_attempts(context: SparkContext) -> int:
 
 
 def worker_lost(error: BaseException, log: SessionLog | None) -> WorkerLost:
-    """Return the error of a job that Spark gave up, and where more is said of it."""
+    """Return the error of a job that Spark gave up, with a hint where its log is."""
     where = f"see {log.path}" if log else "see the executors' logs"
     return WorkerLost(f"Spark gave up: {reason_of(error)}", hint=where)
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the one line of a Spark error that says what happened."""
+    """Return the line of a Spark error that says what happened."""
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() if java is not None else error)
     if java is not None and " " not in text:
-        # The name of a class or file alone, and what of it only the kind of the exception says.
+        # The message is only the name of a class or file: the kind of the exception says what is wrong.
         text = str(java.toString())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     reason = _NOISE.sub("", lines[0] if lines else "")

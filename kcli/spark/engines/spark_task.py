@@ -42,7 +42,7 @@ class TaskOutcome(NamedTuple):
 def attempt(
     position: int, task: SplitTask, *, is_last: bool, address: ProgressAddress | None = None
 ) -> TaskOutcome:
-    """Write a split; raise what may pass unless this attempt is the last."""
+    """Write a split; raise an error that may pass unless this attempt is the last."""
     from kcli.spark.export.writing.task import write_split  # not for the driver
 
     try:
@@ -81,7 +81,7 @@ class TaskReader(DataSourceReader):
 
 
 class TaskSource(DataSource):
-    """See the module; `source_of` makes the class that holds tasks."""
+    """The source; `source_of` makes a subclass with tasks."""
 
     tasks: ClassVar[bytes]
     attempts: ClassVar[int]
@@ -96,7 +96,7 @@ class TaskSource(DataSource):
         return "outcome binary"
 
     def reader(self, schema: StructType) -> TaskReader:
-        """Return what runs the tasks."""
+        """Return the reader that runs the tasks."""
         return TaskReader(self.tasks, self.attempts)
 
 

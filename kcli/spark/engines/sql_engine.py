@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 _OURS = ("client.id",)
-"""Properties that our client has by default and the connector chooses itself."""
+"""Properties with a default in kcli's client, which the connector chooses itself."""
 
 
 def package() -> str:
@@ -67,7 +67,7 @@ def package() -> str:
 
 
 def is_available(spark: SparkSession) -> bool:
-    """Return whether the JVM of a session has the connector; that of Spark Connect cannot be asked."""
+    """Return whether the JVM of a session has the connector; False for Spark Connect, which does not tell."""
     from pyspark.sql import is_remote
 
     if is_remote():
@@ -77,7 +77,7 @@ def is_available(spark: SparkSession) -> bool:
 
 
 def check_available(spark: SparkSession) -> None:
-    """Raise `KcliError` that says where the connector is to be had, unless it is there."""
+    """Raise `KcliError` with the connector's coordinates unless it is there."""
     if not is_available(spark):
         raise KcliError(
             "Spark's Kafka connector is not there",
@@ -86,12 +86,12 @@ def check_available(spark: SparkSession) -> None:
 
 
 def connector_can_read(task: SplitTask) -> bool:
-    """Return whether the connector gives a task's rows as they are to be written."""
+    """Return whether the connector reads a task's rows as they are to be written."""
     return isinstance(task.reader, BrokersReader) and _gives(task.options)
 
 
 def check_connector_can_read(task: SplitTask) -> None:
-    """Raise `KcliError` for what the connector cannot do."""
+    """Raise `KcliError` if the connector cannot read a task's rows."""
     if not connector_can_read(task):
         raise KcliError(
             "Spark's Kafka connector reads from brokers, keys and values as bytes and headers as an array",
@@ -132,7 +132,7 @@ def _gives(options: WriteOptions) -> bool:
 class SqlEngine:
     """Runs tasks on a session, as many at once as `engine` would.
 
-    `via_connector` None takes Spark's Kafka connector where it is there and connector_can_read.
+    With `via_connector` None, Spark's Kafka connector reads if it is there and can read the rows.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class SqlEngine:
         return self._engine.slots
 
     def check(self, options: WriteOptions) -> None:
-        """Refuse, before anything is written, what Spark SQL cannot do."""
+        """Raise `KcliError`, before anything is written, if Spark SQL refuses the filter or the columns."""
         if self._via_connector:
             check_available(self._spark)
         schema = from_arrow_schema(frame_schema(options))
@@ -162,7 +162,7 @@ class SqlEngine:
             _written(self._spark.createDataFrame([], schema), options)
 
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
-        """Run every task; raise the first one's error, when none runs any more."""
+        """Run every task; raise the first error after all tasks have stopped."""
         if not tasks:
             return
         left_failure(tasks)
@@ -176,7 +176,7 @@ class SqlEngine:
             while job.is_running(POLL_SECONDS):
                 receipts.look()
         except BaseException:
-            # Ctrl-C: nothing may write any more when this returns.
+            # Ctrl-C: no task may write after this method returns.
             job.cancel()
             raise
         receipts.look()
@@ -184,7 +184,7 @@ class SqlEngine:
             raise left_failure(tasks) or worker_lost(job.error, self._log) from job.error
 
     def close(self) -> None:
-        """Do nothing: the session belongs to who opened it."""
+        """Do nothing: the caller owns the session."""
 
     def _rows(self, tasks: Sequence[SplitTask]) -> DataFrame:
         if self._reads_by_connector(tasks):
@@ -221,7 +221,7 @@ class SqlEngine:
 
 
 class _Receipts:
-    """Tells of the receipts that tasks leave."""
+    """Passes on the receipts that tasks write."""
 
     def __init__(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None]) -> None:
         self._task = tasks[0]
@@ -239,7 +239,7 @@ class _Receipts:
 
 
 def _written(rows: DataFrame, options: WriteOptions) -> DataFrame:
-    """Return the rows to be written, the hidden columns last."""
+    """Return the rows to write, the hidden columns last."""
     condition = condition_of(options)
     if condition is not None:
         rows = rows.where(condition)
@@ -252,7 +252,7 @@ def _written(rows: DataFrame, options: WriteOptions) -> DataFrame:
 
 
 def _selected(rows: DataFrame, select: str) -> DataFrame:
-    """Return the columns that SQL computes, and the hidden ones behind them."""
+    """Return the columns that SQL computes, followed by the hidden ones."""
     view = f"kcli_{uuid.uuid4().hex}"
     hidden = ", ".join(map(_quoted, HIDDEN))
     rows.createOrReplaceTempView(view)
@@ -260,7 +260,7 @@ def _selected(rows: DataFrame, select: str) -> DataFrame:
         chosen = rows.sparkSession.sql(f"SELECT {select}, {hidden} FROM {view}")
     finally:
         rows.sparkSession.catalog.dropTempView(view)
-    # A `*` takes the hidden ones along, too: only the last three are ours.
+    # A `*` includes the hidden ones: only the last three are the appended ones.
     names = chosen.columns
     kept = [index for index, name in enumerate(names[:-3]) if name not in HIDDEN]
     doubled = {name for name in names[:-3] if names[:-3].count(name) > 1} - set(HIDDEN)
@@ -280,7 +280,7 @@ def _quoted(name: str) -> str:
 
 @contextmanager
 def _named_errors() -> Iterator[None]:
-    """Turn what Spark says of the user's SQL into one line."""
+    """Raise Spark's complaint about the user's SQL as an error of one line."""
     try:
         yield
     except PySparkException as error:

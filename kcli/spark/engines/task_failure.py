@@ -27,7 +27,7 @@ _NAME = re.compile(r"\.failure-(\d+)-(\d+)")
 
 @contextmanager
 def leaving_failure(task: SplitTask, attempt_id: int) -> Iterator[None]:
-    """Write down what goes wrong in the block, and let it go on to Spark.
+    """Write down an error of the block, and raise it again.
 
     `attempt_id` is Spark's, which grows from attempt to attempt.
     """
@@ -42,15 +42,15 @@ def leaving_failure(task: SplitTask, attempt_id: int) -> Iterator[None]:
             "passing": is_passing(error),
         }
         path = f"{receipts_path(task.plan)}/.failure-{task.index}-{attempt_id}"
-        # The first to fail knows why: who writes finds only that the rows broke off.
+        # The first error names the cause: the writer only notices that rows stop.
         task.target.create_exclusively(path, json.dumps(facts).encode())
         raise
 
 
 def left_failure(tasks: Sequence[SplitTask]) -> TaskFailed | None:
-    """Return the failure that ended a job: that of the last attempt at the task that failed most often.
+    """Return the failure that ended a job: the last attempt of the task that failed most often.
 
-    All are removed, those too that others made up for.
+    Remove all failures, also of tasks that a later attempt finished.
     """
     target, directory = tasks[0].target, receipts_path(tasks[0].plan)
     attempts: dict[int, list[tuple[int, str]]] = {}

@@ -33,7 +33,7 @@ class PlannedPartition:
     start: int
     end: int
     records: int
-    """At most: offsets that compaction and transactions left empty count too."""
+    """At most: offsets without a record, after compaction and of transactions, count too."""
     size_bytes: int
     splits: int
 
@@ -44,15 +44,15 @@ class DryRun:
 
     target: str
     resumes_plan: int | None
-    """The plan of an earlier run that would be finished first."""
+    """The plan of an earlier run that is finished first."""
     partitions: tuple[PlannedPartition, ...]
     files: int
-    """About how many files there would be, without those of several dates."""
+    """About how many files; several dates make more."""
     gaps: tuple[Gap, ...] = ()
 
 
 def plan_export(source: Source, target: Target, options: ExportOptions, *, slots: int = 1) -> DryRun:
-    """Return what an export would read; raise what it would be refused for."""
+    """Return what an export would read; raise the error that it would end with at once."""
     check_ours(target)
     log = ExportLog.load(target)
     log.check_mode(options.mode)
@@ -96,7 +96,7 @@ def _partitions(splits: Iterable[Split]) -> tuple[PlannedPartition, ...]:
 
 
 def _as_if_committed(plan: Plan) -> Commit:
-    """Return what the log will say when a plan is finished, as far as planning asks it."""
+    """Return the commit that the log will have when a plan is finished, for planning only."""
     return Commit(
         number=plan.number,
         plan_id=plan.plan_id,

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """What a run tells whoever watches; every method returns at once and may do nothing."""
+    """Watches a run; every method returns at once."""
 
     def planned(self, splits: int, total_bytes: int) -> None:
-        """Tasks begin: so many splits of about so many bytes in all."""
+        """Tasks begin, for so many splits of about so many bytes in all."""
         ...
 
     def advanced(self, rows: int, read_bytes: int) -> None:
-        """Running tasks did so much more; what is told here is part of the split that ends later."""
+        """Running tasks did that much more, which is part of a split that ends later."""
         ...
 
     def finished(self, receipt: Receipt) -> None:
@@ -27,7 +27,7 @@ class Progress(Protocol):
         ...
 
     def note(self, text: str) -> None:
-        """Something the user should know, one line."""
+        """Show the user a line."""
         ...
 
 
@@ -42,26 +42,26 @@ class Engine(Protocol):
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
         """Run `kcli.spark.export.writing.task.write_split` on every task; raise the first task's error.
 
-        `on_done` and `progress` are called in the thread that called `run`. Tasks come largest first.
+        It calls `on_done` and `progress` in the calling thread. Tasks come largest first.
         """
         ...
 
     def close(self) -> None:
-        """Let go of workers."""
+        """Release the workers."""
         ...
 
 
 class NoProgress:
-    """Tells nobody."""
+    """Shows nothing."""
 
     def planned(self, splits: int, total_bytes: int) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def advanced(self, rows: int, read_bytes: int) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def finished(self, receipt: Receipt) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def note(self, text: str) -> None:
-        """Tell nobody."""
+        """Do nothing."""

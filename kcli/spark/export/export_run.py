@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def run_export(
     source: Source, target: Target, options: ExportOptions, engine: Engine, progress: Progress
 ) -> Summary:
-    """Export what was asked for and is not yet in the target, exactly once, and return what was done."""
+    """Export what was asked for and is not in the target yet, and return a summary."""
     began = time.monotonic()
     with (
         explained(target),
@@ -43,7 +43,7 @@ def run_export(
 
 @contextmanager
 def explained(target: Target) -> Iterator[None]:
-    """Turn what the file system and the keyboard raise into errors that users can read."""
+    """Raise errors of the file system and the keyboard as errors for users."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -69,10 +69,10 @@ def follow_export(
     clock: Callable[[], float] = time.monotonic,
     wait: Wait | None = None,
 ) -> Summary:
-    """Export again and again until SIGINT, SIGTERM or SIGHUP, and return the sum of what was done.
+    """Export repeatedly until SIGINT, SIGTERM or SIGHUP, and return a summary of all plans.
 
-    The first signal lets a running plan end and then ends the work; a second one raises `Interrupted` and
-    leaves the plan to the next run. `wait(seconds)` returns whether it is time to end.
+    The first signal lets a running plan end. A second one raises `Interrupted` and leaves the plan to the
+    next run. `wait(seconds)` returns whether to end.
     """
     if options.mode is Mode.SNAPSHOT:
         raise UsageError("a snapshot cannot be followed", hint="follow with `--mode append`")
@@ -104,11 +104,11 @@ class _Following:
         self._backoff = FIRST_BACKOFF_SECONDS
 
     def run(self) -> None:
-        """Go round until told to end."""
+        """Export round by round until asked to end."""
         pause = 0.0
         while not self._wait(pause):
             try:
-                # What is behind by more than one plan may hold catches up without a pause.
+                # A backlog larger than one plan is read without pauses.
                 pause = 0.0 if self._round() else self._follow.interval_s
                 self._backoff = FIRST_BACKOFF_SECONDS
             except (KcliError, OSError) as error:
@@ -121,7 +121,7 @@ class _Following:
         """Export what is new if there is enough; return whether there is more already."""
         session = self._session
         if session.resume():
-            # The plan that replaces what was there is an earlier run's; what follows adds to it.
+            # An earlier run made the plan that replaces the files; this run adds to them.
             session.options = replace(session.options, mode=Mode.APPEND)
         news = session.news()
         triggers = self._follow.triggers
@@ -131,7 +131,7 @@ class _Following:
         limited = news if triggers.max_offsets is None else news.limited(triggers.max_offsets)
         if session.export(limited):
             self._planned_at = self._clock()
-            # The first plan has replaced what was there, those that follow add to it.
+            # The first plan replaces the files, the next ones add to them.
             session.options = replace(session.options, mode=Mode.APPEND)
         return limited.ends != news.ends
 

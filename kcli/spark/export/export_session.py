@@ -35,12 +35,12 @@ _MAX_ROUNDS = 4
 
 
 def wall_ms() -> int:
-    """Return the time of day."""
+    """Return the time of day in ms."""
     return time.time_ns() // 1_000_000
 
 
 class ExportSession:
-    """What a run does to its target; `open_session` gives one."""
+    """A run and its locked target; `open_session` makes one."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ExportSession:
         self._totals = RunTotals(log.target.uri)
 
     def resume(self) -> bool:
-        """Finish the plan that an earlier run began; return whether that was this run's whole work."""
+        """Finish the plan that an earlier run began; return whether that was all this run had to do."""
         plan = self.log.pending
         if plan is None:
             return False
@@ -82,11 +82,11 @@ class ExportSession:
         return self.options.mode is not Mode.APPEND
 
     def news(self) -> NewOffsets:
-        """Return what the source has that the target does not."""
+        """Return the offsets that the source has and the target does not."""
         return find_new_offsets(self.source, self.log, self.options)
 
     def export(self, news: NewOffsets) -> bool:
-        """Plan and export what is new; return whether there was anything."""
+        """Plan and export new offsets; return whether there were any."""
         plan = make_plan(self.source, self.log, self.options, news, now_ms=self._now_ms())
         if plan is None:
             return False
@@ -95,11 +95,11 @@ class ExportSession:
         return True
 
     def summary(self, seconds: float) -> Summary:
-        """Return what was done so far."""
+        """Return a summary of the plans so far."""
         return self._totals.summary(seconds)
 
     def _finish(self, plan: Plan) -> None:
-        """Run what is left of a plan and commit it; a plan that cannot be finished as it is goes again."""
+        """Run the unfinished splits of a plan and commit it; repeat if files disappeared meanwhile."""
         finishing = PlanFinishing(self.log, plan)
         done = finishing.recover()
         try:
@@ -135,7 +135,7 @@ class ExportSession:
 
     def _tasks(self, plan: Plan, left: Sequence[PlannedSplit]) -> list[SplitTask]:
         reader = self.source.reader()
-        # A file says of itself only what it holds: thousands of topics would outweigh its rows.
+        # A file's identity names only its own topic: thousands of topics would outweigh its rows.
         identities = {
             topic: replace(plan.identity, topics={topic: plan.identity.topics.get(topic)})
             for topic in {one.split.topic for one in left}
@@ -158,7 +158,7 @@ class ExportSession:
 
 
 def _tidy(target: Target) -> None:
-    """Remove the temporary files of whoever died while it wrote to the log."""
+    """Remove temporary files that a crash left in the log."""
     for directory in (STATE, LOG, DEAD_BATCHES):
         for entry in target.list(directory):
             if entry.path.rpartition("/")[2].startswith("."):
@@ -168,7 +168,7 @@ def _tidy(target: Target) -> None:
 def resumes(plan: Plan, options: ExportOptions) -> bool:
     """Return whether a run goes on with a plan that it finds.
 
-    What is appended goes on whatever is asked for next; other modes want what they ask for and nothing else.
+    A run in append mode finishes any plan; other modes only a plan with the same options.
     """
     return options.mode is Mode.APPEND or plan.asked == options.fingerprint()
 
@@ -183,7 +183,7 @@ def open_session(
     *,
     now_ms: Callable[[], int] = wall_ms,
 ) -> Iterator[ExportSession]:
-    """Take a target's lock, tidy what a crash left of the log, and let go of it all at the end."""
+    """Lock a target and remove what a crash left in its log; unlock it after the block."""
     check_ours(target)
     options = replace(options, limits=replace(options.limits, task_slots=engine.slots))
     with locked(target, now_ms) as lock:

@@ -17,7 +17,7 @@ from kcli.spark.source.data_loss import DataLoss, TopicReset
 
 
 class FailureKind(StrEnum):
-    """What the JSON result of a failed run calls its failure."""
+    """The kinds of failures in the JSON result."""
 
     DATA_LOSS = "data-loss"
     TOPIC_RESET = "topic-reset"
@@ -33,30 +33,30 @@ class FailureKind(StrEnum):
 
 
 class TargetLocked(KcliError):
-    """Another export writes to the target."""
+    """Another export holds the lock of the target."""
 
 
 class TargetRefused(KcliError):
-    """The target is not one that can be exported to as asked."""
+    """The target does not allow this export."""
 
 
 class TargetTrouble(KcliError):
-    """The target cannot be written to, or read."""
+    """The target cannot be written or read."""
 
     @classmethod
     def of(cls, error: OSError, uri: str) -> TargetTrouble:
-        """Return an error of the file system or the store as users read it."""
+        """Return an error of the file system or the store as one for users."""
         reason = error.strerror or str(error).partition("\n")[0]
         where = f"{error.filename}" if error.filename else uri
         return cls(f"cannot write to `{where}`: {reason}")
 
 
 class WorkerLost(KcliError):
-    """The process of a task ended, again and again."""
+    """The process of a task died, on every attempt."""
 
 
 class TaskFailed(KcliError):
-    """A task's error that could not travel as it was: its words, and what it meant."""
+    """A task's error that could not be pickled: its message and its kind."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ _PASSING_ERRNOS = (errno.EAGAIN, errno.EINTR, errno.ETIMEDOUT, errno.EIO)
 
 
 def kind_of(error: BaseException) -> FailureKind:
-    """Return what a run's failure is called."""
+    """Return the kind of a failure."""
     if isinstance(error, TaskFailed):
         return error.kind
     if isinstance(error, KafkaError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -104,7 +104,7 @@ def kind_of(error: BaseException) -> FailureKind:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Return whether the same may go well a little later: the brokers are away, or the network is."""
+    """Return whether a retry may succeed: brokers or the network are unavailable."""
     match error:
         case TaskFailed():
             return error.passing
@@ -116,15 +116,15 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_final(error: BaseException) -> bool:
-    """Return whether the plan cannot be finished as it was made: its data will not get better."""
+    """Return whether the plan can never be finished as it is: its data does not change."""
     return kind_of(error) in (FailureKind.CORRUPTION, FailureKind.BAD_VALUE, FailureKind.USAGE)
 
 
 def portable(error: Exception) -> Exception:
-    """Return an error as one that another process can read, with its words and what kind it is of."""
+    """Return an error that can be pickled, with the same message and kind."""
     try:
         arrived = pickle.loads(pickle.dumps(error))
-    except Exception:  # both run code of the error's class, which may want more than a message
+    except Exception:  # Unpickling runs the class of the error, which may need more than a message.
         arrived = None
     if type(arrived) is type(error) and str(arrived) == str(error):
         return error

@@ -28,7 +28,7 @@ DAMAGED = "damaged"
 
 
 class PlanFinishing:
-    """Brings one plan of a target to its commit, or takes it back."""
+    """Brings one plan of a target to its commit, or rolls it back."""
 
     def __init__(self, log: ExportLog, plan: Plan) -> None:
         self._log = log
@@ -92,7 +92,7 @@ class PlanFinishing:
         return written
 
     def roll_back(self) -> None:
-        """Remove the plan and all that was written for it: the target is as it was before."""
+        """Remove the plan and everything that was written for it."""
         target, directory = self._target, receipts_path(self._plan.number)
         target.make_directory(directory)
         with target.when_nobody_writes(directory):
@@ -108,11 +108,11 @@ class PlanFinishing:
         self._log.pending = None
 
     def _sweep(self, directories: Iterable[str], keep: Iterable[Receipt], *, recursive: bool) -> None:
-        """Remove the plan's files that are not among those of the receipts to keep."""
+        """Remove the plan's files that the receipts to keep do not name."""
         target, plan = self._target, self._plan
         kept = {file.path for file in files_of(keep)}
         stems = {one.stem for one in plan.splits}
-        stems |= {Layout(()).stem(one.split, plan.number) for one in plan.splits}  # those of dead letters
+        stems |= {Layout(()).stem(one.split, plan.number) for one in plan.splits}  # of dead letters
         for directory in {*directories, DEAD_VALUES}:
             for entry in target.list(directory, recursive=recursive):
                 if entry.path in kept or (not directory and entry.path.startswith(f"{STATE}/")):
@@ -127,15 +127,15 @@ class PlanFinishing:
 
 
 def files_of(receipts: Iterable[Receipt]) -> list[WrittenFile]:
-    """Return all files of receipts, dead letters too."""
+    """Return all files of receipts, including dead letters."""
     return [file for one in receipts for file in (*one.files, *one.dead_letters)]
 
 
 def _marks(plan: Plan, receipts: Iterable[Receipt]) -> dict[TopicPartition, tuple[BatchMark, ...]]:
-    """Return what has been read of each partition with a plan: the last batch of each leader epoch.
+    """Return the last batch of each leader epoch of each partition that was read up to this plan.
 
-    The one that earlier plans ended with stays among them: the log may have been truncated before it after
-    this plan was made, while its tasks read.
+    The mark of earlier plans stays: the log may have been truncated before it after this plan was made, while
+    its tasks read.
     """
     found = [(one, mark) for one, marks in plan.marks.items() for mark in marks]
     found += [(TopicPartition(one.topic, one.partition), mark) for one in receipts for mark in one.marks]
@@ -150,7 +150,7 @@ def _marks(plan: Plan, receipts: Iterable[Receipt]) -> dict[TopicPartition, tupl
 
 
 def _gaps(plan: Plan, receipts: Iterable[Receipt]) -> Iterable[Gap]:
-    """Yield the offsets that damage took, and those that were gone before a resumed split was read."""
+    """Yield offsets that are damaged, and those that were gone before a resumed split was read."""
     for one in receipts:
         planned = plan.splits[one.index].split
         if one.start > planned.start:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Mode(StrEnum):
-    """What becomes of what the target already holds."""
+    """What to do with what the target holds."""
 
     APPEND = "append"
     SNAPSHOT = "snapshot"
@@ -43,7 +43,7 @@ class ParquetOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What a task must know besides its split; stored in the plan, so that a resumed plan goes on alike."""
+    """What a task must know besides its split; stored in the plan, so that a resumed plan writes alike."""
 
     reading: Reading = field(default_factory=Reading)
     key: FieldFormat = field(default_factory=FieldFormat)
@@ -52,12 +52,12 @@ class WriteOptions:
     headers_as_map: bool = False
     where: str | None = None
     select: str | None = None
-    """Columns as Spark's SQL computes them; the Spark writer's only."""
+    """Columns computed by Spark SQL; for the Spark writer only."""
     layout: Layout = field(default_factory=Layout)
     parquet: ParquetOptions = field(default_factory=ParquetOptions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
+        """Return the fields for JSON."""
         return asdict(self)
 
     @classmethod
@@ -82,7 +82,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """What a run was asked to do."""
+    """What a run is asked to do."""
 
     selection: Selection
     rules: RangeRules = field(default_factory=lambda: RangeRules(read_committed=True))
@@ -98,7 +98,7 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowOptions:
-    """How a run that follows its topics paces itself."""
+    """How often a run that follows its topics exports, and how much."""
 
     interval_s: float = 30.0
     triggers: TriggerLimits = field(default_factory=TriggerLimits)
@@ -108,16 +108,16 @@ FORMAT = 1
 
 
 class TargetMismatch(KcliError):
-    """The target holds something else than what is to be written."""
+    """The target holds something other than what is to be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What every export to a target must have in common."""
+    """What all exports to a target must have in common."""
 
     cluster_id: str | None
     topics: dict[str, str | None]
-    """Topic ids by name; commits know of topics that came later."""
+    """Topic ids by name; commits know of later topics."""
     columns: tuple[str, ...]
     key: FieldFormat
     value: FieldFormat
@@ -142,7 +142,7 @@ class Identity:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
+        """Return the fields for JSON."""
         return {"format": FORMAT, **asdict(self)}
 
     @classmethod
@@ -158,12 +158,12 @@ class Identity:
         return cls(**fields)
 
     def check_cluster(self, cluster_id: str | None, target: str) -> None:
-        """Raise `TargetMismatch` if both clusters are known and are not one."""
+        """Raise `TargetMismatch` if both clusters are known and differ."""
         if self.cluster_id and cluster_id and self.cluster_id != cluster_id:
             raise _mismatch(target, "cluster", self.cluster_id, cluster_id)
 
     def check(self, present: Identity, target: str) -> None:
-        """Raise `TargetMismatch` unless an export of identity `present` may go on in this target."""
+        """Raise `TargetMismatch` unless an export of identity `present` may continue this target."""
         self.check_cluster(present.cluster_id, target)
         if self.topics and not self.topics.keys() & present.topics.keys():
             raise _mismatch(target, "topic", ", ".join(self.topics), ", ".join(present.topics))
@@ -172,7 +172,7 @@ class Identity:
                 raise _mismatch(target, name, mine, other)
 
     def _forms(self, present: Identity) -> list[tuple[str, str, str]]:
-        """Return what the form of files depends on, by name, as stored and as asked for now."""
+        """Return what files depend on: (name, stored value, present value)."""
         stored, asked = self._form(), present._form()
         return [(name, stored[name], asked[name]) for name in stored]
 

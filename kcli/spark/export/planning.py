@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewOffsets:
-    """What a source has that its target does not."""
+    """The offsets that a source has and its target does not."""
 
     ranges: Mapping[TopicPartition, OffsetInterval]
-    """Empty ones included."""
+    """Including empty ones."""
     next_offsets: Mapping[TopicPartition, int]
-    """Of the partitions selected."""
+    """Of the selected partitions."""
     marks: Mapping[TopicPartition, tuple[BatchMark, ...]]
-    """What the logs have that earlier runs read, the last batch of each."""
+    """Batches that earlier runs read and the logs still have, the last of each."""
     identity: Identity
     gaps: tuple[Gap, ...]
 
@@ -54,19 +54,19 @@ class NewOffsets:
         return {one: interval.end for one, interval in self.ranges.items()}
 
     def limited(self, max_offsets: int) -> NewOffsets:
-        """Return about so many offsets of it, spread over the partitions by what each has."""
+        """Return about so many of the offsets, from each partition in proportion to what it has."""
         ends = limit_offsets(self.starts, self.ends, max_offsets)
         cut = {one: end for one, end in ends.items() if end < self.ranges[one].end}
         return replace(
             self,
             ranges={one: OffsetInterval(interval.start, ends[one]) for one, interval in self.ranges.items()},
-            # What a filter passes over behind a range that was cut comes another time.
+            # Offsets that a filter skips behind a cut range are planned again.
             next_offsets={**self.next_offsets, **cut},
         )
 
 
 def find_new_offsets(source: Source, log: ExportLog, options: ExportOptions) -> NewOffsets:
-    """Return what is to be exported; raise `KcliError` if that may not go to the log's target."""
+    """Return the new offsets; raise `KcliError` if they may not go to the log's target."""
     overwrites = options.mode is Mode.OVERWRITE
     positions = {} if overwrites else _positions(source, log, options)
     marks = {one: found for one, found in log.marks.items() if positions.get(one) == log.next_offsets[one]}
@@ -80,7 +80,7 @@ def find_new_offsets(source: Source, log: ExportLog, options: ExportOptions) -> 
         replace(log.identity, topics=log.topics).check(identity, log.target.uri)
     gaps = tuple(_gap(loss) for loss in resolved.losses)
     kept = {
-        # One that was found again vouches for all before it; what was not looked for stays to be found.
+        # A batch that was found vouches for all before it; marks that were not looked for stay.
         one: (max(found),) if one in resolved.ranges else found
         for one, found in marks.items()
         if one not in resolved.changed
@@ -91,7 +91,7 @@ def find_new_offsets(source: Source, log: ExportLog, options: ExportOptions) -> 
 def make_plan(
     source: Source, log: ExportLog, options: ExportOptions, news: NewOffsets, *, now_ms: int
 ) -> Plan | None:
-    """Return the plan for what is new, None if nothing is."""
+    """Return the plan for new offsets, None if there is nothing to do."""
     overwrites = options.mode is Mode.OVERWRITE and bool(log.commits)
     ranges = {one: interval for one, interval in news.ranges.items() if interval.start < interval.end}
     if not ranges and not news.gaps and not overwrites:
@@ -118,7 +118,7 @@ def make_plan(
 
 
 def check_cover(ranges: Mapping[TopicPartition, OffsetInterval], splits: Sequence[Split]) -> None:
-    """Raise unless splits cover ranges, every offset once: holes and duplicates would begin here."""
+    """Raise `KcliError` unless splits cover the ranges exactly once: holes and duplicates begin here."""
     reached = {one: interval.start for one, interval in ranges.items()}
     for split in sorted(splits, key=lambda split: split.start):
         partition = TopicPartition(split.topic, split.partition)
@@ -135,7 +135,7 @@ def _planned(index: int, split: Split, options: WriteOptions, number: int) -> Pl
 
 
 def _positions(source: Source, log: ExportLog, options: ExportOptions) -> dict[TopicPartition, int]:
-    """Return where partitions go on; those of a topic that was made again, at its first offset if allowed."""
+    """Return the next offset of each partition; a topic that was created again begins anew if allowed."""
     positions = dict(log.next_offsets)
     present = {topic.name: topic.topic_id for topic in source.topics()}
     made_again = [
@@ -168,15 +168,15 @@ _UNLIMITED = 2**62
 
 
 class Remaining(NamedTuple):
-    """What of a plan is still to be written, and what can no longer be."""
+    """The splits of a plan that are still to be written, and what can no longer be read."""
 
     splits: list[PlannedSplit]
     lost: list[Gap]
-    """Of whole splits; those that lost their beginning tell by where their receipts start."""
+    """Gaps of whole splits; a partial gap shows in the start of its receipt."""
 
 
 def remaining(source: Source, plan: Plan, done: Collection[int], rules: RangeRules) -> Remaining:
-    """Return the splits without a receipt as far as they can be read; raise `DataLoss` or `TopicReset`."""
+    """Return the splits without a receipt that can be read; raise `DataLoss` or `TopicReset`."""
     left = [one for one in plan.splits if one.index not in done]
     if not left:
         return Remaining([], [])
@@ -210,7 +210,7 @@ def remaining(source: Source, plan: Plan, done: Collection[int], rules: RangeRul
 
 
 def _found_again(source: Source, split: Split, plan: Plan) -> Split:
-    """Return a split of a directory that was moved as the source has it now."""
+    """Return a split of a directory that was moved, with the new place."""
     if split.directory is None or os.path.isdir(split.directory):
         return split
     ranges = {TopicPartition(split.topic, split.partition): OffsetInterval(split.start, split.end)}

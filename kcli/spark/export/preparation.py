@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 def prepared(
     source: Source, target: Target, options: ExportOptions, *, may_be_nothing: bool = False
 ) -> ExportOptions:
-    """Return what to export, with schemas pinned; raise `KcliError` for what could not be done.
+    """Return the options with pinned schemas; raise `KcliError` if the export could not work.
 
-    `may_be_nothing` allows a pattern that no topic fits yet.
+    `may_be_nothing` allows a pattern that matches no topic yet.
     """
     is_pattern = isinstance(options.selection, SubscribePattern)
     registries = [one for one in (options.write.key, options.write.value) if _asks_registry(one)]
@@ -58,7 +58,7 @@ def _asks_registry(given: FieldFormat) -> bool:
 def _with_schema(
     given: FieldFormat, before: FieldFormat | None, topics: tuple[str, ...], side: str
 ) -> FieldFormat:
-    """Return a format with its schema: the one that earlier exports to the target had, or the latest."""
+    """Return a format with its schema: that of earlier exports to the target, or the latest."""
     if before is not None and before.name == given.name and _asks_registry(given):
         address, _, schema = (before.schema or "").partition(" ")
         if schema and address == given.schema:
@@ -67,6 +67,6 @@ def _with_schema(
 
 
 def _check(write: WriteOptions) -> None:
-    """Raise `UsageError` for formats that are none, and filters that do not fit the columns."""
+    """Raise `UsageError` for unusable formats, and for filters that do not fit the columns."""
     if write.where is None or is_evaluable(parse_where(write.where)):
         RowShaper(write, Split("", 0, 0, 0))

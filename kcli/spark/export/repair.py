@@ -62,18 +62,18 @@ class FoundFile(NamedTuple):
 
     @property
     def partition(self) -> TopicPartition:
-        """Return whose rows it holds."""
+        """Return the partition of its rows."""
         return TopicPartition(self.footer.topic, self.footer.partition)
 
     @property
     def final_path(self) -> str:
-        """Return what it is called when it is published."""
+        """Return its path once it is published."""
         name = parsed_name(self.path)
         return published_path(self.path) if name is not None and name.is_temporary else self.path
 
 
 def data_files(target: Target) -> dict[str, int]:
-    """Return the data files of a target, temporary ones too, and their sizes."""
+    """Return the data files of a target, including temporary ones, with their sizes."""
     return {
         entry.path: entry.size_bytes
         for entry in target.list("", recursive=True)
@@ -82,7 +82,7 @@ def data_files(target: Target) -> dict[str, int]:
 
 
 class Known(NamedTuple):
-    """What is left in the log of a finished plan."""
+    """What the log still says of a finished plan."""
 
     number: int
     next_offsets: Mapping[TopicPartition, int]
@@ -91,20 +91,20 @@ class Known(NamedTuple):
 
 
 class FoundFiles:
-    """What is found of a target's files and of its log."""
+    """The files of a target and its log, as they are found."""
 
     def __init__(self, target: Target) -> None:
         self.plans: set[int] = set()
         self.commits: set[int] = set()
         self.set_aside: list[str] = []
-        """The files that do not count any more."""
+        """The files that do not count."""
         self._target = target
         for entry in target.list(LOG):
             found = number_in(entry.path.rpartition("/")[2])
             if found:
                 (self.plans if found[1] == "plan" else self.commits).add(found[0])
         self.pending = self._pending()
-        """The plan that the next run goes on with."""
+        """The plan that the next run finishes."""
 
     def believed(self) -> list[FoundFile]:
         """Return the files that count, published, by plan; set the others aside."""
@@ -126,17 +126,17 @@ class FoundFiles:
         return sorted(kept, key=lambda file: (file.footer.plan, file.path))
 
     def uncertain_plan(self, files: list[FoundFile]) -> int | None:
-        """Return the plan that may not have been finished; whoever planned more had committed it."""
+        """Return the plan that may be unfinished; every plan before it was committed."""
         last = max((file.footer.plan for file in files), default=0)
         return last if last > max(self.commits, default=0) and last >= max(self.plans, default=0) else None
 
     def last_finished(self, files: Iterable[FoundFile]) -> int:
-        """Return the last plan that was finished, 0 if none was: one was before the next was made."""
+        """Return the last finished plan, 0 without one: a plan is finished before the next is made."""
         before = self.pending - 1 if self.pending else 0
         return max(before, *self.commits, *(file.footer.plan for file in files), 0)
 
     def known(self, files: list[FoundFile]) -> Known | None:
-        """Return what the newest commit or plan that can be read says of a plan that was finished."""
+        """Return what the newest readable commit or plan says of a finished plan."""
         last, uncertain = self.last_finished(files), self.uncertain_plan(files)
         for number in range(last, 0, -1):
             if number != uncertain:
@@ -149,7 +149,7 @@ class FoundFiles:
         return None
 
     def identity(self, files: list[FoundFile]) -> Identity | None:
-        """Return whose records these are, as the newest file says, or a plan that can be read."""
+        """Return the identity in the newest file, or in a readable plan."""
         if files:
             return files[-1].footer.identity
         for number in sorted(self.plans, reverse=True):
@@ -158,7 +158,7 @@ class FoundFiles:
         return None
 
     def _read(self) -> list[FoundFile]:
-        """Return the files with their footers, without those of a plan that the next run goes on with."""
+        """Return the files with their footers, without those of a plan that the next run finishes."""
         found = []
         for path, size in data_files(self._target).items():
             name = parsed_name(path)
@@ -175,7 +175,7 @@ class FoundFiles:
         return found
 
     def _pending(self) -> int | None:
-        """Return the plan that is there, whole and not committed."""
+        """Return the plan without a commit, if it is readable."""
         last = max(self.plans, default=0)
         if last <= max(self.commits, default=0):
             return None
@@ -186,7 +186,7 @@ class FoundFiles:
         return last
 
     def _up_to_hole(self, files: list[FoundFile]) -> list[FoundFile]:
-        """Return one partition's files of an uncertain plan as far as they follow on each other."""
+        """Return one partition's files of an unfinished plan up to the first hole."""
         kept: list[FoundFile] = []
         reached = files[0].footer.planned.start
         by_start: dict[int, list[FoundFile]] = {}
@@ -202,13 +202,13 @@ class FoundFiles:
         return kept
 
     def _whole_attempt(self, files: list[FoundFile]) -> list[FoundFile]:
-        """Return the files of one attempt at a split that wrote all of them; none if there is no such."""
+        """Return the files of one attempt that wrote a whole split; empty if there is none."""
         if self._target.renames:
             return files if _is_one_attempt(files) else []
         return next((found for found in _attempts(files) if _says_all(found)), [])
 
     def _one_attempt_each(self, files: list[FoundFile]) -> list[FoundFile]:
-        """Return the files of finished plans, where a late attempt may have written a split once more."""
+        """Return the files of finished plans, without those of a second attempt at a split."""
         kept: list[FoundFile] = []
         by_split: dict[tuple[int, TopicPartition, int], list[FoundFile]] = {}
         for file in files:
@@ -232,7 +232,7 @@ class FoundFiles:
 
 
 def _attempts(files: list[FoundFile]) -> list[list[FoundFile]]:
-    """Return the files of a split by the attempt that their names tell, by its id."""
+    """Return the files of a split by attempt, whose id is in their names."""
     found: dict[str, list[FoundFile]] = {}
     for file in files:
         name = parsed_name(file.path)
@@ -241,15 +241,15 @@ def _attempts(files: list[FoundFile]) -> list[list[FoundFile]]:
 
 
 def _says_all(files: list[FoundFile]) -> bool:
-    """Return whether an attempt came to its last file, and all are there."""
+    """Return whether an attempt wrote its last file, and all files exist."""
     return any(file.footer.files == len(files) for file in files)
 
 
 def _is_one_attempt(files: list[FoundFile]) -> bool:
-    """Return whether the files of a split are those of one attempt, some of which were not yet renamed.
+    """Return whether the files of a split are those of one attempt, some of them not yet renamed.
 
-    A task renames when it has its receipt, so that a final name beside temporary ones says that they were
-    all written. Temporary names alone say nothing, and two for the same place are of two attempts.
+    A task renames when it has its receipt, so one final name beside temporary ones proves that all were
+    written. Temporary names alone prove nothing, and two for one place are of two attempts.
     """
     places = [file.final_path for file in files]
     return len(set(places)) == len(places) and any(file.path == file.final_path for file in files)
@@ -257,23 +257,22 @@ def _is_one_attempt(files: list[FoundFile]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What was made again."""
+    """The result of a repair."""
 
     target: str
     commit: int | None
-    """The commit that was written; None if nothing was wrong, or nothing is left that counts."""
+    """The new commit; None if nothing was wrong, or no file counts."""
     files: int
     rows: int
     removed: tuple[str, ...] = ()
-    """Files of a plan that may not have been finished, now under `_kcli/set-aside/`: their offsets are
-    exported again."""
+    """Files of an unfinished plan, now in `_kcli/set-aside/`; their offsets are exported again."""
     next_offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     begins_afresh: bool = False
-    """Whether nothing is left that counts, so that the next export is the first."""
+    """Whether no file counts, so that the next export is the first."""
 
 
 def repair_export(target: Target) -> Repair:
-    """Make the commit log again from the files' footers and what is left of it; refuse what is no export."""
+    """Rebuild the commit log from footers and the rest of the log; raise `TargetRefused` if it is no export."""
     if target.size(IDENTITY) is None and not target.list(LOG) and not data_files(target):
         raise TargetRefused(f"`{target.uri}` holds no export")
     with locked(target, wall_ms):
@@ -283,7 +282,7 @@ def repair_export(target: Target) -> Repair:
 
 
 def _is_whole(target: Target) -> bool:
-    """Return whether the log can be read, and is not empty where there are files."""
+    """Return whether the log can be read, and is not empty if there are files."""
     try:
         log = ExportLog.load(target)
         log.live_commits()
@@ -329,7 +328,7 @@ def _commit_of(target: Target, found: FoundFiles, files: list[FoundFile]) -> Com
         next_offsets=_next_offsets(files, known, found.uncertain_plan(files)),
         splits=0,
         files=tuple(_written(file, checksums.get(file.path)) for file in files),
-        # All of them: the target has these rows nowhere else.
+        # All columns: the target has these rows nowhere else.
         dead_letters=tuple(letter for one in readable for letter in one.dead_letters),
         counters=Counters(rows=sum(file.footer.rows for file in files)),
         gaps=known.gaps if known else (),
@@ -337,7 +336,7 @@ def _commit_of(target: Target, found: FoundFiles, files: list[FoundFile]) -> Com
 
 
 def _readable_commits(target: Target, found: FoundFiles) -> list[Commit]:
-    """Return what is left of the log."""
+    """Return the readable rest of the log."""
     commits: list[Commit] = []
     for number in sorted(found.commits):
         with suppress(DamagedLog):
@@ -348,7 +347,7 @@ def _readable_commits(target: Target, found: FoundFiles) -> list[Commit]:
 def _next_offsets(
     files: Iterable[FoundFile], known: Known | None, uncertain: int | None
 ) -> dict[TopicPartition, int]:
-    """Return where partitions go on: where the log still says, or their last plan, or its files end."""
+    """Return the next offset of each partition: from the log, its last plan, or the end of its files."""
     since = known.number if known else 0
     reached: dict[TopicPartition, tuple[int, int]] = {}
     for file in files:
@@ -361,7 +360,7 @@ def _next_offsets(
 
 
 def _write(target: Target, found: FoundFiles, commit: Commit | None, identity: Identity | None) -> None:
-    """Write the commit if anything was finished, then remove the log that it stands for."""
+    """Write the commit if a plan was finished, then remove the log that it replaces."""
     log = ExportLog(target, identity, sorted(found.commits), None)
     if identity is None:
         target.remove(IDENTITY)

@@ -14,30 +14,30 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
-    """Whether the user wants the work to end."""
+    """A request to end, made by a signal."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def make(self) -> None:
-        """Ask for it; raise `KeyboardInterrupt` when asked again."""
+        """Make it; raise `KeyboardInterrupt` the second time."""
         if self._event.is_set():
             raise KeyboardInterrupt
         self._event.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until it is asked for; return whether it was."""
+        """Wait that long or until it is made; return whether it was made."""
         return self._event.wait(seconds)
 
     def obey(self) -> None:
-        """Raise `KeyboardInterrupt` if it was asked for."""
+        """Raise `KeyboardInterrupt` if it was made."""
         if self._event.is_set():
             raise KeyboardInterrupt
 
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """Give a request that the first signal makes; a second one raises `KeyboardInterrupt`."""
+    """Yield a request that the first signal makes; a second one raises `KeyboardInterrupt`."""
     request = StopRequest()
     with _handled(lambda *_: request.make()):
         yield request
@@ -45,7 +45,7 @@ def stop_requests() -> Iterator[StopRequest]:
 
 @contextmanager
 def termination_interrupts() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP do what Ctrl-C does."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -57,9 +57,9 @@ def termination_interrupts() -> Iterator[None]:
 @contextmanager
 def _handled(handler: Callable[..., Any], signals: tuple[signal.Signals, ...] = _SIGNALS) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's alone
+        yield  # only the main thread receives signals
         return
-    # Who starts programs in the background may have them ignore Ctrl-C, and `nohup` the end of the terminal.
+    # A program in the background may ignore Ctrl-C, and `nohup` ignores SIGHUP: both stay ignored.
     heard = [one for one in signals if signal.getsignal(one) is not signal.SIG_IGN]
     before = {one: signal.signal(one, handler) for one in heard}
     try:

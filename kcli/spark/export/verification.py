@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is not as it was committed."""
+    """A file that is not as it was committed."""
 
     path: str
     reason: str
@@ -33,7 +33,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What was checked and found."""
+    """What was checked, and what was wrong."""
 
     target: str
     files: int
@@ -44,7 +44,7 @@ class Verification:
 
 
 def verify_export(target: Target) -> Verification:
-    """Check existence, size, footer and bytes of every committed file, and that there are no others."""
+    """Check existence, size, footer and bytes of every committed file; find files that no commit names."""
     log = load_export(target)
     commits = log.live_commits()
     problems = []
@@ -79,13 +79,13 @@ def _wrong_files(target: Target, commit: Commit) -> Iterator[Problem]:
 
 
 def _wrong_with(target: Target, commit: Commit, file: WrittenFile) -> str | None:
-    """Return what is wrong with a committed file, None if nothing is."""
+    """Return what is wrong with a committed file, None if it is right."""
     size = target.size(file.path)
     if size is None:
         return "missing"
     if size != file.size_bytes:
         return f"{size} bytes instead of {file.size_bytes}"
-    # First, as some damage in a footer ends pyarrow, and the process with it.
+    # First the checksum: some damaged footers crash pyarrow, and the process with it.
     return (
         _wrong_bytes(target, file)
         or _wrong_footer(target, file, commit=commit)
@@ -124,8 +124,8 @@ def _wrong_bytes(target: Target, file: WrittenFile) -> str | None:
 
 
 def _overlaps(commit: Commit) -> Iterator[Problem]:
-    """Yield the files of a commit whose offsets are also in another split's."""
-    if commit.overwrites:  # that of a repair lists the files of many plans, of topics made again too
+    """Yield the files of a commit whose offsets another split has too."""
+    if commit.overwrites:  # a repair's commit has files of many plans, and of topics that were created again
         return
     ordered = sorted(commit.files, key=lambda file: (file.topic, file.partition, file.start, file.end))
     for before, file in pairwise(ordered):
@@ -135,7 +135,7 @@ def _overlaps(commit: Commit) -> Iterator[Problem]:
 
 
 def _strays(target: Target, log: ExportLog, committed: set[str]) -> Iterator[Problem]:
-    """Yield data files that no commit knows of and no plan is about to."""
+    """Yield data files that neither a commit nor the pending plan names."""
     for entry in target.list("", recursive=True):
         name = parsed_name(entry.path)
         if name is None or entry.path in committed or entry.path.startswith(f"{STATE}/"):

@@ -31,9 +31,9 @@ def filter_rows(batch: pa.RecordBatch, expression: pc.Expression) -> pa.RecordBa
 
 
 def expression_of(conditions: Iterable[Condition], schema: pa.Schema) -> pc.Expression | None:
-    """Return the conditions for batches of that schema, None if there are none.
+    """Return the conditions for batches of that schema, None without conditions.
 
-    Raises `UsageError` where one names no column, or compares one with what it cannot be.
+    Raises `UsageError` if a column does not exist, or cannot be compared with its literal.
     """
     parts = [_expression(condition, schema) for condition in conditions]
     return reduce(and_, parts) if parts else None
@@ -45,11 +45,11 @@ def _expression(condition: Condition, schema: pa.Schema) -> pc.Expression:
             type_ = _type(column, schema)
             field = pc.field(*column)
             found = _OPERATORS[operator](field, _literal(value, type_, column))
-            # To Spark, what is no number is greater than any.
+            # To Spark, NaN is greater than any number.
             return found | field.is_nan() if ">" in operator and pa.types.is_floating(type_) else found
         case In(column, values, negated):
             type_ = _type(column, schema)
-            # Not `isin`: to that null is a value, here it makes the answer unknown.
+            # Not `isin`: it treats null as a value; here null makes the result unknown.
             parts = [pc.field(*column) == _literal(value, type_, column) for value in values]
             found = reduce(lambda left, right: left | right, parts)
             return ~found if negated else found
@@ -81,7 +81,7 @@ def _type(column: Path, schema: pa.Schema) -> pa.DataType:
 
 
 def _literal(value: Literal, type_: pa.DataType, column: Path) -> pa.Scalar:
-    """Return a literal as something that a column of that type can be compared with."""
+    """Return a literal that can be compared with a column of that type."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and (pa.types.is_integer(type_) or pa.types.is_floating(type_)):
         return pa.scalar(value)

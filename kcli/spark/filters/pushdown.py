@@ -27,13 +27,13 @@ _OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """Which partitions and offsets a filter leaves; bounds are None where it sets none."""
+    """The partitions and offsets that a filter leaves; a bound is None if the filter sets none."""
 
     names: tuple[Comparison | In, ...] = ()
-    """What it says of topic and partition."""
+    """The conditions on topic and partition."""
     min_offset: int | None = None
     end_offset: int | None = None
-    """The first offset no longer wanted."""
+    """The first offset that is not wanted."""
     min_timestamp_ms: int | None = None
 
     def allows(self, partition: TopicPartition) -> bool:
@@ -45,7 +45,7 @@ class Narrowing:
 
 
 def narrowing_of(conditions: Iterable[Condition]) -> Narrowing | None:
-    """Return what conditions say of where rows lie, None if they say nothing of it."""
+    """Return the bounds that conditions set, None if they set none."""
     names: list[Comparison | In] = []
     lows: list[int] = []
     ends: list[int] = []
@@ -62,7 +62,7 @@ def narrowing_of(conditions: Iterable[Condition]) -> Narrowing | None:
                 _bound(">=", min(values), lows, ends)  # type: ignore[arg-type]  # all are numbers
                 _bound("<=", max(values), lows, ends)  # type: ignore[arg-type]
             case Comparison(("timestamp",), "=" | ">" | ">=", datetime() as moment):
-                # A record's time is whole milliseconds: the earliest that can pass, rounded up.
+                # Timestamps are whole milliseconds: the earliest that can pass, rounded up.
                 since = (_aware(moment) - _EPOCH) // timedelta(microseconds=1)
                 oldest.append(since // 1000 + 1 if one.operator == ">" else -(-since // 1000))
     if not (names or lows or ends or oldest):

@@ -28,7 +28,7 @@ def parse_timestamp_us(text: str, option: str = "timestamp") -> int:
 
 
 def parse_timestamp_ms(text: str, option: str = "timestamp") -> int:
-    """Return milliseconds since 1970, from themselves or from ISO 8601, rounded up to whole ones."""
+    """Return milliseconds since 1970, given as a number or in ISO 8601, rounded up."""
     stripped = text.strip()
     if re.fullmatch(r"[+-]?\d+", stripped):
         return _in_range(int(stripped), text, option)

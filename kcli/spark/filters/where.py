@@ -31,7 +31,7 @@ Path: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A column against a literal by =, !=, <, <=, > or >=."""
+    """A column compared with a literal by =, !=, <, <=, > or >=."""
 
     column: Path
     operator: str
@@ -57,7 +57,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """A column of text with a prefix."""
+    """A text column with a prefix."""
 
     column: Path
     prefix: str
@@ -99,7 +99,7 @@ class _Token:
 
 
 def parse_where(text: str) -> tuple[Condition, ...]:
-    """Return the conditions of a condition in their order; raise `UsageError` if a quote is not closed."""
+    """Return the conditions that a text joins by AND; raise `UsageError` for an open quote or bracket."""
     tokens = _tokens(text)
     found: list[Condition] = []
     for part in _split_at_ands(tokens, text):
@@ -149,7 +149,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _split_at_ands(tokens: list[_Token], text: str) -> list[list[_Token]]:
-    """Return the parts between the outermost ANDs; one part if an outermost OR makes them no conditions."""
+    """Return the parts between the outermost ANDs; a single part if there is an outermost OR."""
     parts: list[list[_Token]] = [[]]
     depth = 0
     between = False
@@ -281,7 +281,7 @@ def _column(tokens: list[_Token]) -> Path | None:
 
 
 def _literal(tokens: list[_Token], column: Path | None) -> Literal | None:
-    """Return the value that stands beside `column`, None if it is no literal."""
+    """Return the literal beside `column`, None if it is something else."""
     is_time = column is not None and column == ("timestamp",)
     if len(tokens) == 2 and tokens[0].is_word("TIMESTAMP") and tokens[1].kind == "text":
         return _moment(parse_timestamp_us(_unquoted(tokens[1])))

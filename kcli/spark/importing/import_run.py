@@ -25,15 +25,15 @@ PARTITIONS_AT_A_TIME = 8
 
 
 class Watcher(Protocol):
-    """Who is told of records that were delivered."""
+    """Is told of delivered records."""
 
     def advance(self, rows: int, size_bytes: int) -> None:
-        """Take note of more of them."""
+        """Add delivered records."""
         ...
 
 
 class ImportRun:
-    """Sends what the plans say is left. `delivered` counts records that the broker has acknowledged."""
+    """Sends the rows that the plans have left. `delivered` counts acknowledged records."""
 
     def __init__(self, producer: Producer, topic: str, watcher: Watcher) -> None:
         self.delivered: dict[int, int] = {}
@@ -45,7 +45,7 @@ class ImportRun:
         self._scope = trio.CancelScope()
 
     async def run(self, rows: Mapping[int, PartitionRows], plans: Mapping[int, PartitionPlan]) -> None:
-        """Send the rows, and wait until all are delivered; raise the error of the first that is not."""
+        """Send the rows, and wait until all are delivered; raise the error of the first that failed."""
         with self._scope:
             async with trio.open_nursery() as nursery:
                 for partition, plan in plans.items():
@@ -70,7 +70,7 @@ class ImportRun:
                     topic, value, key, partition=partition, headers=headers, timestamp=timestamp
                 )
             except ProducerClosed:
-                await trio.sleep_forever()  # a record failed: the scope is being cancelled
+                await trio.sleep_forever()  # a record failed: the scope is cancelled
             except KcliError as error:
                 self._fail(partition, error)
                 await trio.sleep_forever()
@@ -78,7 +78,7 @@ class ImportRun:
                 delivery.on_settled(settled(len(key or b"") + len(value or b"")))
 
     def _counter(self, partition: int) -> Callable[[int], Callable[[Delivery], None]]:
-        """Return what makes the callback of a record from its size."""
+        """Return a function that makes the callback of a record, given its size."""
 
         def settled(size: int) -> Callable[[Delivery], None]:
             def note(delivery: Delivery) -> None:
@@ -96,7 +96,7 @@ class ImportRun:
         return settled
 
     def _fail(self, partition: int, error: KcliError) -> None:
-        """Keep the first error, and let nothing overtake the record that it is about."""
+        """Keep the first error, and cancel all sending."""
         if self.error is None:
             self.error = KcliError(
                 f"cannot write to partition {partition} of `{self._topic}`: {error.message}", hint=error.hint
@@ -106,7 +106,7 @@ class ImportRun:
 
 
 def row_before(rows: PartitionRows, plan: PartitionPlan) -> Rows | None:
-    """Return the last row that is there already, None if there is none."""
+    """Return the last row that the target has already, None without one."""
     if not plan.done:
         return None
     batches: Iterator[Rows] = rows.batches(plan.done - 1)

@@ -30,7 +30,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class ImportState:
-    """See the module. Ids are as their cluster writes them, None where it has none."""
+    """What an import remembers; a cluster without ids has None."""
 
     source: str
     target: str
@@ -39,7 +39,7 @@ class ImportState:
     base: dict[int, int] = field(default_factory=dict)
 
     def is_of(self, other: ImportState) -> bool:
-        """Tell whether another state is one of the same source and the same target."""
+        """Return whether another state is of the same source and target."""
         return replace_base(self) == replace_base(other)
 
     def to_json(self) -> str:
@@ -60,18 +60,18 @@ class ImportState:
 
 
 def replace_base(state: ImportState) -> ImportState:
-    """Return the state without what it remembers: its identity."""
+    """Return the state without base offsets: its identity."""
     return ImportState(state.source, state.target, state.cluster, state.topic_id)
 
 
 class StateFile:
-    """The file of a state; whoever writes it holds its lock."""
+    """The file of a state; its lock is held while it is written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def load(self) -> ImportState | None:
-        """Return the state, None where there is none yet."""
+        """Return the state, None if there is no file."""
         try:
             return ImportState.from_json(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -90,7 +90,7 @@ class StateFile:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other imports of this state out; raise `KcliError` if there is one."""
+        """Keep out other imports with this state; raise `KcliError` if there is one."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(
@@ -122,7 +122,7 @@ RESTART_HINT = "`--restart` imports everything again, behind what is there"
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """One partition: where the target ended before the import, its rows, and those that are there already."""
+    """One partition: where the target ended before the import, its rows, and how many have arrived."""
 
     partition: int
     base: int
@@ -131,7 +131,7 @@ class PartitionPlan:
 
     @property
     def todo(self) -> int:
-        """Return how many rows are to be sent."""
+        """Return how many rows are left to send."""
         return self.rows - self.done
 
 
@@ -140,8 +140,8 @@ def plan_import(
 ) -> dict[int, PartitionPlan]:
     """Return the plan of each partition that has rows.
 
-    `ends` is where the target's partitions end now. What stands in them since `before` was written was sent
-    by this import: a target that lost records, or has more of them than there are rows, is refused.
+    `ends` is where the target's partitions end now. What was appended since `before` was written was sent by
+    this import. A target that lost records, or has more of them than there are rows, is refused.
     """
     base = before.base if before is not None else {}
     plans = {}

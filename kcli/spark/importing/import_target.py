@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from kcli.spark.importing.stored_records import Rows
 
 LOOK_SECONDS = 30.0
-"""How long to wait for the record that a resumed import looks at."""
+"""How long to wait for the record that a resumed import compares."""
 
 LEADER_SECONDS = 30.0
-"""How long a topic that was just made may be without leaders."""
+"""How long a new topic may be without leaders."""
 
 KEEP_FOREVER = {"retention.ms": "-1", "retention.bytes": "-1", "message.timestamp.type": "CreateTime"}
-"""Records of old must not be deleted as soon as they are back."""
+"""Imported records may be old: the topic must not delete them at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
-    """A topic as it is now; `topic_id` is None for brokers without ids."""
+    """A topic now; `topic_id` is None for brokers without topic ids."""
 
     name: str
     topic_id: str | None
@@ -43,7 +43,7 @@ class TargetTopic:
 
 
 async def find_topic(client: Client, name: str) -> TargetTopic | None:
-    """Return the topic, None if there is none."""
+    """Return the topic, None if it does not exist."""
     found = (await admin.describe_topics(client, [name]))[name]
     if isinstance(found, KafkaError):
         if found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -51,14 +51,14 @@ async def find_topic(client: Client, name: str) -> TargetTopic | None:
         raise KcliError(f"cannot describe topic `{name}`: {found.message}", hint=found.hint)
     resource = admin.ConfigResource(admin.ConfigResourceType.TOPIC, name)
     entries = (await admin.describe_configs(client, [resource]))[resource]
-    # Who may not see them still may write.
+    # Without permission to see them one may still write.
     configs = {} if isinstance(entries, KafkaError) else {entry.name: entry.value for entry in entries}
     identity = uuid_to_text(found.topic_id) if any(found.topic_id) else None
     return TargetTopic(name, identity, tuple(part.partition for part in found.partitions), configs)
 
 
 async def create_topic(client: Client, name: str, partitions: int) -> TargetTopic:
-    """Make the topic, so that it keeps what it is given; wait until it can be written to."""
+    """Create the topic with unlimited retention; wait until it can be written."""
     wanted = admin.NewTopic(name, partitions, configs=KEEP_FOREVER)
     created = (await admin.create_topics(client, [wanted]))[name]
     if isinstance(created, KafkaError):
@@ -73,7 +73,7 @@ async def create_topic(client: Client, name: str, partitions: int) -> TargetTopi
 
 
 def check_topic(topic: TargetTopic, partitions: Iterable[int]) -> None:
-    """Raise `KcliError` unless records can come back to where they were, when they were."""
+    """Raise `KcliError` unless the topic has the partitions, and keeps the timestamps, of the records."""
     missing = sorted(set(partitions) - set(topic.partitions))
     if missing:
         raise KcliError(
@@ -88,7 +88,7 @@ def check_topic(topic: TargetTopic, partitions: Iterable[int]) -> None:
 
 
 def retention_warning(topic: TargetTopic, oldest_ms: int | None, now_ms: int) -> str | None:
-    """Return what to say if the broker will delete records because of their age."""
+    """Return a warning if the broker will delete records because of their age."""
     try:
         retention_ms = int(topic.configs.get("retention.ms") or -1)
     except ValueError:
@@ -103,7 +103,7 @@ def retention_warning(topic: TargetTopic, oldest_ms: int | None, now_ms: int) ->
 
 
 async def end_offsets(client: Client, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-    """Return where partitions end."""
+    """Return the end offsets."""
     wanted = {admin.TopicPartition(topic, partition): admin.LATEST for partition in partitions}
     ends = {}
     for partition, found in (await admin.list_offsets(client, wanted)).items():
@@ -114,9 +114,9 @@ async def end_offsets(client: Client, topic: str, partitions: Iterable[int]) -> 
 
 
 async def check_last(client: Client, topic: str, plan: PartitionPlan, expected: Rows) -> None:
-    """Raise `KcliError` unless the last record in a partition is the one that was sent last.
+    """Raise `KcliError` unless the last record of a partition is the one that was sent last.
 
-    A record that compaction has taken meanwhile proves nothing.
+    A record that compaction has removed proves nothing.
     """
     offset = plan.base + plan.done - 1
     found = await record_at(client, admin.TopicPartition(topic, plan.partition), offset)
@@ -131,7 +131,7 @@ async def check_last(client: Client, topic: str, plan: PartitionPlan, expected: 
 async def record_at(
     client: Client, partition: admin.TopicPartition, offset: int
 ) -> tuple[object, ...] | None:
-    """Return key, value, timestamp and headers of a record, None if there is none at the offset."""
+    """Return key, value, timestamp and headers of a record, None without a record at the offset."""
     async with Consumer(client, ConsumerConfig(auto_offset_reset="none")) as consumer:
         consumer.assign([partition])
         consumer.seek(partition, offset)

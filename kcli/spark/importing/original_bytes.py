@@ -24,7 +24,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 def is_reversible(kind: pa.DataType) -> bool:
-    """Tell whether bytes can be had back from a column of this type."""
+    """Return whether a column of this type gives the original bytes."""
     types = pa.types
     is_bytes = types.is_binary(kind) or types.is_large_binary(kind)
     is_text = types.is_string(kind) or types.is_large_string(kind)
@@ -55,7 +55,7 @@ def _big_endian(column: pa.Array) -> list[bytes | None]:
 
 
 def original_headers(column: pa.Array) -> list[Headers]:
-    """Return the headers of each row; of a map a key's last value is all that the export kept."""
+    """Return the headers of each row; a map has kept only the last value of a key."""
     if pa.types.is_map(column.type):
         names, contents = column.keys, column.items
     elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):

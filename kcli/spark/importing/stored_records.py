@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A committed file: rows of one partition by offset, all within `start` to `end` (excluded)."""
+    """A committed file: rows of one partition, with offsets from `start` to `end` (excluded)."""
 
     path: str
     topic: str
@@ -37,7 +37,7 @@ class StoredFile:
 
 
 def by_partition(files: Iterable[StoredFile]) -> dict[int, list[StoredFile]]:
-    """Return the files of each partition in the order of their offsets; those without rows are left out."""
+    """Return the files of each partition in the order of their offsets, without empty ones."""
     partitions: dict[int, list[StoredFile]] = {}
     for file in sorted(files, key=attrgetter("partition", "start", "end", "path")):
         if file.rows:
@@ -48,7 +48,7 @@ def by_partition(files: Iterable[StoredFile]) -> dict[int, list[StoredFile]]:
 def runs(files: Iterable[StoredFile]) -> list[list[StoredFile]]:
     """Group a partition's ordered files by overlapping ranges.
 
-    Files of a group hold rows of the same offsets, split by date: only merged do they give the order back.
+    Files of a group hold rows of the same offsets, split by date: merging them restores the order.
     """
     grouped: list[list[StoredFile]] = []
     end = -1
@@ -64,7 +64,7 @@ COLUMNS = ("key", "value", "offset", "timestamp", "headers")
 
 
 class Rows(NamedTuple):
-    """Some records in a row, as they were."""
+    """Consecutive records."""
 
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
@@ -73,14 +73,14 @@ class Rows(NamedTuple):
 
 
 class PartitionRows:
-    """See the module. `files` are those of one partition; nothing is opened before it is read."""
+    """The rows of a partition's files; a file is opened when it is read."""
 
     def __init__(self, files: Sequence[StoredFile], open_file: OpenFile) -> None:
         self.files = files
         self._open_file = open_file
 
     def batches(self, skip: int) -> Iterator[Rows]:
-        """Yield all rows but the first `skip`, at most some thousands at a time."""
+        """Yield all rows except the first `skip`, at most some thousands at a time."""
         for run in runs(self.files):
             total = sum(file.rows for file in run)
             if skip >= total:
@@ -97,7 +97,7 @@ class PartitionRows:
                 skip = max(0, skip - batch.num_rows)
 
     def _file(self, stored: StoredFile, skip: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file but the first `skip`."""
+        """Yield the rows of a file except the first `skip`."""
         try:
             with self._open_file(stored) as file:
                 self._check(stored, file.metadata.num_rows)
@@ -120,12 +120,12 @@ class PartitionRows:
 
 
 def unreadable(path: str, error: Exception) -> KcliError:
-    """Return the error of a file that cannot be read."""
+    """Return the error for a file that cannot be read."""
     return KcliError(f"cannot read `{path}`: {damage_of(error)}", hint="kcli spark-export --to DIR --verify")
 
 
 def _row_group_of(metadata: pq.FileMetaData, row: int) -> tuple[int, int]:
-    """Return the row group that holds a row, and the row's place in it."""
+    """Return the row group that holds a row, and the row's index in it."""
     for index in range(metadata.num_row_groups):
         count = metadata.row_group(index).num_rows
         if row < count:
@@ -135,7 +135,7 @@ def _row_group_of(metadata: pq.FileMetaData, row: int) -> tuple[int, int]:
 
 
 def _merged(files: list[Iterator[pa.RecordBatch]], first: StoredFile) -> Iterator[pa.RecordBatch]:
-    """Merge files by offset: what is not above the last offset of any head is complete."""
+    """Merge files by offset: offsets up to the lowest last offset of the heads are complete."""
     heads = {index: batch for index, file in enumerate(files) if (batch := next(file, None)) is not None}
     while heads:
         if any("offset" not in batch.schema.names for batch in heads.values()):
@@ -159,7 +159,7 @@ def _merged(files: list[Iterator[pa.RecordBatch]], first: StoredFile) -> Iterato
 
 
 def _rows(batch: pa.RecordBatch) -> Rows:
-    """Return a batch's records; a column that was not exported is nothing."""
+    """Return a batch's records; a column that was not exported is None."""
     count, names = batch.num_rows, batch.schema.names
     nothing: list[bytes | None] = [None] * count
     keys = original_bytes(batch.column("key")) if "key" in names else nothing
@@ -177,7 +177,7 @@ if TYPE_CHECKING:
 
 
 def check_stored(target: Target, files: Iterable[StoredFile]) -> None:
-    """Raise `UsageError` for the first file that is missing, cut off, or not of as many rows as committed."""
+    """Raise `UsageError` for the first file that is missing, incomplete, or has another number of rows."""
     for file in files:
         reason = _wrong_with(target, file)
         if reason is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Offsets `start` (included) to `end` (excluded) that nobody could read any more, or that damage took."""
+    """Offsets `start` (included) to `end` (excluded) that were gone or damaged."""
 
     topic: str
     partition: int
@@ -29,7 +29,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSummary:
-    """What was exported of one partition by the plans of a run."""
+    """What the plans of a run exported of one partition."""
 
     topic: str
     partition: int
@@ -41,12 +41,12 @@ class PartitionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a run did; all zeros when there was nothing new."""
+    """The result of a run; all zeros if nothing was new."""
 
     target: str
     committed_plans: tuple[int, ...] = ()
     resumed: bool = False
-    """Whether the first of them had been begun by an earlier run."""
+    """Whether an earlier run began the first of them."""
     partitions: tuple[PartitionSummary, ...] = ()
     files: int = 0
     bytes_written: int = 0
@@ -70,7 +70,7 @@ class RunTotals:
         self._bytes = 0
 
     def add(self, commit: Commit) -> None:
-        """Take a commit in."""
+        """Add a commit."""
         self._plans.append(commit.number)
         self._counters += commit.counters
         self._gaps += commit.gaps
@@ -89,7 +89,7 @@ class RunTotals:
             )
 
     def summary(self, seconds: float) -> Summary:
-        """Return the sums."""
+        """Return the totals."""
         return Summary(
             target=self._target,
             committed_plans=tuple(self._plans),
@@ -105,27 +105,27 @@ class RunTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What a plan wrote, and where each partition of the target stands since."""
+    """The files of a plan, and where each partition of the target stands now."""
 
     number: int
     plan_id: str
     committed_ms: int
     overwrites: bool
-    """Whether everything committed before is dropped by it."""
+    """Whether it drops everything that was committed before."""
     topics: dict[str, str | None]
     """Topic ids by name, of all topics so far."""
     ranges: Mapping[TopicPartition, OffsetInterval]
     next_offsets: Mapping[TopicPartition, int]
     splits: int
     marks: Mapping[TopicPartition, tuple[BatchMark, ...]] = field(default_factory=dict)
-    """What the next run looks for in the log of each partition, to know that it is the one that was read."""
+    """Batches that the next run looks for in the log of each partition: it then is the log that was read."""
     files: tuple[WrittenFile, ...] = field(default=(), repr=False)
     dead_letters: tuple[WrittenFile, ...] = ()
     counters: Counters = field(default_factory=Counters)
     gaps: tuple[Gap, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
+        """Return the fields for JSON."""
         return {
             "commit": self.number,
             "plan_id": self.plan_id,

@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 
 class DamagedLog(KcliError):
-    """A file of the log does not say what it should, or is missing."""
+    """A file of the log is missing or damaged."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, hint="make the log again from the files with `--repair`")
 
 
 def encoded(fields: Mapping[str, Any]) -> bytes:
-    """Return a file of the log."""
+    """Return the content of a file of the log."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
 def decoded(data: bytes, path: str, parse: Callable[[Any], Stored]) -> Stored:
-    """Return what a file of the log says; raise `DamagedLog` if it is not what was written."""
+    """Return the parsed content of a file of the log; raise `DamagedLog` if it is not what was written."""
     try:
         return parse(json.loads(data))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -54,7 +54,7 @@ def decoded(data: bytes, path: str, parse: Callable[[Any], Stored]) -> Stored:
 
 
 class ExportLog:
-    """The state of a target as of its log; read once under the lock, and kept up by its own writes."""
+    """The log of a target; read once under the lock, then kept up to date by its own writes."""
 
     def __init__(
         self, target: Target, identity: Identity | None, commits: list[int], last: Commit | None
@@ -62,13 +62,14 @@ class ExportLog:
         self.target = target
         self.identity = identity
         self.commits = commits
-        """The numbers of all commits, in order; those that an overwriting one dropped may be among them."""
+        """The numbers of all commits, ascending; commits that an overwriting one dropped may be among them.
+        """
         self.last = last
         self.pending: Plan | None = None
 
     @classmethod
     def load(cls, target: Target) -> ExportLog:
-        """Read a target's log; raise `DamagedLog` where it is no log."""
+        """Read a target's log; raise `DamagedLog` if it is incomplete."""
         numbers: dict[str, list[int]] = {"plan": [], "commit": []}
         for entry in target.list(LOG):
             found = number_in(entry.path.rpartition("/")[2])
@@ -88,7 +89,7 @@ class ExportLog:
         return log
 
     def check_complete(self) -> None:
-        """Raise `DamagedLog` unless commits follow on each other, from the first or an overwriting one."""
+        """Raise `DamagedLog` unless the numbers have no gap and begin with 1 or an overwriting commit."""
         if not self.commits:
             return
         first = self.commits[0]
@@ -99,7 +100,7 @@ class ExportLog:
 
     @property
     def has_plan(self) -> bool:
-        """Whether anything was planned; asked of the target, for writing a plan may have been interrupted."""
+        """Whether there is a plan or commit. Asks the target: writing a plan may have been interrupted."""
         if self.commits or self.pending is not None:
             return True
         name = plan_path(self.next_number)
@@ -112,12 +113,12 @@ class ExportLog:
 
     @property
     def next_offsets(self) -> Mapping[TopicPartition, int]:
-        """Return where each partition stands."""
+        """Return the next offset of each partition."""
         return self.last.next_offsets if self.last else {}
 
     @property
     def marks(self) -> Mapping[TopicPartition, tuple[BatchMark, ...]]:
-        """Return what the log of each partition has if it is the one that was read."""
+        """Return batches of each partition that its log still has, unless it is another log."""
         return self.last.marks if self.last else {}
 
     @property
@@ -139,21 +140,21 @@ class ExportLog:
         return found[::-1]
 
     def write_plan(self, plan: Plan) -> None:
-        """Write a plan, after the identity if it is the target's first."""
+        """Write a plan, after the identity if it is the first."""
         if self.identity is None:
             self.write_identity(plan.identity)
         self.target.write_atomically(plan_path(plan.number), encoded(plan.to_json()))
         self.pending = plan
 
     def write_commit(self, commit: Commit) -> None:
-        """Write the commit of the pending plan: from here on its files count."""
+        """Write the commit of the pending plan: its files count now."""
         self.target.write_atomically(commit_path(commit.number), encoded(commit.to_json()))
         self.commits.append(commit.number)
         self.last = commit
         self.pending = None
 
     def write_identity(self, identity: Identity) -> None:
-        """Write whose records the target holds."""
+        """Write the identity of the target."""
         self.target.write_atomically(IDENTITY, encoded(identity.to_json()))
         self.identity = identity
 
@@ -214,7 +215,7 @@ class ExportLog:
             self.write_identity(identity)
 
     def remove_traces(self) -> None:
-        """Remove what a run wrote before it came to a plan."""
+        """Remove what a run wrote before its first plan."""
         self.target.remove(IDENTITY)
         self.target.remove_empty_directories(LOG)
         self.identity = None
@@ -227,12 +228,12 @@ def read_identity(target: Target) -> Identity | None:
 
 
 def read_commit(target: Target, number: int) -> Commit:
-    """Return a commit; raise `DamagedLog` if it is none."""
+    """Return a commit; raise `DamagedLog` if it is missing or damaged."""
     return _read(target, commit_path(number), Commit.from_json)
 
 
 def read_plan(target: Target, number: int) -> Plan:
-    """Return a plan; raise `DamagedLog` if it is none."""
+    """Return a plan; raise `DamagedLog` if it is missing or damaged."""
     return _read(target, plan_path(number), Plan.from_json)
 
 
@@ -248,7 +249,7 @@ if TYPE_CHECKING:
 
 
 def check_ours(target: Target) -> None:
-    """Raise `TargetRefused` for what is no directory, or holds files that no export wrote."""
+    """Raise `TargetRefused` if a target is no directory, or holds files that no export wrote."""
     if isinstance(target, LocalTarget) and os.path.exists(target.root) and not os.path.isdir(target.root):
         raise TargetRefused(f"not a directory: `{target.uri}`")
     if target.size(IDENTITY) is not None:
@@ -284,7 +285,7 @@ class Listing:
     last_commit: int | None
     files: tuple[WrittenFile, ...]
     next_offsets: dict[str, dict[int, int]]
-    """Where the next export goes on, by topic and partition."""
+    """The next offset to export, by topic and partition."""
     unfinished_plan: int | None
 
 

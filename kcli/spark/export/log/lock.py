@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _NAMESPACE = "/proc/self/ns/pid"
 _START_FIELD = 19
-"""Of `/proc/<pid>/stat` behind the name of the program: clock ticks since the machine was started."""
+"""The start time in `/proc/<pid>/stat`, counted behind the program's name: clock ticks since boot."""
 
 
 def this_process() -> dict[str, Any]:
-    """Return who this process is."""
+    """Return the identity of this process."""
     pid = os.getpid()
     return {"host": socket.gethostname(), "pid": pid, "place": _place(), "process_start": _start_of(pid)}
 
 
 def has_ended(owner: Mapping[str, Any]) -> bool:
-    """Return whether a process that said who it is surely runs no more."""
+    """Return whether the process of that identity has surely ended."""
     place, started = owner.get("place"), owner.get("process_start")
     if place is None or started is None or place != _place():
         return False
@@ -56,7 +56,7 @@ def has_ended(owner: Mapping[str, Any]) -> bool:
 
 
 def _place() -> str | None:
-    """Return what is the same for all processes that see each other by the same ids, until a restart."""
+    """Return what processes have in common that see each other by the same ids, until a reboot."""
     try:
         with open(_BOOT_ID) as file:
             return f"{file.read().strip()} {os.readlink(_NAMESPACE)}"
@@ -65,7 +65,7 @@ def _place() -> str | None:
 
 
 def _start_of(pid: int) -> int | None:
-    """Return when a process was started, None if there is none."""
+    """Return the start time of a process, None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return int(file.read().rpartition(")")[2].split()[_START_FIELD])
@@ -85,7 +85,7 @@ class Lock(Protocol):
         ...
 
     def forget(self) -> None:
-        """Leave no trace of it when it is let go: nothing was exported."""
+        """Remove the lock file on release: nothing was exported."""
         ...
 
 
@@ -117,7 +117,7 @@ class _FileLock:
 
 @contextmanager
 def _file_lock(target: LocalTarget, now_ms: Callable[[], int]) -> Iterator[_FileLock | None]:
-    """Hold the lock of a file; give None where the file system has no locks."""
+    """Hold the lock of a file; yield None if the file system has no locks."""
     path = target.local_path(LOCK)
     existed = os.path.isdir(target.root)
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -135,7 +135,7 @@ def _file_lock(target: LocalTarget, now_ms: Callable[[], int]) -> Iterator[_File
             os.unlink(path)
             target.remove_empty_directories(os.path.dirname(LOCK))
             if not existed:
-                with suppress(OSError):  # somebody put something into it
+                with suppress(OSError):  # not empty
                     os.rmdir(target.root)
         os.close(descriptor)
 
@@ -160,7 +160,7 @@ def _locked_file(path: str, uri: str) -> int | None:
 
 
 def _is_at(path: str, descriptor: int) -> bool:
-    """Whether the file is still there: who had it before may have removed it in the meantime."""
+    """Whether the file still exists: the previous owner may have removed it."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -202,7 +202,7 @@ class _HeartbeatLock:
         self._ended.set()
         self._thread.join()
         if self._taken_by is None:
-            with suppress(OSError):  # it will count as left behind
+            with suppress(OSError):  # it counts as abandoned after a minute
                 self._target.remove(LOCK)
 
     def _beat(self) -> None:
@@ -212,7 +212,7 @@ class _HeartbeatLock:
                 self._write()
             except TargetLocked:
                 return
-            except OSError:  # the store is away: the next beat may reach it
+            except OSError:  # the store is unreachable: the next beat may succeed
                 continue
 
     def _write(self) -> None:
@@ -232,7 +232,7 @@ def _heartbeat_lock(target: Target, now_ms: Callable[[], int]) -> Iterator[_Hear
 
 
 def _is_alive(owner: dict[str, Any], now_ms: int) -> bool:
-    """Return whether a lock's owner still runs, as far as that can be told."""
+    """Return whether a lock's owner may still run."""
     age_ms = now_ms - int(owner.get("heartbeat_ms", 0))
     return age_ms < STALE_SECONDS * 1000 and not has_ended(owner)
 

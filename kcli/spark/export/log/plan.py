@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSplit:
-    """A split, its number in the plan, and how the names of its files begin."""
+    """A split, its number in the plan, and the beginning of its file names."""
 
     index: int
     stem: str
@@ -36,33 +36,33 @@ class Plan:
 
     number: int
     plan_id: str
-    """Random: tells the receipts of this plan from those of one that was given up."""
+    """Random: distinguishes the receipts of this plan from those of a plan that was rolled back."""
     created_ms: int
     overwrites: bool
     """Whether its commit drops everything before it."""
     asked: str
-    """What the run that made it was asked for; a run that is asked for the same has its work done by it."""
+    """A digest of the run's options; a later run with the same options can finish this plan instead."""
     identity: Identity
     options: WriteOptions
     ranges: Mapping[TopicPartition, OffsetInterval]
     next_offsets: Mapping[TopicPartition, int]
-    """Of every partition the target holds, not only of those that this plan reads."""
+    """Of every partition in the target, also of those that this plan does not read."""
     marks: Mapping[TopicPartition, tuple[BatchMark, ...]] = field(default_factory=dict)
-    """Of the partitions whose log is known to be the one that earlier plans read, the last batch of it."""
+    """The last batch of each partition whose log is still the one that earlier plans read."""
     gaps: tuple[Gap, ...] = ()
     splits: tuple[PlannedSplit, ...] = field(default=(), repr=False)
 
     @property
     def size_bytes(self) -> int:
-        """Return about how many bytes there are to read."""
+        """Return about how many bytes are to be read."""
         return sum(one.split.size_bytes for one in self.splits)
 
     def range_of(self, split: Split) -> OffsetInterval:
-        """Return what the plan reads of a split's partition."""
+        """Return the range that the plan reads of a split's partition."""
         return self.ranges[TopicPartition(split.topic, split.partition)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
+        """Return the fields for JSON."""
         return {
             "plan": self.number,
             "plan_id": self.plan_id,

@@ -17,7 +17,7 @@ class WrittenFile:
 
     path: str
     temporary: str | None
-    """Where it stood before it was published; None where it was written under its own name."""
+    """Its path before it was published; None if it was written under its final name."""
     topic: str
     partition: int
     start: int
@@ -34,7 +34,7 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What tasks met, of one split or summed up."""
+    """Counts of one split, or of several."""
 
     rows: int = 0
     bytes_read: int = 0
@@ -43,7 +43,7 @@ class Counters:
     corrupt_batches: int = 0
     corrupt_bytes: int = 0
     bad_values: int = 0
-    """Keys and values that their formats do not fit."""
+    """Keys and values that could not be decoded."""
     dead_letter_batches: int = 0
     dead_letter_rows: int = 0
 
@@ -69,12 +69,12 @@ class Receipt:
     dead_letters: tuple[WrittenFile, ...] = ()
     counters: Counters = field(default_factory=Counters)
     missing: tuple[OffsetInterval, ...] = ()
-    """Offsets that damage took."""
+    """Offsets that are damaged."""
     marks: tuple[BatchMark, ...] = ()
-    """The last batch that was read of each leader epoch; none where Spark's own connector read."""
+    """The last batch read of each leader epoch; empty if Spark's own connector read."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
+        """Return the fields for JSON."""
         return asdict(self)
 
     @classmethod

@@ -33,12 +33,12 @@ def escape_path_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns make directories, in the order topic, partition, date, hour; none is flat."""
+    """The columns that make directories, in the order topic, partition, date, hour; flat without any."""
 
     partition_by: tuple[str, ...] = DEFAULT_PARTITION_BY
 
     def __post_init__(self) -> None:
-        """Refuse what is no layout."""
+        """Raise `UsageError` for an impossible layout."""
         for column in self.partition_by:
             if column not in PARTITION_COLUMNS:
                 raise UsageError(
@@ -54,7 +54,7 @@ class Layout:
 
     @property
     def by_hour(self) -> bool:
-        """Return whether every hour has its directory."""
+        """Return whether there is a directory per hour."""
         return "hour" in self.partition_by
 
     @property
@@ -64,11 +64,11 @@ class Layout:
 
     @property
     def path_columns(self) -> tuple[str, ...]:
-        """Return the columns that stand in the path and are left out of the files."""
+        """Return the columns that are in the path and not in the files."""
         return tuple(column for column in self.partition_by if column in DEFAULT_PARTITION_BY)
 
     def directory(self, split: Split, period: tuple[str, ...] = ()) -> str:
-        """Return the directory of a split's rows, of the date and hour given; "" when flat."""
+        """Return the directory of a split's rows for a date and hour; "" when flat."""
         dated = dict(zip(("date", "hour"), period, strict=False))
         values = {"topic": split.topic, "partition": str(split.partition), **dated}
         return "/".join(
@@ -76,7 +76,7 @@ class Layout:
         )
 
     def stem(self, split: Split, plan: int) -> str:
-        """Return how the names of a split's files begin."""
+        """Return the beginning of the names of a split's files."""
         values = {"topic": escape_path_name(split.topic), "partition": str(split.partition)}
         extra = [values[column] for column in DEFAULT_PARTITION_BY if column not in self.partition_by]
         return "-".join(["part", *extra, f"{split.start:020d}", f"{split.end:020d}", f"{plan:06d}"])
@@ -89,17 +89,17 @@ _NAME = re.compile(
 
 
 class FileName(NamedTuple):
-    """What the name of a data file says."""
+    """The parts of a data file's name."""
 
     stem: str
     plan: int
     is_temporary: bool
     attempt: str | None
-    """The id of the attempt that wrote it; None for a file that was renamed."""
+    """The id of the attempt that wrote it; None if it was renamed."""
 
 
 def parsed_name(path: str) -> FileName | None:
-    """Return what the name of a file says, None if it is no data file of an export."""
+    """Return the parts of a name, None if it is not a data file of an export."""
     match = _NAME.fullmatch(path.rpartition("/")[2])
     if match is None:
         return None
@@ -109,7 +109,7 @@ def parsed_name(path: str) -> FileName | None:
 
 
 def published_path(path: str) -> str:
-    """Return the final path of a file under its temporary name."""
+    """Return the final path of a file, given its temporary one."""
     directory, slash, name = path.rpartition("/")
     return f"{directory}{slash}{name.removeprefix('.').rpartition('.')[0]}"
 
@@ -127,12 +127,12 @@ _RECEIPT = re.compile(r"split-(\d{5,})(?:\.[0-9a-f]+)?\.json")
 
 
 def plan_path(number: int) -> str:
-    """Return the file of a plan."""
+    """Return the path of a plan."""
     return f"{LOG}/{number:010d}.plan.json"
 
 
 def commit_path(number: int) -> str:
-    """Return the file of a commit."""
+    """Return the path of a commit."""
     return f"{LOG}/{number:010d}.commit.json"
 
 
@@ -142,18 +142,18 @@ def receipts_path(number: int) -> str:
 
 
 def receipt_path(number: int, index: int, attempt: str | None) -> str:
-    """Return the file of a receipt; it names the attempt where creation is not exclusive."""
+    """Return the path of a receipt; it contains the attempt where creation is not exclusive."""
     suffix = "" if attempt is None else f".{attempt}"
     return f"{receipts_path(number)}/split-{index:05d}{suffix}.json"
 
 
 def number_in(name: str) -> tuple[int, str] | None:
-    """Return the number and kind, `plan` or `commit`, of a file name in the log."""
+    """Return the number and kind, `plan` or `commit`, of a file in the log."""
     match = _NUMBERED.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
 
 def receipt_index(name: str) -> int | None:
-    """Return the split of a receipt's file name."""
+    """Return the number of the split in a receipt's file name."""
     match = _RECEIPT.fullmatch(name)
     return int(match[1]) if match else None

@@ -24,13 +24,13 @@ _PAUSE_SECONDS = 0.05
 
 
 def temporary_name(path: str, attempt: str) -> str:
-    """Return where a file stands while it is written: beside its place, hidden."""
+    """Return the path of a file while it is written: hidden, beside its final place."""
     directory, slash, name = path.rpartition("/")
     return f"{directory}{slash}.{name}.{attempt}"
 
 
 class LocalTarget:
-    """A directory; it is made when the first file is written."""
+    """A directory, which is made with the first file."""
 
     renames = True
 
@@ -44,7 +44,7 @@ class LocalTarget:
         return self.root
 
     def local_path(self, path: str) -> str:
-        """Return where a file of the target stands in the file system."""
+        """Return the path of a file in the file system."""
         return os.path.join(self.root, path)
 
     def read(self, path: str) -> bytes | None:
@@ -62,7 +62,7 @@ class LocalTarget:
         disk.sync_path(os.path.dirname(self.local_path(path)))
 
     def create_exclusively(self, path: str, data: bytes) -> bool:
-        """Write a small file unless there is one by that name: whoever links it first has written it."""
+        """Write a small file unless it exists; return whether it was written, by the first to link it."""
         temporary = self._write_temporary(path, data)
         try:
             return self._link(temporary, path)
@@ -85,7 +85,7 @@ class LocalTarget:
         os.makedirs(self.local_path(path), exist_ok=True)
 
     def sync(self, path: str) -> None:
-        """Make a written file survive a power failure."""
+        """Sync a written file to disk."""
         descriptor = os.open(self.local_path(path), os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -93,7 +93,7 @@ class LocalTarget:
             os.close(descriptor)
 
     def sync_directories(self, paths: Iterable[str]) -> None:
-        """Make the names in directories survive a power failure, and theirs up to the target."""
+        """Sync directories and all above them, up to the target."""
         wanted = {""}
         for path in paths:
             while path:
@@ -103,7 +103,7 @@ class LocalTarget:
             disk.sync_path(self.local_path(path).rstrip("/"))
 
     def rename(self, path: str, to: str) -> bool:
-        """Rename a file, replacing what is there; return whether there was one to rename."""
+        """Rename a file over any other; return whether it existed."""
         try:
             self._replace(path, to)
         except FileNotFoundError:
@@ -119,9 +119,9 @@ class LocalTarget:
             os.unlink(self.local_path(path))
 
     def remove_empty_directories(self, path: str) -> None:
-        """Remove what is empty of a directory, those below it and those above it up to the target."""
+        """Remove the empty directories in and below a directory, and above it up to the target."""
         for folder, _, _ in os.walk(self.local_path(path), topdown=False):
-            with suppress(OSError):  # it is not empty, or not ours to remove
+            with suppress(OSError):  # not empty, or not permitted
                 os.rmdir(folder)
         while path := os.path.dirname(path):
             try:
@@ -164,19 +164,19 @@ class LocalTarget:
 
     @contextmanager
     def while_writing(self, directory: str) -> Iterator[None]:
-        """Hold off `when_nobody_writes` of the same directory; tasks write under this."""
+        """Block `when_nobody_writes` of the same directory; tasks write in this block."""
         with self._locked(directory, fcntl.LOCK_SH):
             yield
 
     @contextmanager
     def when_nobody_writes(self, directory: str) -> Iterator[None]:
-        """Wait until no task of an earlier run writes any more, and hold off new ones."""
+        """Wait until no task of an earlier run writes, and block new ones."""
         with self._locked(directory, fcntl.LOCK_EX):
             yield
 
     @contextmanager
     def _locked(self, directory: str, mode: int) -> Iterator[None]:
-        """Hold a lock on a directory, where the file system has locks; raise `KcliError` when time is up."""
+        """Lock a directory, if the file system has locks; raise `KcliError` after the time limit."""
         descriptor = os.open(self.local_path(directory), os.O_RDONLY | os.O_CLOEXEC)
         try:
             deadline = time.monotonic() + self._patience_seconds

@@ -33,7 +33,7 @@ class ObjectTarget:
         self.uri = uri
 
     def full_path(self, path: str) -> str:
-        """Return what the store calls a file of the target."""
+        """Return the path of a file in the store."""
         return f"{self.root}/{path}" if path else self.root
 
     def read(self, path: str) -> bytes | None:
@@ -45,12 +45,12 @@ class ObjectTarget:
             return None
 
     def write_atomically(self, path: str, data: bytes) -> None:
-        """Write or replace a small file; stores show an object when it is whole."""
+        """Write or replace a small file; a store shows an object when it is complete."""
         with self.open_output(path) as stream:
             stream.write(data)
 
     def create_exclusively(self, path: str, data: bytes) -> bool:
-        """Write a small file unless there is one; two writers at the same moment both succeed."""
+        """Write a small file unless it exists; two writers at the same moment both succeed."""
         if self.size(path) is not None:
             return False
         self.write_atomically(path, data)
@@ -61,12 +61,12 @@ class ObjectTarget:
         full = self.full_path(path)
         try:
             return self.filesystem.open_output_stream(full)
-        except FileNotFoundError:  # a store that has directories after all
+        except FileNotFoundError:  # a store with real directories
             self.filesystem.create_dir(full.rpartition("/")[0], recursive=True)
             return self.filesystem.open_output_stream(full)
 
     def make_directory(self, path: str) -> None:
-        """Do nothing: prefixes come with their first object."""
+        """Do nothing: a prefix exists with its first object."""
 
     def sync(self, path: str) -> None:
         """Do nothing: a closed object is durable."""
@@ -75,7 +75,7 @@ class ObjectTarget:
         """Do nothing: a closed object is durable."""
 
     def rename(self, path: str, to: str) -> bool:
-        """Move a file, which copies it; return whether there was one."""
+        """Move a file by copying it; return whether it existed."""
         if self.size(path) is None:
             return False
         place = self.full_path(to)
@@ -89,7 +89,7 @@ class ObjectTarget:
             self.filesystem.delete_file(self.full_path(path))
 
     def remove_empty_directories(self, path: str) -> None:
-        """Do nothing: prefixes go with their last object."""
+        """Do nothing: a prefix disappears with its last object."""
 
     def size(self, path: str) -> int | None:
         """Return a file's size in bytes, None if there is none."""
@@ -110,16 +110,16 @@ class ObjectTarget:
         return self.filesystem.open_input_file(self.full_path(path))
 
     def while_writing(self, directory: str) -> AbstractContextManager[None]:
-        """Hold nothing off: receipts name the attempt, and only one of them counts."""
+        """Block nothing: receipts name the attempt, and only one of them counts."""
         return nullcontext()
 
     def when_nobody_writes(self, directory: str) -> AbstractContextManager[None]:
-        """Wait for nobody."""
+        """Do not wait."""
         return nullcontext()
 
 
 def open_target(uri: str) -> Target:
-    """Return the target of a path, a `file:` URI, or another URI that pyarrow has a file system for."""
+    """Return the target of a path, a `file:` URI, or another URI that pyarrow supports."""
     if not uri:
         raise UsageError("the target is empty")
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", uri)
@@ -128,7 +128,7 @@ def open_target(uri: str) -> Target:
     try:
         parts = urlsplit(uri)
     except ValueError:
-        # Nothing of it is repeated: what cannot be taken apart may hold a password anywhere.
+        # The URI is not shown: a password may be anywhere in it.
         raise UsageError(f"not a target that can be written to: no `{scheme[1]}` address") from None
     if scheme[1].lower() == "file":
         if parts.netloc not in ("", "localhost"):
@@ -140,15 +140,15 @@ def open_target(uri: str) -> Target:
     try:
         filesystem, root = FileSystem.from_uri(uri)
     except ValueError as error:
-        # Arrow's own words may repeat the URI, and the password in it.
+        # Arrow's message may repeat the URI, and the password in it.
         raise UsageError(f"not a target that can be written to: `{shown}`") from error
     except OSError as error:
-        # They do not if there is nothing in it that is not shown.
+        # It does not if all of the URI may be shown.
         reason = str(error).partition("\n")[0] if shown == uri else type(error).__name__
         raise KcliError(f"cannot open `{shown}`: {reason}") from error
     return ObjectTarget(filesystem, root, uri=shown)
 
 
 def _without_credentials(parts: SplitResult) -> str:
-    """Return a URI as it may be shown: no user, no password, no options, which may hold keys."""
+    """Return a URI without user, password and options, which may hold keys."""
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

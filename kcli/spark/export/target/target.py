@@ -24,7 +24,7 @@ class Target(Protocol):
 
     @property
     def uri(self) -> str:
-        """Return what the user calls it, without credentials."""
+        """Return the target's name for users, without credentials."""
         ...
 
     @property
@@ -37,11 +37,11 @@ class Target(Protocol):
         ...
 
     def write_atomically(self, path: str, data: bytes) -> None:
-        """Write or replace a small file; it is there whole or not at all, and survives a power failure."""
+        """Write or replace a small file, whole or not at all; it survives a power failure."""
         ...
 
     def create_exclusively(self, path: str, data: bytes) -> bool:
-        """Write a small file unless there is one by that name; return whether it was written."""
+        """Write a small file unless it exists; return whether it was written."""
         ...
 
     def open_output(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
@@ -49,19 +49,19 @@ class Target(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it, where there are directories."""
+        """Make a directory and those above it, if the target has directories."""
         ...
 
     def sync(self, path: str) -> None:
-        """Make a written file survive a power failure."""
+        """Sync a written file to disk."""
         ...
 
     def sync_directories(self, paths: list[str]) -> None:
-        """Make the names in directories survive a power failure, and theirs up to the target."""
+        """Sync directories and all above them, up to the target."""
         ...
 
     def rename(self, path: str, to: str) -> bool:
-        """Rename a file, replacing what is there; return whether there was one to rename."""
+        """Rename a file over any other; return whether it existed."""
         ...
 
     def remove(self, path: str) -> None:
@@ -69,7 +69,7 @@ class Target(Protocol):
         ...
 
     def remove_empty_directories(self, path: str) -> None:
-        """Remove what is empty of a directory, those below it and those above it up to the target."""
+        """Remove the empty directories in and below a directory, and above it up to the target."""
         ...
 
     def size(self, path: str) -> int | None:
@@ -85,9 +85,9 @@ class Target(Protocol):
         ...
 
     def while_writing(self, directory: str) -> AbstractContextManager[None]:
-        """Hold off `when_nobody_writes` of the same directory; tasks write under this."""
+        """Block `when_nobody_writes` of the same directory; tasks write in this block."""
         ...
 
     def when_nobody_writes(self, directory: str) -> AbstractContextManager[None]:
-        """Wait until no task of an earlier run writes any more, and hold off new ones."""
+        """Wait until no task of an earlier run writes, and block new ones."""
         ...

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""About how much is decoded at a time."""
+"""About how many bytes are decoded at a time."""
 
 BATCH_ROWS = 8192
 
 UNREADABLE = (OSError, ValueError, pa.ArrowException)
-"""What pyarrow raises of damaged files: of names in a footer that are no UTF-8 Python's own error."""
+"""What pyarrow raises for damaged files; for names in a footer that are not UTF-8 it is Python's own error.
+"""
 
 _PIECE_BYTES = 256 * 1024
 _PAGE_BUFFER_BYTES = 1024 * 1024
@@ -44,7 +45,7 @@ def checksum(target: Target, path: str) -> int:
 
 
 def unreadable_page(target: Target, path: str) -> str | None:
-    """Read every page of a Parquet file, a few at a time; return why one cannot be read, None if all can."""
+    """Read every page of a Parquet file, a few at a time; return an error message, None without an error."""
     try:
         with (
             target.open_input(path) as opened,
@@ -60,28 +61,28 @@ def unreadable_page(target: Target, path: str) -> str | None:
 
 
 def bearable_rows(metadata: pq.FileMetaData) -> int:
-    """Return how many rows make a batch of bearable size, by the largest of the row groups."""
+    """Return the number of rows for a batch of `BATCH_BYTES`, by the largest row group."""
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     width = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
     return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(width, 1))))
 
 
 def damage_of(error: Exception) -> str:
-    """Return what an error of the file system or of pyarrow says, in one line."""
+    """Return the message of an error of the file system or pyarrow, in one line."""
     said = reason_of(error) or type(error).__name__
     return said.splitlines()[0].rstrip(".")
 
 
 FILES = "kcli.files"
-"""How many files an attempt at a split wrote; the last one says it."""
+"""The number of files that an attempt at a split wrote, in the last of them."""
 
 
 class BadFooter(KcliError):
-    """A file that is not Parquet, or not of an export."""
+    """The file is not Parquet, or not of an export."""
 
 
 class Footer(NamedTuple):
-    """The footer of a file, as far as an export looks at it."""
+    """The footer of an exported file."""
 
     topic: str
     partition: int
@@ -89,18 +90,18 @@ class Footer(NamedTuple):
     end: int
     plan: int
     planned: OffsetInterval
-    """What the plan read of the partition."""
+    """The range that the plan read of the partition."""
     identity: Identity
     rows: int
     first_offset: int | None
-    """The bounds of the column `offset`, None without one."""
+    """The bounds of the column `offset`, None without it."""
     last_offset: int | None
     files: int | None
-    """How many files its attempt wrote; only the last of them knows."""
+    """The number of files of its attempt; only in the last of them."""
 
 
 def read_footer(target: Target, path: str) -> Footer:
-    """Return what a file's footer says; raise `BadFooter` if there is none of an export."""
+    """Return a file's footer; raise `BadFooter` if the file is not of an export."""
     try:
         with target.open_input(path) as file:
             metadata = pq.read_metadata(file)
@@ -127,7 +128,7 @@ def read_footer(target: Target, path: str) -> Footer:
 
 
 def _offset_bounds(metadata: pq.FileMetaData) -> tuple[int | None, int | None]:
-    """Return the least and the greatest offset, as the statistics of the row groups say."""
+    """Return the smallest and the largest offset in the statistics of the row groups."""
     found = []
     for group in range(metadata.num_row_groups):
         for index in range(metadata.num_columns):

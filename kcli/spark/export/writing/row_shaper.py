@@ -28,7 +28,7 @@ HEADER_MAP = pa.map_(pa.string(), pa.binary())
 
 
 def header_maps(headers: pa.ListArray) -> pa.MapArray:
-    """Return lists of headers as maps; no list stays null."""
+    """Return lists of headers as maps; null stays null."""
     entries = headers.flatten()
     is_null = headers.is_null().to_numpy(zero_copy_only=False)
     counts = headers.value_lengths().fill_null(0).to_numpy()
@@ -38,7 +38,7 @@ def header_maps(headers: pa.ListArray) -> pa.MapArray:
         entries = entries.take(pa.array(kept))
         counts = np.bincount(rows[kept], minlength=len(headers))
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    # A null offset makes a null map; the last one only ends what is before it.
+    # A null offset makes a null map; the last offset only ends the previous map.
     starts = pa.array(offsets, pa.int32(), mask=np.append(is_null, False))
     return pa.MapArray.from_arrays(starts, entries.field("key"), entries.field("value"))
 
@@ -53,19 +53,19 @@ def _last_of_each(rows: np.ndarray, keys: pa.Array) -> np.ndarray:
 
 
 class Shaped(NamedTuple):
-    """Rows as they are written, and where they belong."""
+    """Rows to write, and where they belong."""
 
     rows: pa.RecordBatch
     offsets: np.ndarray
     times_us: np.ndarray | None
     bad_values: int
-    """Keys and values that their formats do not fit."""
+    """Keys and values that could not be decoded."""
     dead: pa.RecordBatch | None
-    """Rows with such, as they were, and why."""
+    """Their rows, undecoded, with the error."""
 
 
 class RowShaper:
-    """Leaves out what is not wanted and decodes keys and values."""
+    """Filters rows, and decodes keys and values."""
 
     def __init__(self, options: WriteOptions, split: Split) -> None:
         in_path = options.layout.path_columns
@@ -75,7 +75,7 @@ class RowShaper:
         self._written = [one for one in written if one not in SIDES or formats[one].name != "none"]
         conditions = parse_where(options.where) if options.where else ()
         self.columns = _needed(options, self._written, conditions)
-        """What is asked of the reader."""
+        """The columns to read."""
         raw = arrow_schema(self.columns)
         decoded = self._formats.schema(raw)
         early = [one for one in conditions if not set(_columns_of(one)) & set(SIDES)]
@@ -84,11 +84,11 @@ class RowShaper:
         self._late = expression_of(late, decoded)
         self._maps = options.headers_as_map
         self.schema = pa.schema([self._field(decoded.field(name)) for name in self._written])
-        """What is written."""
+        """The schema to write."""
         self.dead_schema = raw.append(ERROR)
 
     def shape(self, batch: pa.RecordBatch) -> Shaped:
-        """Return the rows of a batch that are written; raise `BadValue` if that is what is asked for."""
+        """Return the rows of a batch to write; raise `BadValue` if a bad value is an error."""
         if self._early is not None:
             batch = filter_rows(batch, self._early)
         formatted = self._formats.apply(batch)
@@ -124,7 +124,7 @@ def _needed(options: WriteOptions, written: list[str], conditions: tuple[Conditi
 
 
 def _columns_of(condition: Condition) -> tuple[str, ...]:
-    """Return the column that a condition is about."""
+    """Return the column of a condition."""
     match condition:
         case Comparison(column) | In(column) | IsNull(column) | StartsWith(column):
             return column[:1]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitTask:
-    """Everything that is needed to write one split; plain data that pickles."""
+    """One split and what a task needs to write it; plain data that can be pickled."""
 
     target: Target
     plan: int
@@ -25,11 +25,11 @@ class SplitTask:
     index: int
     """The split's number in its plan."""
     split: Split
-    """What to read; the plan's split, without what was lost of it since."""
+    """What to read: the plan's split, without offsets that are gone since."""
     stem: str
-    """How the names of its files begin."""
+    """The beginning of the names of its files."""
     planned: OffsetInterval
-    """What the plan reads of the split's partition."""
+    """The range that the plan reads of the split's partition."""
     identity: Identity
     reader: SplitReader
     options: WriteOptions

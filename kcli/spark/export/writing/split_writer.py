@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 _REPEATING = ("topic", "partition", "timestampType")
 _ASCENDING = ("offset", "timestamp")
 _DEFAULT_LEVELS = {"zstd": 1, "gzip": 6}
-"""Where pyarrow's own level costs far more than it saves: its gzip is at 9."""
+"""Where pyarrow's default level costs far more than it saves: 9 for gzip."""
 
 
 class ParquetPart:
-    """A file under its temporary name; rows go in as record batches of one schema."""
+    """A file under its temporary name; rows are record batches of one schema."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ParquetPart:
         self._writer = pq.ParquetWriter(self._sink, self._schema, **settings(self._schema, options))
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Collect rows, and write them when they fill a row group."""
+        """Collect rows; write them when they fill a row group."""
         self._buffered.append(batch)
         self.rows += batch.num_rows
         self.buffered_rows += batch.num_rows
@@ -69,20 +69,20 @@ class ParquetPart:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is collected as row groups."""
+        """Write the collected rows as row groups."""
         if not self._buffered:
             return
         table = pa.Table.from_batches(self._buffered, self._schema)
         self._buffered.clear()
-        # What is a little more than a group becomes one, not a full and a tiny one.
+        # A little more than a group becomes one group, not a full and a tiny one.
         rows = max(1, round(table.num_rows / self._row_group_rows))
         self._writer.write_table(table, row_group_size=-(-table.num_rows // rows))
         self.buffered_rows = self.buffered_bytes = 0
 
     def close(self, said_last: Mapping[str, str] | None = None) -> int:
-        """Write the rest and the footer, with what is known only now; return the file's size in bytes.
+        """Write the rest and the footer with late metadata; return the file's size in bytes.
 
-        What was written survives a power failure.
+        The file then survives a power failure.
         """
         self.flush()
         if said_last:
@@ -94,9 +94,9 @@ class ParquetPart:
         return size
 
     def discard(self) -> None:
-        """Close the file however it is, and remove it."""
+        """Close and remove the file."""
         self._buffered.clear()
-        self._writer.is_open = False  # nothing is to be written when it is collected
+        self._writer.is_open = False  # the writer must not write when it is collected
         try:
             self._sink.close()
         finally:
@@ -104,7 +104,7 @@ class ParquetPart:
 
 
 def settings(schema: pa.Schema, options: ParquetOptions) -> dict[str, Any]:
-    """Return how pyarrow is to encode files of a schema."""
+    """Return pyarrow's writer options for a schema."""
     codec = options.compression
     level = options.compression_level
     if level is None:
@@ -127,7 +127,7 @@ def settings(schema: pa.Schema, options: ParquetOptions) -> dict[str, Any]:
 
 
 def _has_statistics(path: str, kind: pa.DataType) -> bool:
-    """Return whether a column's bounds are of use: offsets, times, and keys and values that are scalars."""
+    """Return whether bounds of a column help readers: offsets, times, and scalar keys and values."""
     if path in _ASCENDING:
         return True
     is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
@@ -135,7 +135,7 @@ def _has_statistics(path: str, kind: pa.DataType) -> bool:
 
 
 def _leaves(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the path and type of every column as Parquet has it."""
+    """Yield path and type of every Parquet column."""
     for field in schema:
         yield from _leaves_of(field.name, field.type)
 
@@ -155,7 +155,7 @@ def _leaves_of(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]
 
 Unit = Literal["D", "h"]
 Period = tuple[str, ...]
-"""Date and hour of a directory, as far as the layout has them."""
+"""The date and hour of a directory, if the layout has them."""
 
 MAX_OPEN_FILES = 16
 MAX_BUFFERED_BYTES = 160 * 1024 * 1024
@@ -165,7 +165,7 @@ _UNITS = {"D": 24 * _HOUR_US, "h": _HOUR_US}
 
 
 class Place(NamedTuple):
-    """Where a split's files go, and what they are called."""
+    """Where a split's files go, and their names."""
 
     target: Target
     layout: Layout
@@ -173,11 +173,11 @@ class Place(NamedTuple):
     stem: str
     attempt: str
     base: str = ""
-    """The directory that the layout's are in."""
+    """The directory that contains those of the layout."""
 
 
 class _Open:
-    """A file being written, and the bounds of its rows."""
+    """A file that is being written, and the bounds of its rows."""
 
     def __init__(self, part: ParquetPart, path: str) -> None:
         self.part = part
@@ -196,7 +196,7 @@ class _Open:
 
 
 class SplitWriter:
-    """Takes the rows of a split in the order of their offsets."""
+    """Writes the rows of a split, in the order of their offsets."""
 
     def __init__(
         self, place: Place, *, schema: pa.Schema, metadata: Mapping[str, str], parquet: ParquetOptions
@@ -217,15 +217,15 @@ class SplitWriter:
             if where is None:
                 self._file(period).add(rows, offsets, times_us)
             else:
-                # Copies, so that a few rows of a rare date do not keep all the others in memory.
+                # Copies: otherwise a few rows of a rare date would keep all others in memory.
                 some_times = None if times_us is None else times_us[where]
                 self._file(period).add(rows.take(pa.array(where)), offsets[where], some_times)
         self._bound_memory()
 
     def finish(self) -> tuple[WrittenFile, ...]:
-        """Close every file and return them all, still under their temporary names.
+        """Close every file and return all, under their temporary names.
 
-        The last one says how many there are: without it an attempt is not whole.
+        The last one stores how many there are: without it an attempt is incomplete.
         """
         while len(self._open) > 1:
             self._close(next(iter(self._open)))
@@ -234,7 +234,7 @@ class SplitWriter:
         return tuple(self._written)
 
     def discard(self) -> None:
-        """Remove everything that was written."""
+        """Remove all files."""
         while self._open:
             self._open.popitem()[1].part.discard()
         for file in self._written:
@@ -242,7 +242,7 @@ class SplitWriter:
         self._written.clear()
 
     def _periods(self, times_us: np.ndarray | None, count: int) -> Iterator[tuple[Period, np.ndarray | None]]:
-        """Yield each date or hour and the rows in it; None means all of them."""
+        """Yield each date or hour and its rows; None means all rows."""
         layout = self._place.layout
         if not layout.by_date or times_us is None:
             yield (), None
@@ -312,7 +312,7 @@ class SplitWriter:
 
 
 def period_of(number: int, unit: Unit) -> Period:
-    """Return the date, and with the unit `h` the hour, that is so many units after 1970 began."""
+    """Return the date, and with the unit `h` the hour, of a number of units since 1970."""
     text = str(np.array([number]).astype(f"datetime64[{unit}]")[0])
     date, _, hour = text.partition("T")
     return (date, hour) if unit == "h" else (date,)

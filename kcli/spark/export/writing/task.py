@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from kcli.spark.split import Split
 
 KEPT_BYTES = 512 * 1024 * 1024
-"""More than a task has: what is free at the end of the heap up to this size is not given back."""
+"""More than a task needs: up to this size, free memory at the end of the heap is kept."""
 
 HEAP_BLOCK_BYTES = 32 * 1024 * 1024
-"""Blocks up to this size come from the heap, the most that glibc takes for an answer."""
+"""Blocks up to this size come from the heap; it is glibc's maximum."""
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -60,7 +60,7 @@ def keep_freed_memory() -> bool:
 
 _REPORT_SECONDS = 0.2
 _COLLECT_AFTER = 50_000
-"""So many objects more than were let go of."""
+"""Collect garbage only after so many more objects were made than freed."""
 
 
 class DeadBatches:
@@ -73,7 +73,7 @@ class DeadBatches:
         self.count = 0
 
     def keep(self, topic: str, partition: int, position: int, raw: bytes, reason: str) -> None:
-        """Write a batch and what is known of it; `ReadCounters.on_damaged_batch` calls this."""
+        """Write a batch and its facts; called as `ReadCounters.on_damaged_batch`."""
         stem = f"{DEAD_BATCHES}/{topic}-{partition}-{position}"
         if not self._write(f"{stem}.bin", raw):
             stem = f"{stem}-{crc32(raw):08x}"
@@ -92,12 +92,12 @@ class DeadBatches:
         self.count += 1
 
     def _write(self, path: str, raw: bytes) -> bool:
-        """Write a file, and return whether it now holds `raw`."""
+        """Write a file; return whether it now holds `raw`."""
         return self._target.create_exclusively(path, raw) or self._target.read(path) == raw
 
 
 def dead_rows_writer(task: SplitTask, attempt: str, schema: pa.Schema) -> SplitWriter:
-    """Return what writes the rows of a split whose keys or values their formats do not fit."""
+    """Return the writer of a split's rows whose keys or values could not be decoded."""
     flat = Layout(())
     return SplitWriter(
         Place(task.target, flat, task.split, flat.stem(task.split, task.plan), attempt, DEAD_VALUES),
@@ -147,7 +147,7 @@ class SplitRows:
         )
 
     def _copy(self, met: ReadCounters, tell: ThrottledReport) -> Counters:
-        """Take every row from the reader to a writer; return what there was."""
+        """Pass every row from the reader to a writer; return the counts."""
         task = self._task
         reading = replace(task.options.reading, columns=self._shaper.columns)
         read = rows = bad_values = dead = 0
@@ -173,13 +173,13 @@ class SplitRows:
         )
 
     def discard(self) -> None:
-        """Remove everything that this attempt wrote."""
+        """Remove all files of this attempt."""
         self._writer.discard()
         self._dead_rows.discard()
 
 
 class ThrottledReport:
-    """Passes on what was done, not more often than a user can see."""
+    """Reports progress, a few times a second."""
 
     def __init__(self, report: Callable[[int, int], None]) -> None:
         self._report = report
@@ -197,10 +197,10 @@ class ThrottledReport:
 
 
 def write_split(task: SplitTask, report: Callable[[int, int], None] | None = None) -> Receipt:
-    """Write a split and return its receipt, or that of the attempt that was faster.
+    """Write a split and return its receipt, or that of a faster attempt.
 
-    `report(rows, read_bytes)` is told of what was done since the last call, several times a second. An error
-    leaves nothing behind.
+    `report(rows, read_bytes)` is called several times a second with what was done since the last call. An
+    error leaves nothing behind.
     """
     pa.set_cpu_count(1)
     keep_freed_memory()
@@ -215,9 +215,9 @@ def write_split(task: SplitTask, report: Callable[[int, int], None] | None = Non
 
 @contextmanager
 def _collecting_seldom() -> Iterator[None]:
-    """Let the garbage collector wait: batches come by the thousand, none is part of a cycle.
+    """Make the garbage collector run rarely: there are thousands of batches, and none is part of a cycle.
 
-    To look for those took a fortieth of the CPU time of an export of large records.
+    Looking for cycles took a fortieth of the CPU time of an export of large records.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
