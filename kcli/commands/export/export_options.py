@@ -45,11 +45,11 @@ class ExportChoices(NamedTuple):
     connection: ConnectionChoice = ConnectionChoice()
 
     def open_source(self) -> Source:
-        """Return where records come from; nothing is read yet."""
+        """Return the source; it reads nothing yet."""
         return self.source.open(self.connection)
 
     def open_target(self) -> Target:
-        """Return where the files are."""
+        """Return the target."""
         from kcli.spark.export.target.object_target import open_target
 
         if not self.to:
@@ -57,7 +57,7 @@ class ExportChoices(NamedTuple):
         return open_target(self.to)
 
     def export_options(self, *, slots: int = 1) -> ExportOptions:
-        """Return what the export is asked to do."""
+        """Return the options of the export."""
         from kcli.spark.export.options import ExportOptions, Mode
         from kcli.spark.source.source import SplitLimits
 
@@ -77,7 +77,7 @@ class ExportChoices(NamedTuple):
         )
 
     def write_options(self) -> WriteOptions:
-        """Return what every task is told."""
+        """Return the options of every task."""
         from kcli.spark.export.options import WriteOptions
         from kcli.spark.split import OnBadValue, Reading
 
@@ -100,7 +100,7 @@ class ExportChoices(NamedTuple):
         )
 
     def needs_spark_writer(self) -> bool:
-        """Return whether only Spark SQL can do what is asked for."""
+        """Return whether only Spark SQL can do it."""
         return self.columns.needs_sql() or self.engine.via is Via.CONNECTOR
 
     def uses_spark_writer(self) -> bool:

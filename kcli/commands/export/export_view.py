@@ -25,7 +25,7 @@ class Exported(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return a line for each partition, and one for all."""
+        """Return a line per partition, and a total."""
         summary = self.summary
         for part in summary.partitions:
             yield (
@@ -35,7 +35,7 @@ class Exported(NamedTuple):
         yield self.total()
 
     def total(self) -> str:
-        """Return what was done in one line."""
+        """Return the total in one line."""
         summary = self.summary
         if not summary.committed_plans:
             return f"nothing new for {summary.target}"
@@ -48,7 +48,7 @@ class Exported(NamedTuple):
         )
 
     def tables(self) -> Iterator[Table]:
-        """Return the partitions, below what was done in all."""
+        """Return the partitions, below the total."""
         rows = [
             (part.topic, part.partition, part.start, part.end, part.rows, part.files)
             for part in self.summary.partitions
@@ -57,12 +57,12 @@ class Exported(NamedTuple):
         yield Table(columns, rows, title=self.total())
 
     def document(self) -> object:
-        """Return everything that is known of the export."""
+        """Return the whole summary."""
         return {"operation": "export", **asdict(self.summary)}
 
 
 def warnings_of(summary: Summary) -> Iterator[str]:
-    """Yield what of the records is not in the files, and where it is."""
+    """Yield a warning for each kind of record that is not in the files."""
     for gap in summary.gaps:
         yield _missing(gap)
     counters, letters = summary.counters, f"{summary.target}/_kcli/dead-letter"
@@ -76,7 +76,7 @@ def warnings_of(summary: Summary) -> Iterator[str]:
 
 
 def _missing(gap: Gap) -> str:
-    """Return what is missing, the first and the last offset as in errors."""
+    """Return what is missing, with first and last offset."""
     name = gap.topic if gap.partition < 0 else f"{gap.topic}-{gap.partition}"
     if gap.start >= gap.end:  # all of it
         return f"{name}: {gap.reason}"
@@ -91,7 +91,7 @@ class Planned(NamedTuple):
     plan: DryRun
 
     def lines(self) -> Iterator[str]:
-        """Return a line for each partition, and one for all."""
+        """Return a line per partition, and a total."""
         plan = self.plan
         for part in plan.partitions:
             yield (
@@ -102,7 +102,7 @@ class Planned(NamedTuple):
         yield self.total()
 
     def total(self) -> str:
-        """Return what would be done in one line."""
+        """Return the total in one line."""
         plan = self.plan
         rows = sum(part.records for part in plan.partitions)
         size = sum(part.size_bytes for part in plan.partitions)
@@ -115,7 +115,7 @@ class Planned(NamedTuple):
         )
 
     def tables(self) -> Iterator[Table]:
-        """Return the partitions, below what would be done in all."""
+        """Return the partitions, below the total."""
         rows = [
             (part.topic, part.partition, part.start, part.end, part.records, part.size_bytes, part.splits)
             for part in self.plan.partitions
@@ -124,23 +124,23 @@ class Planned(NamedTuple):
         yield Table(columns if rows else (), rows, title=self.total())
 
     def document(self) -> object:
-        """Return everything that is known of the plan."""
+        """Return the whole plan."""
         return {"operation": "dry-run", **asdict(self.plan)}
 
 
 class Failed(NamedTuple):
-    """The result of an export that did not come to its end, in JSON."""
+    """The result of an export that failed, in JSON."""
 
     operation: str
     kind: str
     failures: Sequence[KcliError]
 
     def lines(self) -> Sequence[str]:
-        """Return no line: the error says it."""
+        """Return nothing: the error is printed."""
         return ()
 
     def document(self) -> object:
-        """Return the kind of the failure and its words."""
+        """Return kind and message of the failure."""
         (error,) = self.failures
         failure = {"kind": self.kind, "error": error.message, "hint": error.hint}
         return {"operation": self.operation, "failure": failure}
@@ -158,7 +158,7 @@ class Listed(NamedTuple):
             yield f"{root}/{file.path}"
 
     def tables(self) -> Iterator[Table]:
-        """Return the files with what is in them, and where the next export goes on."""
+        """Return the files, and where the next export goes on."""
         files = self.listing.files
         yield Table(
             ("File", "Rows", "Bytes", "First offset", "Last offset"),
@@ -174,10 +174,10 @@ class Listed(NamedTuple):
         )
 
     def document(self) -> object:
-        """Return everything that is known of the target."""
+        """Return the whole listing."""
         document = {"operation": "list", **asdict(self.listing)}
         for file in document["files"]:
-            del file["temporary"]  # where it stood before the commit
+            del file["temporary"]  # its path before the commit
         return document
 
 
@@ -189,7 +189,7 @@ class Verified(NamedTuple):
 
     @classmethod
     def of(cls, verification: Verification) -> Verified:
-        """Return what was found; problems make the exit code."""
+        """Return the failures, which decide the exit code."""
         found = len(verification.problems)
         error = ChecksFailed(
             f"{counted(found, 'problem')} in {verification.target}",
@@ -198,7 +198,7 @@ class Verified(NamedTuple):
         return cls(verification, (error,) if found else ())
 
     def lines(self) -> Iterator[str]:
-        """Return a line for each problem, and one for all."""
+        """Return a line per problem, and a total."""
         found = self.verification
         for problem in found.problems:
             yield f"{problem.path}: {problem.reason}"
@@ -208,13 +208,13 @@ class Verified(NamedTuple):
         )
 
     def tables(self) -> Iterator[Table]:
-        """Return the problems, below what was checked."""
+        """Return the problems, below the total."""
         *_, total = self.lines()
         rows = [(problem.path, problem.reason) for problem in self.verification.problems]
         yield Table(("File", "Problem") if rows else (), rows, title=total)
 
     def document(self) -> object:
-        """Return everything that was checked and found."""
+        """Return the whole result."""
         return {"operation": "verify", **asdict(self.verification)}
 
 
@@ -224,7 +224,7 @@ class Repaired(NamedTuple):
     repair: Repair
 
     def lines(self) -> Iterator[str]:
-        """Return what was made again."""
+        """Return what was rebuilt."""
         repair = self.repair
         for path in repair.removed:
             yield f"set aside {path}"
@@ -238,5 +238,5 @@ class Repaired(NamedTuple):
             )
 
     def document(self) -> object:
-        """Return everything that was made again."""
+        """Return the whole result."""
         return {"operation": "repair", **asdict(self.repair)}

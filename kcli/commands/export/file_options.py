@@ -193,7 +193,7 @@ class ColumnChoice(NamedTuple):
 
 
 class OutputChoice(NamedTuple):
-    """How to arrange and encode files, and what to do with those that the target holds."""
+    """How to arrange and encode files, and what to do with what the target holds."""
 
     partition_by: Annotated[
         str | None,

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 10.0
 SHOW_SECONDS = 0.1
-"""How often a bar changes at most: records come faster than anybody can look."""
+"""A bar changes at most so often: nobody can see more."""
 
 
 class WorkProgress:
-    """Counts what is done of what is to be done, and shows it in the way that it was given.
+    """Counts progress, and shows it by a function.
 
-    It is what the engines of an export tell, and the watcher of an import.
+    The engines of an export report to it, and so does an import.
     """
 
     def __init__(self, show: Callable[[WorkProgress], None], clock: Callable[[], float] = monotonic) -> None:
@@ -43,42 +43,42 @@ class WorkProgress:
 
     @property
     def seconds(self) -> float:
-        """Return how long it has been going on."""
+        """Return the time since it began."""
         return self._clock() - self._begun
 
     @property
     def done(self) -> float | None:
-        """Return the part that is done, None while nobody knows the whole."""
+        """Return the fraction that is done, None while the total is unknown."""
         if self.total_rows is not None:
             return min(1.0, self.rows / self.total_rows) if self.total_rows else None
         return min(1.0, self.bytes / self.total_bytes) if self.total_bytes else None
 
     def planned(self, splits: int, total_bytes: int) -> None:
-        """Take note of work to come."""
+        """Add work."""
         self.splits += splits
         self.total_bytes += total_bytes
         self.show()
 
     def advanced(self, rows: int, read_bytes: int) -> None:
-        """Take note of what running tasks did."""
+        """Add progress of running tasks."""
         self._advanced = [self._advanced[0] + rows, self._advanced[1] + read_bytes]
         self._update()
 
     def finished(self, receipt: Receipt) -> None:
-        """Take note of a split that is done; tasks elsewhere tell nothing before."""
+        """Add a finished split; tasks on other machines report nothing earlier."""
         self.splits_done += 1
         counters = receipt.counters
         self._finished = [self._finished[0] + counters.rows, self._finished[1] + counters.bytes_read]
         self._update()
 
     def advance(self, rows: int, size_bytes: int) -> None:
-        """Take note of records that were delivered."""
+        """Add delivered records."""
         self.rows += rows
         self.bytes += size_bytes
         self._show_in_time()
 
     def note(self, text: str) -> None:
-        """Tell the user something, above the bar."""
+        """Print a line above the bar."""
         note(text)
 
     def _update(self) -> None:
@@ -86,7 +86,7 @@ class WorkProgress:
         self._show_in_time()
 
     def show(self) -> None:
-        """Show it as it is now."""
+        """Show it now."""
         self._shown = self._clock()
         self._show(self)
 
@@ -97,7 +97,7 @@ class WorkProgress:
 
 @contextmanager
 def work_progress(description: str, *, total_rows: int | None = None) -> Iterator[WorkProgress]:
-    """Show the progress of a work on stderr while inside."""
+    """Show progress on stderr during the block."""
     if sys.stderr.isatty():
         with bar(description, total_rows) as progress:
             yield progress
@@ -115,7 +115,7 @@ class TimedLines:
         self._due = LINE_SECONDS
 
     def __call__(self, progress: WorkProgress) -> None:
-        """Print a line if it is time for one."""
+        """Print a line if it is due."""
         seconds = progress.seconds
         if seconds >= self._due:
             self._due = seconds - seconds % LINE_SECONDS + LINE_SECONDS
@@ -123,7 +123,7 @@ class TimedLines:
 
 
 def progress_text(progress: WorkProgress) -> str:
-    """Return rows, bytes, rate and what is left."""
+    """Return rows, bytes, rate and time left."""
     seconds, done = progress.seconds, progress.done
     amount = f"{progress.rows:,} rows"
     if progress.total_rows is not None:
@@ -141,7 +141,7 @@ def progress_text(progress: WorkProgress) -> str:
 
 @contextmanager
 def bar(description: str, total_rows: int | None) -> Iterator[WorkProgress]:
-    """Show a bar of rich; it goes away at the end."""
+    """Show a bar, which disappears at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

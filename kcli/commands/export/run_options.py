@@ -186,7 +186,7 @@ class EngineChoice(NamedTuple):
 
     @contextmanager
     def _spark(self, by_sql: WriteOptions | None) -> Iterator[Engine]:
-        """Give the running Spark session, or a new one."""
+        """Open the running Spark session, or a new one."""
         from kcli.spark.engines.session import SessionSettings, open_session
 
         settings = SessionSettings(

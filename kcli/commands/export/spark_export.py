@@ -83,7 +83,7 @@ def spark_export(choices: ExportChoices, output: OutputFormat | None = None) -> 
 
 
 def failed(operation: str, error: KcliError, output: OutputFormat | None) -> Result:
-    """Raise an error, but with JSON return it with its kind."""
+    """Raise an error; with JSON return it with its kind."""
     if output is not OutputFormat.JSON or find_spec("pyarrow") is None:
         raise error
     from kcli.commands.export.export_view import Failed
@@ -93,14 +93,14 @@ def failed(operation: str, error: KcliError, output: OutputFormat | None) -> Res
 
 
 def check_environment() -> None:
-    """Refuse to begin without the libraries that every export needs."""
+    """Raise `KcliError` without the libraries that every export needs."""
     missing = [name for name in ("pyarrow", "numpy") if find_spec(name) is None]
     if missing:
         raise KcliError(f"`spark-export` needs {' and '.join(missing)}", hint=install_hint("spark"))
 
 
 def export(choices: ExportChoices) -> Result:
-    """Run an export, once or again and again."""
+    """Run an export, once or repeatedly."""
     from kcli.commands.export.export_view import Exported, warnings_of
     from kcli.commands.export.progress import work_progress
     from kcli.spark.export.export_run import follow_export, run_export
@@ -126,7 +126,7 @@ def export(choices: ExportChoices) -> Result:
 
 
 def planned(source: Source, target: Target, options: ExportOptions, choices: ExportChoices) -> DryRun | None:
-    """Return what there is to do, None if it is not worth to know before: Spark takes seconds to start."""
+    """Return the plan, None for the local engine. Spark takes seconds to start: it needs a task."""
     from kcli.spark.export.dry_run import plan_export
 
     if choices.engine.is_local:
@@ -135,7 +135,7 @@ def planned(source: Source, target: Target, options: ExportOptions, choices: Exp
 
 
 def is_nothing(plan: DryRun | None) -> bool:
-    """Tell whether there is no task in a plan."""
+    """Return whether a plan has no task."""
     return plan is not None and plan.resumes_plan is None and not plan.partitions
 
 
@@ -176,7 +176,7 @@ def verify(choices: ExportChoices) -> Result:
 
 
 def repair(choices: ExportChoices) -> Result:
-    """Make the commit log again."""
+    """Rebuild the commit log."""
     from kcli.commands.export.export_view import Repaired
     from kcli.spark.export.log.export_log import list_export
     from kcli.spark.export.repair import repair_export
@@ -184,7 +184,7 @@ def repair(choices: ExportChoices) -> Result:
     target = choices.open_target()
     repaired = repair_export(target)
     if repaired.commit is None:
-        list_export(target)  # which refuses what is no export
+        list_export(target)  # raises an error if it is no export
     return Repaired(repaired)
 
 

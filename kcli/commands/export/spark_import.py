@@ -34,7 +34,7 @@ DEFAULTS = {
     "compression.type": "zstd",
     "batch.size": "262144",
     "linger.ms": "20",
-    # How large a record may be is for the broker to say.
+    # The broker decides how large a record may be.
     "max.request.size": str(2**31 - 1),
     "buffer.memory": str(64 * 1024 * 1024),
 }
@@ -42,7 +42,7 @@ DEFAULTS = {
 FLUSH_AFTER_INTERRUPT_MS = 800
 
 STATE_DIRECTORY = "_kcli/import"
-"""Below the export: state files by cluster and topic."""
+"""A directory of the export with a state file per cluster and topic."""
 
 LOST = {
     "key": "the export has no keys: records come back without",
@@ -133,7 +133,7 @@ async def spark_import(choice: ImportChoice, cluster: ClusterAddress) -> object:
 
 
 def producer_config(properties: dict[str, str]) -> ProducerConfig:
-    """Return how records are sent; only an idempotent producer leaves no holes and writes nothing twice."""
+    """Return the producer's configuration; only an idempotent one leaves no gaps and no duplicates."""
     from kcli.client.config import ProducerConfig
 
     config = ProducerConfig.from_properties(properties)
@@ -150,11 +150,11 @@ class Stored(NamedTuple):
     counts: Mapping[int, int]
     oldest_ms: int | None
     partition_count: int
-    """How many partitions the topic had, as far as the export knows."""
+    """The topic's partitions, as far as the export knows."""
 
 
 def read_stored(target: Target, choice: ImportChoice) -> Stored:
-    """Return the rows to import; raise `KcliError` unless they can become records again."""
+    """Return the rows to import; raise `KcliError` if they cannot be imported."""
     import pyarrow.parquet as pq
 
     from kcli.spark.export.log.export_log import list_export
@@ -185,7 +185,7 @@ def read_stored(target: Target, choice: ImportChoice) -> Stored:
 
 
 def source_topic(listing: Listing, choice: ImportChoice) -> str:
-    """Return which topic of the export is meant: the one there is, or that of the target's name."""
+    """Return the topic of the export to import: the only one, or the one named like the target."""
     names = sorted({*listing.topics, *(file.topic for file in listing.files)})
     chosen = choice.source_topic
     if chosen is None:
@@ -202,7 +202,7 @@ def source_topic(listing: Listing, choice: ImportChoice) -> str:
 
 
 def check_columns(written: WrittenFile, file: object) -> None:
-    """Refuse values whose bytes are gone, and say what else the export has not."""
+    """Raise `KcliError` if the values' bytes are gone; warn of other missing columns."""
     from kcli.spark.importing.original_bytes import is_reversible
 
     schema = file.schema_arrow  # type: ignore[attr-defined]  # of a pyarrow.parquet.ParquetFile
@@ -222,7 +222,7 @@ def check_columns(written: WrittenFile, file: object) -> None:
 async def import_stored(
     client: Client, target: Target, stored: Stored, choice: ImportChoice, config: ProducerConfig
 ) -> Imported:
-    """Send what is not there yet, and tell what was sent."""
+    """Send the rows that are not in the topic yet."""
     begun = monotonic()
     topic = await target_topic(client, stored, choice)
     identity = state_identity(client, stored, topic)
@@ -250,7 +250,7 @@ async def import_stored(
 
 
 async def target_topic(client: Client, stored: Stored, choice: ImportChoice) -> TargetTopic:
-    """Return the topic to write to, made if there is none."""
+    """Return the topic to write to; create it if it does not exist."""
     from kcli.spark.importing.import_target import (
         TargetTopic,
         check_topic,
@@ -278,14 +278,14 @@ async def target_topic(client: Client, stored: Stored, choice: ImportChoice) -> 
 
 
 def state_identity(client: Client, stored: Stored, topic: TargetTopic) -> ImportState:
-    """Return what the state of this import must be about."""
+    """Return the state that identifies this import."""
     from kcli.spark.importing.import_state import ImportState
 
     return ImportState(stored.topic, topic.name, client.cluster.cluster_id, topic.topic_id)
 
 
 def state_file(target: Target, identity: ImportState, choice: ImportChoice) -> StateFile:
-    """Return the file that remembers where the import began."""
+    """Return the file of the state."""
     from kcli.spark.export.target.local_target import LocalTarget
     from kcli.spark.importing.import_state import StateFile
 
@@ -298,7 +298,7 @@ def state_file(target: Target, identity: ImportState, choice: ImportChoice) -> S
 
 
 def state_before(file: StateFile, identity: ImportState, choice: ImportChoice) -> ImportState | None:
-    """Return what an earlier run of this import remembers."""
+    """Return the state of an earlier run of this import."""
     from kcli.spark.importing.import_state import RESTART_HINT
 
     before = None if choice.restart else file.load()
@@ -314,7 +314,7 @@ def state_before(file: StateFile, identity: ImportState, choice: ImportChoice) -
 async def plan(
     client: Client, stored: Stored, topic: TargetTopic, before: ImportState | None
 ) -> dict[int, PartitionPlan]:
-    """Return what is left to send; that the target is as it was left is checked."""
+    """Return what is left to send; raise `KcliError` if the target has changed."""
     from kcli.spark.importing.import_run import row_before
     from kcli.spark.importing.import_state import plan_import
     from kcli.spark.importing.import_target import check_last, end_offsets
@@ -333,7 +333,7 @@ async def plan(
 def remembered(
     identity: ImportState, before: ImportState | None, plans: Mapping[int, PartitionPlan]
 ) -> ImportState:
-    """Return the state to keep: where each partition ended before the first of its records was sent."""
+    """Return the state to save: where each partition ended before its first record was sent."""
     from dataclasses import replace
 
     base = {} if before is None else before.base
@@ -347,7 +347,7 @@ async def send(
     plans: Mapping[int, PartitionPlan],
     config: ProducerConfig,
 ) -> tuple[Mapping[int, int], Sequence[KcliError]]:
-    """Send what is left; return what was delivered, and what ended it early."""
+    """Send the rows; return what was delivered, and the errors that ended it early."""
     from kcli.client.producer.producer import Producer
     from kcli.commands.export.progress import work_progress
     from kcli.commands.shared.interrupts import interruptible
@@ -378,7 +378,7 @@ async def send(
 
 
 class ImportedPartition(NamedTuple):
-    """One partition: rows in the export, those that were in the topic before, those that came now."""
+    """One partition: rows in the export, rows that were in the topic before, rows sent now."""
 
     partition: int
     rows: int
@@ -387,7 +387,7 @@ class ImportedPartition(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """The result of an import, or of one that is only tried: then nothing came."""
+    """The result of an import, or of a dry run, which sends nothing."""
 
     operation: str
     source: str
@@ -398,7 +398,7 @@ class Imported(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return a line for each partition, and one for all."""
+        """Return a line per partition, and a total."""
         for part in self.partitions:
             already = f", {part.before:,} there before" if part.before else ""
             done = "to import" if self.operation == "dry-run" else "imported"
@@ -407,7 +407,7 @@ class Imported(NamedTuple):
         yield self.total()
 
     def total(self) -> str:
-        """Return what was done, or would be, in one line."""
+        """Return the total in one line."""
         left = sum(part.rows - part.before for part in self.partitions)
         imported = sum(part.imported for part in self.partitions)
         if not left:
@@ -423,10 +423,10 @@ class Imported(NamedTuple):
         )
 
     def tables(self) -> Iterator[Table]:
-        """Return the partitions, below what was done in all."""
+        """Return the partitions, below the total."""
         columns = ("Partition", "Rows", "There before", "Imported") if self.partitions else ()
         yield Table(columns, self.partitions, title=self.total())
 
     def document(self) -> object:
-        """Return everything but the failures."""
+        """Return all fields."""
         return self._asdict() | {"failures": list(self.failures)}

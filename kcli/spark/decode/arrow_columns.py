@@ -33,23 +33,23 @@ FIELDS = {
     "timestampType": pa.field("timestampType", pa.int32()),
     "headers": pa.field("headers", HEADERS),
 }
-"""Every column there is, by name; all may be null, as Spark declares them."""
+"""All columns by name; all nullable, as Spark declares them."""
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of those columns, in the order in which they are given."""
+    """Return the schema of those columns, in the given order."""
     return pa.schema([FIELDS[name] for name in columns])
 
 
 class Slices(NamedTuple):
-    """Where bytes begin, and how many they are: -1 are null."""
+    """Begin and size of byte strings in a buffer; size -1 is null."""
 
     begins: np.ndarray
     lengths: np.ndarray
 
 
 def binary_columns(data: np.ndarray, columns: list[Slices]) -> list[pa.Array]:
-    """Return columns of the same number of rows; those of a row follow each other in the buffer."""
+    """Return several columns of equal length; in the buffer the values of a row follow each other."""
     if not columns:
         return []
     width, rows = 2 * len(columns), len(columns[0].begins)
@@ -107,7 +107,7 @@ def _column(name: str, fields: Fields, topic: str, partition: int, count: int) -
 
 
 def _microseconds(milliseconds: np.ndarray) -> pa.Array:
-    """Return Arrow timestamps; what is too far away to be one becomes the last that is."""
+    """Return Arrow timestamps; one out of range becomes the last in range."""
     bounded = milliseconds
     if len(milliseconds) and (
         milliseconds.max() > _MOST_MILLISECONDS or milliseconds.min() < -_MOST_MILLISECONDS
@@ -117,7 +117,7 @@ def _microseconds(milliseconds: np.ndarray) -> pa.Array:
 
 
 def constant(name: str, value: str | int, count: int) -> pa.Array:
-    """Return a column of `count` times the same; the longest so far is kept, and cut."""
+    """Return a constant column; the longest so far is cached, and sliced."""
     column = _constants(name, value)
     if not column or len(column[0]) < count:
         column[:] = [pa.repeat(pa.scalar(value, FIELDS[name].type), count)]

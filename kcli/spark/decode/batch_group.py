@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class LegacyRows:
-    """Rows of entries, in the order of their offsets."""
+    """The rows of older entries, in the order of their offsets."""
 
     __slots__ = ("_keys", "_offsets", "_timestamps", "_types", "_values", "size_bytes")
 
@@ -63,12 +63,12 @@ class LegacyRows:
         self._keys: list[bytes | None] = []
         self._values: list[bytes | None] = []
         self.size_bytes = 0
-        """What the rows take in memory, about."""
+        """About how much memory the rows take."""
 
     def add(self, entry: LegacyEntry, start: int, end: int, max_bytes: int) -> int:
-        """Take the rows of an entry whose offsets are in `start..end - 1`; return its first offset.
+        """Add the rows of an entry with offsets in `start..end - 1`; return its first offset.
 
-        Raises `CorruptRecord` before anything is taken.
+        Raises `CorruptRecord` before adding any.
         """
         records = list(_checked_records(entry, max_bytes))
         kept = [record for record in records if start <= record.offset < end]
@@ -99,7 +99,7 @@ class LegacyRows:
 
 
 def _checked_records(entry: LegacyEntry, max_bytes: int) -> Iterable[Record]:
-    """Return the records of an entry, those of a wrapper if each matches its own checksum."""
+    """Return the records of an entry; those of a wrapper only if every checksum inside is right."""
     if not entry.is_compressed:
         return entry.records(max_bytes)
     entries = entry.inner_entries(max_bytes)
@@ -133,7 +133,7 @@ _BYTES = np.arange(HEADER_SIZE)
 
 
 class SoundRun(NamedTuple):
-    """Batches in a row; `is_ordinary` if none is of a transaction, `is_plain` if none is compressed too."""
+    """Consecutive batches; `is_ordinary`: none is transactional, `is_plain`: none is compressed either."""
 
     entries: list[BatchHead]
     is_plain: bool
@@ -148,7 +148,7 @@ class SoundRun(NamedTuple):
 def sound_run(
     view: memoryview, at: int, stop: int, next_offset: int, end: int, limit_offset: int
 ) -> SoundRun:
-    """Return the run of batches from `at` on that begins with `next_offset`, up to offset `end`.
+    """Return the run of batches at `at` that begins with offset `next_offset`, up to offset `end`.
 
     All are whole, have records, and end below `limit_offset`.
     """
@@ -196,7 +196,7 @@ def sound_run(
 
 
 def batch_columns(view: memoryview, entries: Sequence[BatchHead]) -> np.ndarray:
-    """Return what a chunk has of batches, a row each, as if their records stood in it uncompressed."""
+    """Return the rows of a chunk for batches, as if their records were uncompressed."""
     at = np.fromiter((entry[0] for entry in entries), np.int64, len(entries))
     heads = np.frombuffer(view, np.uint8)[at[:, None] + _BYTES].view(_FIELDS)[:, 0]
     rows = np.empty((len(entries), len(_COLUMNS) + 2), np.int64)
@@ -222,10 +222,10 @@ class Group:
         self.legacy: LegacyRows | None = None
         """The rows of older entries, if the group is of those."""
         self.size_bytes = 0
-        """Of the records, decompressed."""
+        """Of the decompressed records."""
         self._decompressed = decompressed
         self._places: list[ByteRange] = []
-        """Of the entries in there, from the first compressed one on of all of them."""
+        """The places of all entries in the decompressed buffer; empty before the first compressed one."""
 
     def takes(self, entry: BatchHead) -> bool:
         """Whether the entry is of the group's kind."""
@@ -234,7 +234,7 @@ class Group:
     def add_legacy(self, entry: BatchHead, start: int, end: int, max_bytes: int) -> int:
         """Add an older entry and return its first offset.
 
-        Raises `CorruptRecord`, and changes nothing, if its records cannot be had within `max_bytes`.
+        Raises `CorruptRecord`, and changes nothing, if its records do not decompress within `max_bytes`.
         """
         legacy = self.legacy or LegacyRows()
         first = legacy.add(LegacyEntry(self.view, entry.position), start, end, max_bytes)
@@ -244,11 +244,11 @@ class Group:
         return first
 
     def fill(self, entries: Sequence[BatchHead], at: int, size_bytes: int, max_bytes: int) -> None:
-        """Add batches from number `at` on, until the group is of that size.
+        """Add batches from index `at` on, until the group has that size.
 
-        Raises `CorruptRecord` behind the last one whose records can be had within `max_bytes`.
+        Raises `CorruptRecord` behind the last one whose records decompress within `max_bytes`.
         """
-        # Thousands a second: what is looked up once is not looked up for each.
+        # Hot loop, thousands a second: attributes are looked up once.
         view, places, unpack, keep = self.view, self._places, self._decompressed.add, self.entries.append
         for entry in islice(entries, at, None):
             at, size, codec = entry[0], entry[2], entry[6] & CODEC_MASK
@@ -265,14 +265,14 @@ class Group:
                 return
 
     def add_plain(self, entries: Sequence[BatchHead]) -> None:
-        """Add batches, none of them compressed, that stand next to each other."""
+        """Add uncompressed batches that follow each other in the buffer."""
         self.entries += entries
         if self._places:
             self._copy_plain()
         self.size_bytes += entries[-1].end - entries[0].position
 
     def chunk(self, start: int, end: int) -> Chunk:
-        """Return all batches, for rows from `start` up to `end`."""
+        """Return all batches as a chunk, for rows from `start` up to `end`."""
         batches = batch_columns(self.view, self.entries)
         if not self._places:
             return Chunk(self.view, batches, start, end)
@@ -280,7 +280,7 @@ class Group:
         return Chunk(self._decompressed.view, batches, start, end)
 
     def _copy_plain(self) -> None:
-        """Copy the uncompressed entries that are not in there yet."""
+        """Copy the uncompressed entries that are not copied yet."""
         for entry in self.entries[len(self._places) :]:
             records = self._records(entry)
             self._places.append(self._decompressed.add(Codec.NONE, records, len(records)))

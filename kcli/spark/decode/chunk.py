@@ -32,7 +32,7 @@ BEGIN, END, COUNT, BASE_OFFSET, LAST_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, ATTRI
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Batches in the order of their offsets, of which rows from `start` up to `end` are wanted."""
+    """Batches in the order of their offsets; rows from `start` up to `end` are wanted."""
 
     data: Buffer
     batches: np.ndarray
@@ -40,26 +40,26 @@ class Chunk:
     end: int
 
     def part(self, first: int, stop: int) -> Chunk:
-        """Return the batches from number `first` up to `stop`."""
+        """Return the batches from index `first` up to `stop`."""
         return Chunk(self.data, self.batches[first:stop], self.start, self.end)
 
 
 class Fields(NamedTuple):
-    """What a decoder makes of a chunk: a row for every record; columns not wanted are None."""
+    """What a decoder returns for a chunk: a row per record; an unwanted column is None."""
 
     offsets: np.ndarray
     """int64, increasing."""
     timestamps: np.ndarray
     """int64, milliseconds."""
     timestamp_types: np.ndarray | int
-    """int32, or the one that all have."""
+    """int32 per row, or one for all rows."""
     key: pa.Array | None
     value: pa.Array | None
     headers: pa.Array | None
 
 
 class CorruptRecords(KcliError):
-    """The records of batch number `batch` of a chunk are not what its header says."""
+    """The records of a batch of the chunk contradict its header."""
 
     def __init__(self, batch: int, reason: str) -> None:
         super().__init__(reason)
@@ -68,7 +68,7 @@ class CorruptRecords(KcliError):
 
 
 def timestamp_types(chunk: Chunk) -> np.ndarray | int:
-    """Return 0 for create time and 1 for log append time: one number if all records have the same."""
+    """Return 0 for create time and 1 for log append time: one number if it holds for all records."""
     types = (chunk.batches[:, ATTRIBUTES] & TIMESTAMP_TYPE_BIT != 0).astype(np.int32)
     if not len(types) or (types == types[0]).all():
         return int(types[0]) if len(types) else 0

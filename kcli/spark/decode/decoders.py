@@ -29,7 +29,7 @@ ENVIRONMENT_VARIABLE = "KCLI_DECODER"
 def decode(chunk: Chunk, topic: str, partition: int, columns: Sequence[str]) -> pa.RecordBatch:
     """Return the rows of a chunk in `chunk.start..chunk.end - 1`, with exactly those columns.
 
-    Raises `CorruptRecords`, which names a batch whose records are not what its header says.
+    Raises `CorruptRecords`, which names a batch whose records contradict its header.
     """
     fields = decoder_named(os.environ.get(ENVIRONMENT_VARIABLE, ""))(chunk, columns)
     return assemble(fields, topic, partition, columns, start=chunk.start, end=chunk.end)
@@ -37,7 +37,7 @@ def decode(chunk: Chunk, topic: str, partition: int, columns: Sequence[str]) -> 
 
 @cache
 def decoder_named(name: str) -> Decoder:
-    """Return the decoder of that name, for no name the fastest there is; raises `UsageError`."""
+    """Return the decoder of that name, for an empty name the fastest; raises `UsageError`."""
     match name:
         case "python":
             return decode_plainly

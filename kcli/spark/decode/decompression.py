@@ -29,16 +29,16 @@ _MEMBER = b"\x1f\x8b"
 
 
 def decompress(codec: Codec, data: Buffer, max_bytes: int) -> Buffer:
-    """Return what was compressed, `max_bytes` at most; raises `CorruptRecord`."""
+    """Return decompressed data, at most `max_bytes`; raises `CorruptRecord`."""
     if codec is Codec.GZIP:
         return _decompress_gzip(data, max_bytes)
     return decompress_plainly(codec, data, max_bytes)
 
 
 class PlainFrames:
-    """zstd frames that stand alone and declare how large their content is: one decompressor for all of them.
+    """One decompressor for zstd frames that stand alone and declare their content size.
 
-    Setting up another for each, and taking its output in pieces, costs a tenth more. Of one thread only.
+    A decompressor per frame, with output in pieces, costs a tenth more. Use it in one thread only.
     """
 
     __slots__ = ("_decompressor",)
@@ -47,7 +47,7 @@ class PlainFrames:
         self._decompressor = zstandard and zstandard.ZstdDecompressor()
 
     def content(self, data: Buffer, max_bytes: int) -> bytes | None:
-        """Return what is in a frame, None where it is not as plain as that, or something is wrong with it."""
+        """Return the content of a frame, None if it is of another kind or damaged."""
         if self._decompressor is None:
             return None
         try:
@@ -55,13 +55,13 @@ class PlainFrames:
                 return None
             content: bytes = self._decompressor.decompress(data, allow_extra_data=False)
         except zstandard.ZstdError:
-            # What it is, is told by the library that takes frames of every kind.
+            # `decompress_zstd_into` handles frames of every kind, and says what is wrong.
             return None
         return content
 
 
 def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
-    """Members in a row are one, as Java reads them; what follows the last is passed over."""
+    """Concatenated members are joined, as Java reads them; what follows the last is ignored."""
     parts: list[bytes] = []
     room = max_bytes
     rest: Buffer = data
@@ -83,11 +83,11 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
 
 
 FIRST_BYTES = 8 * 1024 * 1024
-"""Twice what is decoded in one go: a batch finds room behind the others nearly always."""
+"""Twice what is decoded in one step: nearly always there is room for another batch."""
 
 
 class ByteRange(NamedTuple):
-    """Where the records of a batch begin and end."""
+    """Begin and end of a batch's records."""
 
     begin: int
     end: int
@@ -109,15 +109,15 @@ class DecompressedRecords:
 
     @property
     def view(self) -> memoryview:
-        """What was added since it was cleared."""
+        """The records added since `clear`."""
         return self._view[: self._end]
 
     def clear(self) -> None:
-        """Begin again."""
+        """Discard the content."""
         self._end = 0
 
     def add(self, codec: Codec, data: Buffer, max_bytes: int) -> ByteRange:
-        """Put what was compressed behind what is there; raises `CorruptRecord` and leaves that as it is."""
+        """Decompress data behind the content; raises `CorruptRecord` and leaves the content as it is."""
         if codec is Codec.NONE:
             return self._copy(data)
         if codec is Codec.ZSTD:

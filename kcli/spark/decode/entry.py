@@ -43,9 +43,9 @@ def first_offset(head: BatchHead) -> int:
 
 
 def size_at(view: memoryview, at: int, stop: int) -> int:
-    """Return the size that an entry claims, 0 when there are too few bytes to tell.
+    """Return the size that an entry claims, 0 if too few bytes are there.
 
-    Raises `CorruptRecord` for a magic that is none and a size that cannot be.
+    Raises `CorruptRecord` for an unknown magic and an impossible size.
     """
     if stop - at <= MAGIC_POSITION:
         return 0
@@ -59,7 +59,7 @@ def size_at(view: memoryview, at: int, stop: int) -> int:
 
 
 def entry_at(view: memoryview, at: int, size: int) -> BatchHead:
-    """Return the head of the entry of that size, all of which is there; raises `CorruptRecord`."""
+    """Return the head of an entry, all of whose bytes are there; raises `CorruptRecord`."""
     if view[at + MAGIC_POSITION] != MAGIC:
         return _legacy_head(view, at)
     head: BatchHead = tuple.__new__(BatchHead, (at, *HEADER.unpack_from(view, at)))
@@ -87,7 +87,7 @@ def _legacy_head(view: memoryview, at: int) -> BatchHead:
 
 
 def offset_at(view: memoryview, at: int, stop: int) -> int | None:
-    """Return the offset that the next entry claims, -1 if none can begin there, None if it is cut short."""
+    """Return the offset that an entry claims, -1 if none can begin there, None if it is incomplete."""
     try:
         if not size_at(view, at, stop):
             return None
@@ -97,7 +97,7 @@ def offset_at(view: memoryview, at: int, stop: int) -> int | None:
 
 
 def claimed_offsets(view: Buffer, at: int, stop: int) -> tuple[int, int]:
-    """Return the first and last offset that a damaged header claims, (-1, -1) if it is none."""
+    """Return the first and last offset that a damaged header claims, (-1, -1) without a header."""
     if stop - at < HEADER_SIZE or view[at + MAGIC_POSITION] != MAGIC:
         return -1, -1
     fields = HEADER.unpack_from(view, at)
@@ -107,8 +107,8 @@ def claimed_offsets(view: Buffer, at: int, stop: int) -> tuple[int, int]:
 class CorruptBatch(KcliError):
     """The entry at `position` cannot be read.
 
-    `size` is what its header claims, 0 where no size can be told. `first` and `last` are the offsets that the
-    header claims, -1 where there is no header.
+    `size` is what its header claims, 0 if unknown. `first` and `last` are the offsets that the header claims,
+    -1 without a header.
     """
 
     def __init__(
@@ -127,17 +127,17 @@ class CorruptBatch(KcliError):
         self.last = last
 
     def __reduce__(self) -> tuple[partial[CorruptBatch], tuple[()]]:
-        """Travel between processes."""
+        """Pickle the arguments, not the message."""
         fields = {"size": self.size, "first": self.first, "last": self.last}
         return partial(type(self), self.where, self.position, self.reason, **fields), ()
 
 
-# The head of an entry up to its magic: an offset below 2^56, a size below 2^24, any of the magics.
+# The beginning of an entry up to its magic: an offset below 2^56, a size below 2^24, a known magic.
 _HEAD = re.compile(rb"(?=\x00.{7}\x00.{7}[\x00-\x02])", re.DOTALL)
 
 
 def next_entry(view: memoryview, damage: CorruptBatch, at: int) -> int:
-    """Return where an entry with the right checksum begins behind the damage at `at`; the end without one.
+    """Return where an entry with the right checksum begins behind the damage at `at`, else the end.
 
     The size that the damaged entry claims is tried first.
     """

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 
 
 class DamageReport:
-    """Damage met while offsets `start..end - 1` of one partition are read.
+    """The damage met while offsets `start..end - 1` of one partition are read.
 
-    Damage in front of the range, where a reader begins at an earlier entry, is nobody's loss: it counts only
-    if the next good entry begins behind `start`.
+    Damage before the range, where a reader begins at an earlier entry, counts only if the next good entry
+    begins behind `start`.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class DamageReport:
         self.counters = counters
         self._lost_from = start
         self.is_searching = False
-        """Whether bytes were skipped that no good entry has followed yet."""
+        """Whether bytes were skipped and no good entry has followed yet."""
         self._undecided: list[tuple[CorruptBatch, int, bytes]] = []
 
     def add(self, damage: CorruptBatch, skipped_bytes: int, raw: Buffer, next_offset: int) -> None:
-        """Take note that bytes were skipped behind the offsets below `next_offset`, or raise the damage."""
+        """Record skipped bytes behind the offsets below `next_offset`, or raise the damage."""
         if not self.is_searching:
             self.is_searching = True
             self._lost_from = max(next_offset, self.start)
@@ -83,7 +83,7 @@ class DamageReport:
             self._undecided.append((damage, skipped_bytes, bytes(raw)))
 
     def found(self, first: int) -> None:
-        """Take note that a good entry begins at offset `first`, so that it is known what was lost."""
+        """Record that a good entry begins at offset `first`: offsets up to it are missing."""
         if not self.is_searching:
             return
         lost = OffsetInterval(self._lost_from, min(first, self.end))
@@ -95,7 +95,7 @@ class DamageReport:
         self._undecided.clear()
 
     def leave_out(self, damage: CorruptBatch, raw: Buffer) -> None:
-        """Take note that a whole batch with a good header cannot be read, or raise the damage."""
+        """Record a whole batch with a good header that cannot be read, or raise the damage."""
         self._count(damage, damage.size, raw)
         lost = OffsetInterval(max(damage.first, self.start), min(damage.last + 1, self.end))
         if lost.start < lost.end:
@@ -113,14 +113,14 @@ class DamageReport:
 
 
 CHUNK_BYTES = 4 * 1024 * 1024
-"""So many bytes of records are decoded in one go, and the rest of the last batch."""
+"""How many bytes of records are decoded in one step, besides the rest of the last batch."""
 
 MAX_CHUNK_BYTES = 2**31 - 2**20
-"""No more fits the offsets of an Arrow column."""
+"""The largest that the offsets of an Arrow column can address."""
 
 
 class Gatherer:
-    """Offsets `start` (included) to `end` (excluded) of one partition."""
+    """Yields the rows with offsets `start` (included) to `end` (excluded) of one partition."""
 
     def __init__(
         self,
@@ -139,15 +139,16 @@ class Gatherer:
         self.reading = reading
         self.counters = counters
         self.where = f"{topic}-{partition}"
-        """What errors call the place that the buffers are from; a reader of files puts the path there."""
+        """The place of the buffers in errors; a reader of files sets the path."""
         self.next_offset = -1
-        """Behind the last good entry, -1 before the first. Set it where the next one's offset is known."""
+        """The offset behind the last good entry, -1 before the first. Set it where the next offset is known.
+        """
         self.stopped_at = 0
         """Where in the buffer `rows` ended."""
         self.needed = HEADER_SIZE
-        """How many bytes are needed from there on, as far as can be told."""
+        """How many bytes are needed there, as far as is known."""
         self.find_aborted: Callable[[int], Iterable[AbortedTransaction]] | None = None
-        """Asked once under read_committed, at the first batch of a transaction, for what else was rolled back
+        """Called once under read_committed, at the first transactional batch, for more aborted transactions
         from its offset on."""
         self._damage = DamageReport(topic, partition, start, end, reading.on_corrupt, counters)
         self._decompressed = DecompressedRecords()
@@ -164,11 +165,11 @@ class Gatherer:
 
     @property
     def is_searching(self) -> bool:
-        """Whether damage was met that no good entry has followed yet."""
+        """Whether damage was met and no good entry has followed yet."""
         return self._damage.is_searching
 
     def know_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Replace what is known of transactions that were rolled back; brokers tell with every fetch."""
+        """Replace the known aborted transactions; brokers list them with every fetch."""
         self._aborted = {}
         self._add_aborted(aborted)
 
@@ -189,8 +190,9 @@ class Gatherer:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the whole entries in `buffer[begin:stop]`; an entry begins at `begin`.
 
-        `position` is where in the file `buffer[0]` stands; `is_end` says that nothing follows `stop`;
-        `limit_offset` is the base of the next segment. Raises `CorruptBatch`, after the rows before it.
+        `position` is the place of `buffer[0]` in the file; `is_end` says that nothing follows `stop`;
+        `limit_offset` is the base offset of the next segment. Raises `CorruptBatch`, after the rows before
+        it.
         """
         view = memoryview(buffer)
         stop = len(view) if stop is None else stop
@@ -216,18 +218,18 @@ class Gatherer:
             raise damage
 
     def skip_damaged(self, damage: CorruptBatch, skipped_bytes: int, raw: Buffer = b"") -> None:
-        """Take note that the reader goes on that many bytes behind the damage; raises it if it must not.
+        """Record that the reader skips that many damaged bytes; raise the damage if it is an error.
 
-        `raw` are the bytes that were skipped, or as many of them as are to be kept.
+        `raw` are the skipped bytes, or as many of them as are to be kept.
         """
         self._damage.add(damage, skipped_bytes, raw, self.next_offset)
 
     def finish(self) -> None:
-        """Take note that nothing follows: what was skipped last reached up to the end of the range."""
+        """Record that nothing follows: what was skipped last extends to the end of the range."""
         self._damage.found(self.end)
 
     def _run(self, view: memoryview, at: int, stop: int, limit_offset: int) -> SoundRun | None:
-        """Return the batches from a place on that need no closer look, None if there are none."""
+        """Return a run of sound batches, None if the first entry is not one."""
         if self.next_offset < 0:
             return None
         run = sound_run(view, at, stop, next_offset=self.next_offset, end=self.end, limit_offset=limit_offset)
@@ -267,13 +269,13 @@ class Gatherer:
         return SoundRun([entry], is_plain=False, is_ordinary=False)
 
     def _mark(self, entry: BatchHead) -> None:
-        """Take note of who wrote a batch, so that a later run can tell whether the log still has it."""
+        """Record the leader epoch of a batch, so that a later run can tell whether the log still has it."""
         epoch = entry.partition_leader_epoch
         if epoch >= 0:
             self.counters.epoch_ends[epoch] = entry.last_offset
 
     def _put(self, group: Group, run: SoundRun) -> Generator[pa.RecordBatch, None, Group]:
-        """Put the entries that are wanted into the group; yield the rows of full ones, return the last."""
+        """Add the wanted entries to the group; yield the rows of full groups, return the last one."""
         if run.is_plain and run.entries[0].last_offset >= self.start:
             group = yield from self._with_room(group, run.entries[0])
             group.add_plain(run.entries)
@@ -288,14 +290,14 @@ class Gatherer:
         return group
 
     def _with_room(self, group: Group, entry: BatchHead) -> Generator[pa.RecordBatch, None, Group]:
-        """Return the group if it takes the entry, else a new one, after the rows of this."""
+        """Return the group if it has room for the entry, else a new one, after the rows of the group."""
         if group.size_bytes < CHUNK_BYTES and group.takes(entry):
             return group
         yield from self._decoded(group)
         return Group(group.view, self._decompressed)
 
     def _is_wanted(self, entry: BatchHead) -> bool:
-        """Whether the entry has rows in the range that may be seen."""
+        """Whether the entry has visible rows in the range."""
         first = first_offset(entry)
         if entry.last_offset < self.start or first >= self.end or not entry.count or entry.is_control:
             return False
@@ -308,9 +310,9 @@ class Gatherer:
         return not any(start <= first <= end for start, end in transactions)
 
     def _take(self, group: Group, entries: Sequence[BatchHead], at: int) -> int:
-        """Put entries from number `at` on into the group until it is full; return the number of the next.
+        """Add entries from index `at` on to the group until it is full; return the index of the next.
 
-        One whose records cannot be decompressed is left out.
+        An entry whose records do not decompress is left out.
         """
         if entries[at].magic != MAGIC:
             self._take_legacy(group, entries[at])
@@ -326,7 +328,7 @@ class Gatherer:
 
     def _take_legacy(self, group: Group, entry: BatchHead) -> None:
         try:
-            # The first offset of a compressed older entry is not in its head: it may be one that was passed.
+            # A compressed older entry does not tell its first offset: it may be one that was passed.
             first = group.add_legacy(entry, max(self.start, self._entry_from), self.end, self._max_bytes)
         except CorruptRecord as error:
             self._leave_out(group, entry, error.message)
@@ -334,7 +336,7 @@ class Gatherer:
             self._damage.found(first)
 
     def _decoded(self, group: Group) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a group; batches that turn out to be none are left out."""
+        """Yield the rows of a group, without batches that cannot be read."""
         batches: Iterable[pa.RecordBatch]
         if group.legacy is None:
             batches = self._readable_parts(group, group.chunk(self.start, self.end), 0, len(group.entries))
@@ -350,13 +352,13 @@ class Gatherer:
         return assemble(fields, self.topic, self.partition, columns, start=self.start, end=self.end)
 
     def _readable_parts(self, group: Group, chunk: Chunk, first: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of batches number `first` up to `stop`, without those that are none."""
+        """Yield the rows of batches `first` up to `stop`, without those that cannot be read."""
         while first < stop:
             try:
                 batch = decode(chunk.part(first, stop), self.topic, self.partition, self.reading.columns)
             except CorruptRecords as damage:
                 bad = first + damage.batch
-                # There may be more before it: a decoder names the one that it met first.
+                # There may be other bad ones before it: a decoder names the one that it met first.
                 yield from self._readable_parts(group, chunk, first, bad)
                 self._leave_out(group, group.entries[bad], damage.reason)
                 first = bad + 1
@@ -365,9 +367,9 @@ class Gatherer:
                 return
 
     def _leave_out(self, group: Group, entry: BatchHead, reason: str) -> None:
-        """Pass over a whole batch, or raise what is wrong with it."""
+        """Leave out a whole batch, or raise its damage."""
         position = self._position + entry.position
-        # The first offset of a compressed entry of the older formats stands inside it.
+        # A compressed older entry holds its first offset inside.
         first = first_offset(entry)
         first = first if first >= 0 else max(self._entry_from, self.start)
         damage = CorruptBatch(

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from kcli.protocol.corruption import Buffer
 
 FEWEST_IN_STEP = 32
-"""For fewer records a step costs more than reading their headers one by one."""
+"""For fewer records a step costs more than reading their headers singly."""
 
 
 class HeaderSlices(NamedTuple):
-    """Names and values of all headers, in the order of the records, and how many each record has."""
+    """Names and values of all headers, in the order of the records, and the number of headers per record."""
 
     counts: np.ndarray
     names: Slices
@@ -30,7 +30,7 @@ class HeaderSlices(NamedTuple):
 def read_headers(
     data: np.ndarray, buffer: Buffer, at: np.ndarray, stops: np.ndarray, counts: np.ndarray
 ) -> tuple[HeaderSlices, np.ndarray]:
-    """Return the headers that begin at the places `at`, and which records do not end at `stops` with them."""
+    """Return the headers that begin at the places `at`; mark records that do not end at `stops` with them."""
     room = (stops - at) // 2
     is_wrong = (counts < 0) | (counts > np.maximum(room, 0))
     counts = np.where(is_wrong, 0, counts)
@@ -65,7 +65,7 @@ def _read_together(
     places: list[np.ndarray],
     is_wrong: np.ndarray,
 ) -> int:
-    """Read one header of each record in a step while they are many; return the number of steps."""
+    """Read one header of each record per step while there are many; return the number of steps."""
     rows = np.flatnonzero(counts)
     if len(rows) < FEWEST_IN_STEP:
         return 0
@@ -86,7 +86,7 @@ def _read_together(
 
 
 def _read(data: bytes, count: int) -> tuple[list[int], int]:
-    """Return begin and length of each name and value, and where they end; raises `CorruptRecord`."""
+    """Return begin and size of each name and value, and their ends; raises `CorruptRecord`."""
     found: list[int] = []
     at = 0
     for _ in range(count):
@@ -109,7 +109,7 @@ def header_column(data: np.ndarray, headers: HeaderSlices) -> pa.Array:
 
 
 def header_lists(counts: np.ndarray, names: pa.Array, values: pa.Array) -> pa.Array:
-    """Return the column of which each record has so many of the names and values."""
+    """Return the column, given the number of headers of each record."""
     pairs = pa.StructArray.from_arrays([_text(names), values], fields=list(HEADER))
     offsets: np.ndarray = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
@@ -118,7 +118,7 @@ def header_lists(counts: np.ndarray, names: pa.Array, values: pa.Array) -> pa.Ar
 
 
 def _text(names: pa.Array) -> pa.Array:
-    """Return names as text: what is not UTF-8 becomes U+FFFD, as Java reads it."""
+    """Return names as text: each byte sequence that is not UTF-8 becomes U+FFFD, as in Java."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:

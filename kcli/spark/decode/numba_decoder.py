@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 INT64 = types.int64
-# Read-only takes what may be written as well.
+# Read-only arrays accept writable ones too.
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 TABLE = types.Array(types.int64, 2, "C", readonly=True)
 OUT_BYTES = types.Array(types.uint8, 1, "C")
@@ -51,7 +51,7 @@ def compiled(result: Any, *arguments: Any) -> Callable[[Function], Function]:  #
         try:
             return _made(function, signature, cache=True)
         except RuntimeError:
-            # No directory to keep it in: it is compiled in every process.
+            # Without a directory for the cache every process compiles.
             return _made(function, signature, cache=False)
 
     return decorate
@@ -67,7 +67,7 @@ def _made(function: Function, signature: Any, *, cache: bool) -> Function:  # no
 
 @intrinsic
 def copy_bytes(context: Any, out: Any, out_at: Any, source: Any, source_at: Any, size: Any) -> Any:  # noqa: ANN401
-    """Copy `size` bytes from one array into another: memcpy, which loops are several times slower than."""
+    """Copy `size` bytes from one array into another with memcpy; loops are several times slower."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
         to, begin, origin, start, count = arguments
@@ -82,13 +82,11 @@ def copy_bytes(context: Any, out: Any, out_at: Any, source: Any, source_at: Any,
 
 
 NO_NUMBER = -1
-"""In place of where a number ends: it does not end, or is longer than its type."""
+"""Instead of the end of a number: it does not end, or is longer than its type."""
 
 KEY_PLACE, VALUE_PLACE, HEADERS_PLACE = 0, 2, 4
-"""Columns of the places of fields: where each begins, and in the next its size, -1 if it is null.
-
-Of headers it is their number.
-"""
+"""Columns of the places of fields: begin, and in the next column size, -1 if null. For headers it is their
+number."""
 
 _SHORT = 28
 _LONG = 63
@@ -96,7 +94,7 @@ _LONG = 63
 
 @compiled(PAIR, BYTES, INT64, INT64, INT64)
 def read_number(data: np.ndarray, at: int, end: int, last_shift: int) -> tuple[int, int]:
-    """Return the number at a place and where it ends; its last group of bits is shifted by `last_shift`."""
+    """Return the number at a place, and its end; its last group of bits is shifted by `last_shift`."""
     if at >= end:
         return 0, NO_NUMBER
     byte = types.uint64(data[at])
@@ -117,7 +115,7 @@ def read_number(data: np.ndarray, at: int, end: int, last_shift: int) -> tuple[i
 
 @compiled(INT64, BYTES, INT64, INT64, INT64)
 def headers_end(data: np.ndarray, at: int, end: int, count: int) -> int:
-    """Return where so many headers end, `NO_NUMBER` if they do not fit."""
+    """Return the end of so many headers, `NO_NUMBER` if they do not fit."""
     for _ in range(count):
         length, at = read_number(data, at, end, _SHORT)
         if at < 0 or length < 0 or length > end - at:
@@ -132,7 +130,7 @@ def headers_end(data: np.ndarray, at: int, end: int, count: int) -> int:
 
 @compiled(PAIR, BYTES, INT64, INT64)
 def read_size(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
-    """Return the size of a key or value, and where it begins: `NO_NUMBER` if it does not fit."""
+    """Return the size and begin of a key or value; `NO_NUMBER` if it does not fit."""
     size, at = read_number(data, at, end, _SHORT)
     if size < -1 or size > end - at:
         return 0, NO_NUMBER
@@ -141,7 +139,7 @@ def read_size(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
 
 @compiled(INT64, BYTES, INT64, INT64, OUT_PLACES, INT64)
 def place_fields(data: np.ndarray, at: int, end: int, places: np.ndarray, row: int) -> int:
-    """Fill in where key, value and headers of a record are; return where they end, `NO_NUMBER` if badly."""
+    """Store the places of a record's key, value and headers; return their end, `NO_NUMBER` if bad."""
     size, at = read_size(data, at, end)
     if at < 0:
         return NO_NUMBER
@@ -165,9 +163,9 @@ def walk(
     timestamps: np.ndarray,
     places: np.ndarray,
 ) -> int:
-    """Fill in offsets and timestamps of all records, and where their fields are.
+    """Store offsets and timestamps of all records and the places of their fields.
 
-    Return the number of the first batch that is not what its header says, -1 if there is none.
+    Return the index of the first batch that contradicts its header, -1 if there is none.
     """
     row = 0
     for number in range(len(batches)):
@@ -178,7 +176,7 @@ def walk(
             if at < 0 or length < 0 or length > end - at:
                 return number
             stop = at + length
-            # In front of the fields stands a byte of attributes that mean nothing yet.
+            # Before the fields comes a byte of unused attributes.
             timestamp_delta, at = read_number(data, at + 1, stop, _LONG)
             if at < 0:
                 return number
@@ -207,7 +205,7 @@ def place_headers(
     value_at: np.ndarray,
     value_size: np.ndarray,
 ) -> None:
-    """Fill in where the headers of all records are; they have been walked over before."""
+    """Store the places of the headers of all records, which have been checked."""
     end = len(data)
     slot = 0
     for row in range(len(header_counts)):
@@ -227,7 +225,7 @@ def place_headers(
 def compact(
     data: np.ndarray, places: np.ndarray, sizes: np.ndarray, cuts: np.ndarray, out: np.ndarray
 ) -> None:
-    """Copy pieces together; `cuts` receives where each begins in `out`, and where the last ends."""
+    """Copy pieces together; `cuts` receives the begin of each in `out`, and the end of the last."""
     behind = types.int64(0)
     for row in range(len(sizes)):
         cuts[row] = behind
@@ -241,7 +239,7 @@ def compact(
 def decode_with_numba(chunk: Chunk, wanted: Collection[str]) -> Fields:
     """Return the records of a chunk as columns; raises `CorruptRecords`."""
     check_counts(chunk)
-    # Both are read-only types to the compiled functions: a type of its own would be looked up every time.
+    # Both are read-only types for the compiled functions: a type per call would be looked up every time.
     data = np.frombuffer(memoryview(chunk.data).toreadonly(), np.uint8)
     batches = chunk.batches.view()
     batches.flags.writeable = False
@@ -263,7 +261,7 @@ def decode_with_numba(chunk: Chunk, wanted: Collection[str]) -> Fields:
 
 
 def _binary(data: np.ndarray, places: np.ndarray, sizes: np.ndarray) -> pa.Array:
-    """Return the pieces as a column; sizes below 0 are null."""
+    """Return the pieces as a column; a negative size is null."""
     rows = len(sizes)
     total = int(np.maximum(sizes, 0).sum(dtype=np.int64))
     cuts, out = np.empty(rows + 1, np.int32), np.empty(total, np.uint8)

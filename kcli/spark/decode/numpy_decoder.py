@@ -35,7 +35,7 @@ def decode_with_numpy(chunk: Chunk, wanted: Collection[str]) -> Fields:
     bodies, stops = record_boundaries(data, chunk)
     if not len(bodies):
         return _no_rows(chunk, wanted)
-    # In front of the fields stands a byte of attributes that mean nothing yet.
+    # Before the fields comes a byte of unused attributes.
     timestamp_deltas, at = read_varints(data, bodies + 1, is_long=True)
     offset_deltas, at = read_varints(data, at)
     key, at = _slices(data, at)
@@ -75,7 +75,7 @@ def _slices(data: np.ndarray, at: np.ndarray) -> tuple[Slices, np.ndarray]:
 
 
 def _of_records(chunk: Chunk, column: int) -> np.ndarray:
-    """Return for each record a field of its batch."""
+    """Return a field of its batch for each record."""
     return np.repeat(chunk.batches[:, column], chunk.batches[:, COUNT])
 
 
@@ -88,7 +88,7 @@ def _timestamps(chunk: Chunk, deltas: np.ndarray) -> np.ndarray:
 
 
 def _out_of_order(chunk: Chunk, offset_deltas: np.ndarray) -> np.ndarray:
-    """Return which records stand at or below the one before, or beyond their batch's last offset."""
+    """Return which records are not above the previous one, or above their batch's last offset."""
     counts = chunk.batches[:, COUNT]
     is_wrong = (offset_deltas < 0) | (offset_deltas > _of_records(chunk, LAST_DELTA))
     is_first: np.ndarray = np.zeros(len(offset_deltas), bool)

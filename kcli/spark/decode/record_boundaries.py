@@ -28,9 +28,9 @@ _MAX_BYTES_64 = 10
 
 
 def read_varints(data: np.ndarray, at: np.ndarray, *, is_long: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers at the places `at`, int64, and the places behind them.
+    """Return the numbers (int64) at the places `at`, and the places behind them.
 
-    The place behind a number that is longer than its type is behind the buffer's end.
+    For a number that is longer than its type the place is behind the buffer's end.
     """
     first = data.take(at, mode="clip").astype(np.int64)
     if first.max(initial=0) < 0x80:
@@ -46,7 +46,7 @@ def read_varints(data: np.ndarray, at: np.ndarray, *, is_long: bool = False) -> 
 
 
 def _read_longer(data: np.ndarray, at: np.ndarray, *, is_long: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return folded numbers of any length, and the places behind them."""
+    """Return numbers of any length, still zigzag, and the places behind them."""
     folded: np.ndarray = np.zeros(len(at), np.int64)
     ends = at.copy()
     rest: np.ndarray = np.arange(len(at))
@@ -58,18 +58,18 @@ def _read_longer(data: np.ndarray, at: np.ndarray, *, is_long: bool) -> tuple[np
         if not len(rest):
             break
     ends[rest] = len(data) + 1
-    # The last group of a full-length number has more bits than the type: the rest is cut, as Java does.
+    # The last group of a full-length number has more bits than the type: they are cut, as in Java.
     return (folded if is_long else folded & 0xFFFFFFFF), ends
 
 
 FEWEST_IN_STEP = 64
-"""For fewer batches a step costs more than walking them one by one."""
+"""For fewer batches a step costs more than walking them singly."""
 
 _DOES_NOT_FIT = "a record does not fit its batch"
 
 
 def record_boundaries(data: np.ndarray, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each record begins, behind its length, and where it ends; raises `CorruptRecords`.
+    """Return begin, behind the length, and end of each record; raises `CorruptRecords`.
 
     The records of each batch fill it exactly.
     """
@@ -102,7 +102,7 @@ def record_boundaries(data: np.ndarray, chunk: Chunk) -> tuple[np.ndarray, np.nd
 
 
 def check_counts(chunk: Chunk) -> None:
-    """Refuse batches that claim more records than so many bytes can be; raises `CorruptRecords`."""
+    """Raise `CorruptRecords` for batches that claim more records than their bytes can hold."""
     batches = chunk.batches
     room = (batches[:, END] - batches[:, BEGIN]) // MIN_RECORD_BYTES
     too_many = np.flatnonzero(batches[:, COUNT] > room)
@@ -113,14 +113,14 @@ def check_counts(chunk: Chunk) -> None:
 def _walk_together(
     data: np.ndarray, chunk: Chunk, slots: np.ndarray, bodies: np.ndarray, stops: np.ndarray
 ) -> tuple[np.ndarray, int]:
-    """Walk all batches in steps while they are many; return where each got, and the number of steps."""
+    """Walk all batches in steps while there are many; return where each got, and the number of steps."""
     batches = chunk.batches
     reached = batches[:, BEGIN].copy()
     if len(batches) < FEWEST_IN_STEP:
         return reached, 0
     order = np.argsort(-batches[:, COUNT], kind="stable")
     at, limits, next_slots = reached[order], batches[order, END], slots[order]
-    # That many steps are made by so many batches: counts[order] descends.
+    # So many batches take part in so many steps: counts[order] descends.
     steps = int(batches[order[FEWEST_IN_STEP - 1], COUNT])
     going = np.searchsorted(-batches[order, COUNT], -np.arange(steps), side="left").tolist()
     for active in going:
@@ -138,7 +138,7 @@ def _walk_together(
 
 
 def _walk(data: bytes, count: int) -> tuple[list[int], list[int]]:
-    """Return where records begin and end; raises `CorruptRecord`. This runs once per record."""
+    """Return begin and end of records; raises `CorruptRecord`. Its loop runs once per record."""
     bodies: list[int] = []
     stops: list[int] = []
     end = len(data)

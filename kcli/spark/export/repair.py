@@ -272,7 +272,7 @@ class Repair:
 
 
 def repair_export(target: Target) -> Repair:
-    """Rebuild the commit log from footers and the rest of the log; raise `TargetRefused` if it is no export."""
+    """Rebuild the commit log from footers and the rest of the log; raise `TargetRefused` without one."""
     if target.size(IDENTITY) is None and not target.list(LOG) and not data_files(target):
         raise TargetRefused(f"`{target.uri}` holds no export")
     with locked(target, wall_ms):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Loss:
     """Offsets `start` (included) to `end` (excluded) that cannot be read, and why.
 
-    Both are 0 for a partition that does not exist, whose number is -1 if the whole topic does not.
+    Both are 0 for a missing partition; its number is -1 if the whole topic is missing.
     """
 
     partition: TopicPartition
@@ -25,7 +25,7 @@ class Loss:
 
 
 class DataLoss(KcliError):
-    """Offsets to be read are gone, and the user did not allow that."""
+    """Offsets to be read are gone, and the user does not accept that."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class DataLoss(KcliError):
 
 
 class TopicReset(KcliError):
-    """A partition ends before what an earlier run read: it was deleted and made again, or truncated."""
+    """A partition ends before what an earlier run read: it was created again or truncated."""
 
     def __init__(self, message: str) -> None:
         super().__init__(
@@ -46,20 +46,20 @@ class TopicReset(KcliError):
 
 
 class LossReport:
-    """DamageReport so far: the first one raises `DataLoss`, or all are kept, as the user wants."""
+    """Collects losses, or raises the first one as `DataLoss`."""
 
     def __init__(self, fails: bool) -> None:
         self.found: list[Loss] = []
         self._fails = fails
 
     def add(self, loss: Loss) -> None:
-        """Keep a loss, or raise it."""
+        """Add a loss, or raise it."""
         if self._fails:
             raise DataLoss(f"cannot read all of {name_of(loss.partition)}: {loss.reason}")
         self.found.append(loss)
 
     def add_missing(self, partition: TopicPartition) -> None:
-        """Keep or raise that a partition does not exist; number -1 is a whole topic."""
+        """Add or raise a missing partition; number -1 is a whole topic."""
         if self._fails:
             kind = "topic" if partition.partition < 0 else "partition"
             raise DataLoss(
@@ -68,7 +68,7 @@ class LossReport:
         self.found.append(Loss(partition, 0, 0, "it does not exist"))
 
     def add_truncation(self, partition: TopicPartition, start: int, end: int) -> None:
-        """Keep or raise that the log was truncated at `start`, and offsets up to `end` written anew."""
+        """Add or raise a truncation at `start`: the offsets up to `end` hold other records now."""
         reason = f"the log was truncated, offsets {start} to {end - 1} are others than those read before"
         if self._fails:
             raise DataLoss(
@@ -78,11 +78,11 @@ class LossReport:
         self.found.append(Loss(partition, start, end, reason))
 
     def add_late_begin(self, partition: TopicPartition, begin: int) -> None:
-        """Keep or raise that a new partition does not begin at 0."""
+        """Add or raise that a new partition does not begin at 0."""
         if begin > 0:
             self.add(Loss(partition, 0, begin, f"it is new, and begins at offset {begin} already"))
 
 
 def name_of(partition: TopicPartition) -> str:
-    """Return `topic-0`, or the topic alone for the number -1."""
+    """Return `topic-0`, or the topic alone for number -1."""
     return partition.topic if partition.partition < 0 else str(partition)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopicIdentity:
-    """A topic as its cluster knows it; `topic_id` is base64url text, None where none was written."""
+    """A topic of a cluster; `topic_id` is base64url text, None if unknown."""
 
     name: str
     topic_id: str | None
@@ -25,10 +25,10 @@ class TopicIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SplitLimits:
-    """How ranges are cut; None leaves the choice to the source.
+    """How ranges are cut; None lets the source choose.
 
-    Without `split_bytes` it is a third of what each slot has to read, but no less than 16 MiB and no more
-    than makes a file of `target_file_bytes`.
+    Without `split_bytes` a split has a third of what each slot has to read, but at least 16 MiB and at most
+    what makes a file of `target_file_bytes`.
     """
 
     split_bytes: int | None = None
@@ -40,7 +40,7 @@ class SplitLimits:
 
 
 class SplitReader(Protocol):
-    """The tasks' side of a source: picklable, opens what it needs itself."""
+    """The tasks' side of a source: it can be pickled, and opens what it needs itself."""
 
     def read(self, split: Split, reading: Reading, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split in the order of their offsets, with exactly the columns asked for."""
@@ -48,14 +48,14 @@ class SplitReader(Protocol):
 
 
 class Source(Protocol):
-    """What a planner asks; every method is synchronous, and raises `KcliError`."""
+    """What a planner asks; every method is synchronous and raises `KcliError`."""
 
     def cluster_id(self) -> str | None:
         """Return the id of the cluster that wrote the records."""
         ...
 
     def topics(self) -> Sequence[TopicIdentity]:
-        """Return every topic there is, internal ones included."""
+        """Return every topic, including internal ones."""
         ...
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -71,15 +71,15 @@ class Source(Protocol):
     def at_timestamps(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | None]:
-        """Return the earliest offset whose record is at or after the timestamp, None where there is none."""
+        """Return the earliest offset whose record is at or after the timestamp, None without one."""
         ...
 
     def divergences(
         self, marks: Mapping[TopicPartition, Sequence[BatchMark]]
     ) -> Mapping[TopicPartition, int]:
-        """Return from where on a log is not the one that was read, of each that lacks a batch of its marks.
+        """Return, for each log without a batch of its marks, the offset where it differs from the one read.
 
-        It is 0 where nobody can say from where; where nothing can be said at all, the log counts as the same.
+        It is 0 if the place is unknown; a log about which nothing is known counts as unchanged.
         """
         ...
 
@@ -90,9 +90,9 @@ class Source(Protocol):
         ...
 
     def reader(self) -> SplitReader:
-        """Return what tasks read splits with."""
+        """Return the reader for tasks."""
         ...
 
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
         ...

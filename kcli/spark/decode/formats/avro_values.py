@@ -70,14 +70,14 @@ _MOST_DIGITS = 38
 
 @dataclass(frozen=True, slots=True)
 class AvroType:
-    """An Arrow type, and what turns a datum into what Arrow takes; None where that is the datum itself."""
+    """An Arrow type, and what turns a datum into Arrow's input; None if it needs no conversion."""
 
     type: pa.DataType
     convert: Convert | None = None
 
 
 def avro_type(schema: Schema, named: dict[str, Schema], inside: frozenset[str] = frozenset()) -> AvroType:
-    """Return the type of a parsed schema; `named` holds the schemas that have names. Raises `UsageError`."""
+    """Return the type of a parsed schema; `named` holds the named schemas. Raises `UsageError`."""
     if isinstance(schema, list):
         return _union(schema, named, inside)
     if isinstance(schema, str):
@@ -174,7 +174,7 @@ _BAD_DATA = (
     StructError,
     UnknownSchema,
 )
-"""What fastavro raises for bytes that are not of a schema."""
+"""What fastavro raises for bytes that do not match a schema."""
 
 
 class AvroValues:
@@ -198,7 +198,7 @@ class AvroValues:
         self._writers: dict[int, Any] = {}
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """Return the data, and why rows are bad, which are null then."""
+        """Return the data, null for bad values, and the reason of each bad one."""
         values: list[Any] = []
         bad: dict[int, str] = {}
         for row, raw in enumerate(column.to_pylist()):
@@ -237,7 +237,7 @@ class AvroValues:
         return datum if self._convert is None else self._convert(datum)
 
     def _writer(self, number: int) -> Any:  # noqa: ANN401
-        """Return the schema with that id; `UnknownSchema` makes a value bad, anything else ends the task."""
+        """Return the schema with that id; `UnknownSchema` makes a value bad, other errors end the task."""
         writer = self._writers.get(number)
         if writer is None:
             assert self._registry is not None
@@ -252,10 +252,10 @@ class AvroValues:
 
 
 def pin_schema(given: str, topics: Iterable[str], side: str) -> str:
-    """Return a registry's address with the reader's schema of the topics' keys or values; `side` says which.
+    """Return `registry:URL` with the latest schema of the topics' keys or values; `side` says which.
 
-    Anything else comes back as it is. Raises `KcliError` if the registry has none, `UsageError` if the topics
-    have different ones.
+    Anything else is returned unchanged. Raises `KcliError` if the registry has no schema, `UsageError` if the
+    topics have different ones.
     """
     if not given.startswith(REGISTRY) or " " in given:
         return given
@@ -268,7 +268,7 @@ def pin_schema(given: str, topics: Iterable[str], side: str) -> str:
 
 
 def parse_avro(text: str) -> tuple[Any, dict[str, Any]]:
-    """Return a schema as fastavro takes it, and those in it that have names; raises `UsageError`."""
+    """Return a schema as fastavro takes it, and its named schemas; raises `UsageError`."""
     fastavro = _fastavro()
     named: dict[str, Any] = {}
     try:

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 class ColumnFormat(Protocol):
-    """What the bytes of a column are."""
+    """A format of a column."""
 
     @property
     def type(self) -> pa.DataType:
-        """The column's type once decoded."""
+        """The decoded column's type."""
         ...
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """Return the values of a binary column, and why rows are bad, which are null then."""
+        """Return the decoded values, null for bad ones, and the reason of each bad one."""
         ...
 
 
 class Binary:
-    """Bytes as they are."""
+    """Plain bytes."""
 
     type = pa.binary()
 
@@ -42,7 +42,7 @@ class Text:
     type = pa.string()
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """Check all values at once, and one by one only if there is a bad one."""
+        """Check all values at once, and singly only if one is bad."""
         try:
             return column.cast(self.type), {}
         except pa.ArrowInvalid:
@@ -59,13 +59,13 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class FixedSize:
-    """Numbers of one size; `dtype` is numpy's name of how they are written."""
+    """Numbers of one size; `dtype` is numpy's name of their encoding."""
 
     type: pa.DataType
     dtype: str
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """Read all values at once."""
+        """Decode all values at once."""
         written = np.dtype(self.dtype)
         size = written.itemsize
         lengths = pc.fill_null(pc.binary_length(column), -1).to_numpy(zero_copy_only=False)

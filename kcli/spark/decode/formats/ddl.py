@@ -73,7 +73,7 @@ def _of_json(given: Any) -> pa.DataType:  # noqa: ANN401  # JSON
 
 
 class _Ddl:
-    """The tokens of DDL, taken one by one."""
+    """The tokens of DDL, consumed one by one."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -173,7 +173,7 @@ class _Ddl:
         return pa.decimal128(precision, scale)
 
     def numbers(self, most: int) -> tuple[int, int]:
-        """Return one or two numbers in brackets, 0 for one that is not there."""
+        """Return one or two numbers in brackets, 0 for a missing one."""
         self.take("(")
         found = [self.number()]
         if most > 1 and self.peek() == ",":

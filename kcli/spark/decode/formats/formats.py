@@ -32,23 +32,23 @@ ERROR = pa.field("error", pa.string())
 
 
 class Formatted(NamedTuple):
-    """A batch whose keys and values are what their formats say, and what did not fit."""
+    """A batch with decoded keys and values, and the rows that could not be decoded."""
 
     batch: pa.RecordBatch
     bad_values: int
     dead_letters: pa.RecordBatch | None
-    """Rows that are not in `batch`, unformatted, with `error` as their last column."""
+    """Undecoded rows that are not in `batch`; their last column is `error`."""
 
 
 class BadValue(KcliError):
-    """A key or value that its format does not fit."""
+    """A key or value that cannot be decoded."""
 
 
 class Formats:
-    """The formats of one topic's keys and values, as a task applies them.
+    """The formats of one topic's keys and values, for a task.
 
-    Schemas of a registry must have been pinned (`pin`), so that all tasks mean the same. Raises `UsageError`
-    for a schema that cannot be read.
+    Schemas of a registry must have been pinned (`pinned`), so that all tasks decode alike. Raises
+    `UsageError` for an unreadable schema.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Formats:
         self._columns = {"key": column_format(key), "value": column_format(value)}
 
     def schema(self, raw: pa.Schema) -> pa.Schema:
-        """Return the schema of what `apply` makes of batches with that schema."""
+        """Return the schema of the batches that `apply` returns."""
         fields = []
         for field in raw:
             known = self._columns.get(field.name, _BINARY)
@@ -69,9 +69,10 @@ class Formats:
         return pa.schema(fields)
 
     def apply(self, batch: pa.RecordBatch) -> Formatted:
-        """Return the batch with its keys and values decoded.
+        """Return the batch with decoded keys and values.
 
-        A column `offset` names the place of a bad value; raises `BadValue` if there is to be none.
+        The column `offset`, if it is there, names the place of a bad value. Raises `BadValue` if bad values
+        are errors.
         """
         columns: dict[str, pa.Array] = {}
         errors: dict[int, str] = {}
@@ -104,7 +105,7 @@ class Formats:
 def _parted(
     formatted: pa.RecordBatch, raw: pa.RecordBatch, errors: Mapping[int, str], bad_values: int
 ) -> tuple[pa.RecordBatch, int, pa.RecordBatch]:
-    """Return the good rows, and the bad ones as they were."""
+    """Return the good rows, and the bad ones undecoded."""
     rows = sorted(errors)
     is_good = np.ones(raw.num_rows, bool)
     is_good[rows] = False
@@ -118,7 +119,7 @@ _BINARY = Binary()
 
 
 def column_format(given: FieldFormat) -> ColumnFormat | None:
-    """Return what decodes a column, None if it is left out; raises `UsageError`."""
+    """Return the decoder of a column, None if it is left out; raises `UsageError`."""
     match given.name:
         case "none":
             return None
@@ -149,7 +150,7 @@ def column_format(given: FieldFormat) -> ColumnFormat | None:
 
 
 def pinned(given: FieldFormat, topics: Iterable[str], side: str) -> FieldFormat:
-    """Return a format whose schema, if a registry is to give it, stands fast; `side` is `key` or `value`.
+    """Return a format with the schema of its registry; `side` is `key` or `value`.
 
     An export is planned with it, so that every task decodes alike. Raises `KcliError`.
     """

@@ -33,7 +33,7 @@ Convert: TypeAlias = Callable[[Any], Any]
 
 
 def is_plain_only(type_: pa.DataType) -> bool:
-    """Whether a type holds something that only this module reads."""
+    """Whether a type contains one that Arrow's reader does not know."""
     if pa.types.is_map(type_) or pa.types.is_binary(type_):
         return True
     if pa.types.is_struct(type_):
@@ -44,14 +44,14 @@ def is_plain_only(type_: pa.DataType) -> bool:
 def convert_plainly(
     type_: pa.DataType, values: list[bytes], rows: list[int], bad: dict[int, str]
 ) -> tuple[pa.Array, list[int]]:
-    """Return what was converted, and of which rows; the others come into `bad`."""
+    """Return the converted values and their rows; other rows are added to `bad`."""
     convert = _converter(type_)
     found: list[Any] = []
     good: list[int] = []
     for value, row in zip(values, rows, strict=True):
         try:
             one = convert(json.loads(value, parse_float=Decimal))
-            # Also what has the right kind may not fit, such as a number that is too large.
+            # A value of the right kind may not fit either, such as a number that is too large.
             pa.scalar(one, type_)
         except RecursionError:
             bad[row] = "not JSON: too deep"
@@ -64,7 +64,7 @@ def convert_plainly(
 
 
 def _converter(type_: pa.DataType) -> Convert:
-    """Return what turns parsed JSON into what Arrow takes for the type, and null into None."""
+    """Return what converts parsed JSON to Arrow's input for the type; null becomes None."""
     convert = _converter_of_some(type_)
 
     def of_any(given: Any) -> Any:  # noqa: ANN401
@@ -96,7 +96,7 @@ def _converter_of_some(type_: pa.DataType) -> Convert:
 
 
 def _from_text(type_: pa.DataType) -> Convert:
-    """Return what reads text, also the names of a JSON object, as values of the type."""
+    """Return what parses text, also the names in a JSON object, as values of the type."""
     if pa.types.is_integer(type_):
         return int
     if pa.types.is_floating(type_):
@@ -135,15 +135,15 @@ class JsonValues:
     def __init__(self, schema: str) -> None:
         self.type = parse_schema(schema)
         self._plain_only = is_plain_only(self.type)
-        # What Arrow's reader does not know how to read is read as text, and cast.
+        # Types that Arrow's reader does not parse are read as text, and cast.
         self._read_as = _with_dates_as_text(self.type)
         self._options = pj.ParseOptions(
             explicit_schema=pa.schema([pa.field(_WRAPPER, self._read_as)]), unexpected_field_behavior="ignore"
         )
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """Return the structs, and why rows are bad, which are null then."""
-        # The parser does not look at the encoding of text.
+        """Return the structs, null for bad values, and the reason of each bad one."""
+        # The parser does not check the encoding of text.
         text, not_text = _TEXT.decode(column)
         bad = dict(not_text)
         rows = np.flatnonzero(text.is_valid().to_numpy(zero_copy_only=False))
@@ -158,7 +158,7 @@ class JsonValues:
         return parsed.take(pa.array(places, mask=is_missing)), bad
 
     def _parse(self, values: list[bytes], rows: list[int], bad: dict[int, str]) -> tuple[pa.Array, list[int]]:
-        """Return what was parsed, and of which rows; the others come into `bad`."""
+        """Return the parsed values and their rows; other rows are added to `bad`."""
         if self._plain_only:
             return convert_plainly(self.type, values, rows, bad)
         if not values:
@@ -192,7 +192,7 @@ class JsonValues:
             self._halve(values[half:], rows[half:], bad, parts)
 
     def _block(self, values: list[bytes]) -> pa.Array:
-        """Return the structs of values that are all good; raises `ArrowInvalid`."""
+        """Return the structs of good values; raises `ArrowInvalid`."""
         joined = b"".join((_BEGIN, _BETWEEN.join(values), _END))
         table = pj.read_json(
             pa.BufferReader(joined),

@@ -27,7 +27,7 @@ class UnknownSchema(KcliError):
 
 
 class SchemaRegistry:
-    """A registry at an address, asked when a schema is needed for the first time."""
+    """A registry, which is asked for a schema when it is first needed."""
 
     def __init__(self, address: str) -> None:
         if "@" in address:
@@ -47,7 +47,7 @@ class SchemaRegistry:
             self._headers["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
 
     def schema(self, number: int) -> str:
-        """Return the Avro schema with an id; raises `UnknownSchema`, and `KcliError` without an answer."""
+        """Return the Avro schema with an id; raises `UnknownSchema`, and `KcliError` without a response."""
         return self._avro(f"schemas/ids/{number}", f"schema {number}")
 
     def latest(self, subject: str) -> str:
@@ -64,7 +64,7 @@ class SchemaRegistry:
         return str(answer["schema"])
 
     def _get(self, path: str, what: str) -> dict[str, Any]:
-        # The scheme has been checked: http or https.
+        # Only http and https get here.
         request = Request(f"{self.address}/{path}", headers=self._headers)
         try:
             with urlopen(request, timeout=_TIMEOUT_SECONDS) as response:

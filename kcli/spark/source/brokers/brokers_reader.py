@@ -38,7 +38,7 @@ _NO_END = 2**63 - 1
 def rolled_back(
     listed: Collection[fetch.AbortedTransaction] | None, records: Buffer
 ) -> list[AbortedTransaction]:
-    """Return the listed transactions with their ends."""
+    """Return the listed transactions, each with its end."""
     if not listed:
         return []
     begun: dict[int, list[int]] = {}
@@ -58,7 +58,7 @@ def rolled_back(
 
 
 def _abort_markers(records: Buffer, producer_ids: Collection[int]) -> list[tuple[int, int]]:
-    """Return (producer id, offset) of the ABORT markers; what is damaged is left to who reads the records."""
+    """Return (producer id, offset) of the ABORT markers, up to the first damage."""
     found = []
     try:
         for batch in iter_batches(records):
@@ -73,7 +73,7 @@ def _abort_markers(records: Buffer, producer_ids: Collection[int]) -> list[tuple
 
 @dataclass(frozen=True, slots=True)
 class BrokersReader:
-    """Where to read from; offsets that are gone raise `DataLoss` or are counted as missing."""
+    """Reads splits; offsets that are gone raise `DataLoss` or are counted as missing."""
 
     access: ClusterAccess
     fail_on_data_loss: bool = True
@@ -84,7 +84,7 @@ class BrokersReader:
 
 
 class _SplitReading:
-    """One split on its way."""
+    """The reading of one split."""
 
     def __init__(self, reader: BrokersReader, split: Split, reading: Reading, counters: ReadCounters) -> None:
         self._split = split
@@ -100,7 +100,7 @@ class _SplitReading:
         )
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield everything."""
+        """Yield all rows."""
         try:
             while self._position < self._split.end:
                 try:
@@ -134,16 +134,16 @@ class _SplitReading:
             self._probe = 1
 
     def _cut_short(self, answer: Answer) -> CorruptBatch:
-        """Return what is wrong with an answer that begins with part of an entry."""
+        """Return the damage of a response that begins with part of an entry."""
         first, last = claimed_offsets(answer.records, 0, len(answer.records))
         reason = f"it is cut short at {len(answer.records)} bytes"
         return CorruptBatch(self._gatherer.where, 0, reason, first=first, last=last)
 
     def _behind_damage(self, damage: CorruptBatch, answer: Answer) -> int:
-        """Return where to fetch behind an answer that ends in damage.
+        """Return the offset to fetch behind a response that ends in damage.
 
-        The broker goes by the headers of batches too, so the last offset that the damaged one claims leads on
-        to the next. Where nothing is claimed, larger and larger steps are tried.
+        The broker too goes by the headers of batches: the last offset that the damaged one claims leads to
+        the next. If nothing is claimed, the steps grow.
         """
         claimed = max(answer.following, damage.last + 1)
         if claimed > self._position:
@@ -152,10 +152,10 @@ class _SplitReading:
         return self._position + self._probe // 2
 
     def _go_behind_gap(self, bounds: OutOfRange) -> None:
-        """Go on at the first offset there is, or at the end if there is none left."""
+        """Go on at the first available offset, or at the end if there is none."""
         position, end = self._position, self._split.end
         if bounds.earliest <= position <= bounds.latest:
-            return  # it came back meanwhile
+            return  # it is available again
         lost_to = min(bounds.earliest, end) if position < bounds.earliest else end
         if self._fails:
             raise DataLoss(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 ASSUMED_BYTES_PER_OFFSET = 500.0
-"""Of a partition whose size nobody tells; such splits say that their size is 0."""
+"""For partitions of unknown size; their splits have size 0."""
 
 
 def cut(
@@ -50,7 +50,7 @@ def cut(
 ) -> list[Split]:
     """Return the splits of ranges, largest first.
 
-    `max_records` cuts first, then the bytes of a split, and then `min_partitions` if that made too few.
+    `max_records` cuts first, then the bytes of a split, and then `min_partitions` if there are still too few.
     """
     density = {one: bytes_per_offset.get(one, ASSUMED_BYTES_PER_OFFSET) for one in ranges}
 
@@ -78,7 +78,7 @@ _BYTES = 64 * 1024
 
 
 async def codec_at(client: Client, partition: TopicPartition, offset: int) -> Codec:
-    """Return the codec of the batch at an offset; LZ4, which is in the middle, if that cannot be told."""
+    """Return the codec of the batch at an offset; LZ4, a middle value, if it cannot be read."""
     cluster = await client.metadata({partition.topic})
     leader = cluster.leader_of(partition)
     if leader is None:
@@ -97,12 +97,12 @@ async def codec_at(client: Client, partition: TopicPartition, offset: int) -> Co
 async def divergences(
     client: Client, marks: Mapping[TopicPartition, Sequence[BatchMark]]
 ) -> dict[TopicPartition, int]:
-    """Return the lowest offset from which a log is another one, of each that lacks a batch of its marks.
+    """Return the lowest offset where a log differs, for each log that lacks a batch of its marks.
 
-    Brokers before 2.0 cannot be asked: their logs count as the same.
+    Brokers before 2.0 cannot be asked: their logs count as unchanged.
     """
     found: dict[TopicPartition, int] = {}
-    # A request has room for one epoch of a partition; more than one is rare.
+    # A request has room for one epoch per partition; several are rare.
     for number in range(max(map(len, marks.values()), default=0)):
         asked = {one: batches[number] for one, batches in marks.items() if number < len(batches)}
         epochs = {one: mark.leader_epoch for one, mark in asked.items()}
@@ -127,9 +127,9 @@ def _divergence(partition: TopicPartition, mark: BatchMark, answer: EpochEnd | K
 
 
 class BrokersSource:
-    """The topics of the cluster behind `host:port,host:port`, through a client with these properties.
+    """The topics of the cluster at `host:port,host:port`, with these client properties.
 
-    `fail_on_data_loss` says what a reader does when offsets of its split are gone.
+    `fail_on_data_loss` decides whether a reader raises `DataLoss`.
     """
 
     def __init__(
@@ -144,13 +144,13 @@ class BrokersSource:
         return f"BrokersSource({self._access!r})"
 
     def cluster_id(self) -> str | None:
-        """Return the cluster's id, None if its brokers are too old to have one."""
+        """Return the cluster's id, None if its brokers are too old."""
         if self._cluster_id is None:
             self._take(self._access.ask(lambda client: client.metadata(())))
         return self._cluster_id
 
     def topics(self) -> Sequence[TopicIdentity]:
-        """Return every topic that may be described, in the order of names."""
+        """Return every topic that the user may describe, by name."""
         cluster = self._take(self._access.ask(lambda client: client.metadata(None)))
         return tuple(
             TopicIdentity(
@@ -174,15 +174,15 @@ class BrokersSource:
     def at_timestamps(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | None]:
-        """Return the earliest offset at or after each timestamp; what is before 1970 is 1970."""
-        # Negative timestamps have meanings of their own to a broker.
+        """Return the earliest offset at or after each timestamp; times before 1970 count as 1970."""
+        # To a broker, negative timestamps have special meanings.
         found = self._offsets({one: max(0, time) for one, time in timestamps_ms.items()})
         return {one: offset if offset >= 0 else None for one, offset in found.items()}
 
     def divergences(
         self, marks: Mapping[TopicPartition, Sequence[BatchMark]]
     ) -> Mapping[TopicPartition, int]:
-        """Return from where on a log is not the one that was read, as the leader knows its epochs."""
+        """Return the offset where a log differs from the one that was read, by the leader's epochs."""
         return self._access.ask(lambda client: divergences(client, marks)) if marks else {}
 
     def splits(
@@ -196,11 +196,11 @@ class BrokersSource:
         return cut(wanted, density, limits, codec)
 
     def reader(self) -> BrokersReader:
-        """Return what tasks read splits with."""
+        """Return the reader for tasks."""
         return BrokersReader(self._access, fail_on_data_loss=self._fail_on_data_loss)
 
     def close(self) -> None:
-        """Do nothing: no connection outlives a question."""
+        """Do nothing: a connection lives as long as a question."""
 
     def _take(self, cluster: ClusterMetadata) -> ClusterMetadata:
         self._cluster_id = cluster.cluster_id
@@ -217,7 +217,7 @@ class BrokersSource:
 async def _density_and_codec(
     client: Client, ranges: Mapping[TopicPartition, OffsetInterval]
 ) -> tuple[dict[TopicPartition, float], Codec]:
-    """Return the bytes per offset, where sizes are told, and the codec of the largest range."""
+    """Return the bytes per offset, if sizes are known, and the codec of the largest range."""
     sizes = await sizes_of(client, ranges)
     earliest = await offsets_at(client, dict.fromkeys(sizes, EARLIEST))
     latest = await offsets_at(client, dict.fromkeys(sizes, LATEST))

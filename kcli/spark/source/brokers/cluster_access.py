@@ -38,19 +38,19 @@ _SECRET = re.compile(
 
 
 def masked(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties with the values of those hidden that may hold credentials."""
+    """Return properties with masked credentials."""
     return {name: MASK if _SECRET.search(name) else value for name, value in properties.items()}
 
 
 Answer = TypeVar("Answer")
 
 FETCH_BYTES = 8 * 1024 * 1024
-"""What one fetch asks for, unless `fetch.max.bytes` or `max.partition.fetch.bytes` says otherwise."""
+"""The bytes that one fetch asks for, unless `fetch.max.bytes` or `max.partition.fetch.bytes` is set."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """Bootstrap addresses and client properties, whose secrets `repr` does not show."""
+    """Bootstrap addresses and client properties; `repr` masks the credentials."""
 
     bootstrap: str
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -60,12 +60,12 @@ class ClusterAccess:
 
     @property
     def client_config(self) -> ClientConfig:
-        """Return how connections are made; raises `UsageError` for a bad property."""
+        """Return the configuration of connections; raises `UsageError` for a bad property."""
         return ClientConfig.from_properties(self.properties)
 
     @property
     def consumer_config(self) -> ConsumerConfig:
-        """Return how records are fetched; raises `UsageError` for a bad property."""
+        """Return the configuration of fetches; raises `UsageError` for a bad property."""
         return ConsumerConfig.from_properties(self.properties)
 
     @property
@@ -83,12 +83,12 @@ class ClusterAccess:
         return max(1, min(given)) if given else FETCH_BYTES
 
     def check(self) -> None:
-        """Raise `UsageError` for addresses that are none and properties that cannot be."""
+        """Raise `UsageError` for unusable addresses and properties."""
         parse_bootstrap(self.bootstrap)
         _ = self.client_config, self.consumer_config
 
     def ask(self, question: Callable[[Client], Awaitable[Answer]]) -> Answer:
-        """Connect, put one question and disconnect; must not be called on a thread that runs trio."""
+        """Connect, ask one question and disconnect; not for a thread that runs trio."""
         return trio.run(partial(self._ask, question))
 
     async def _ask(self, question: Callable[[Client], Awaitable[Answer]]) -> Answer:
@@ -99,15 +99,15 @@ class ClusterAccess:
 async def offsets_at(
     client: Client, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> dict[TopicPartition, int]:
-    """Return an offset per partition for a timestamp or one of the special ones; -1 where there is none."""
+    """Return the offset per partition for a timestamp or a special value; -1 without a record."""
     answers = await list_offsets(client, timestamps, read_committed=read_committed)
     return {one: _offset(one, answers[one]) for one in timestamps}
 
 
 async def sizes_of(client: Client, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the bytes of each partition's log on its leader; nothing where that is not told.
+    """Return the bytes of each partition's log on its leader, without those that are unknown.
 
-    A broker may be too old for the question, or the user not allowed to ask it.
+    A broker may be too old, or the user may lack permission.
     """
     cluster = await client.metadata({one.topic for one in partitions})
     leaders = {one: cluster.leader_of(one) for one in partitions}

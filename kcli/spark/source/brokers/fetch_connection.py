@@ -33,13 +33,13 @@ FETCH = message_info(FetchResponse).key
 _SIZE = Struct(">i")
 _TIME = Struct("@ll")
 _MAX_EXTRA_BYTES = 256 * 1024 * 1024
-"""What an answer may have beyond the limit asked for: a first batch comes whole however large it is."""
+"""The bytes of a response beyond the limit: the first batch is complete, however large."""
 
 
 class FetchConnection:
-    """A connection over which fetches of one version are sent, each answered in its turn.
+    """A connection for fetches of one version, one response per request.
 
-    Everything that goes wrong raises `Unreachable` or `Disconnected`, and the connection is of no use then.
+    All failures raise `Unreachable` or `Disconnected`; then the connection cannot be used any more.
     """
 
     def __init__(self, node: Node, config: ClientConfig, version: int, *, buffer_bytes: int) -> None:
@@ -55,7 +55,7 @@ class FetchConnection:
         self._socket = _connected(node, config)
 
     def send(self, request: FetchRequest) -> None:
-        """Ask for records; the answer must be received before the next request is sent."""
+        """Send a fetch; its response must be received before the next request."""
         self._correlation_id += 1
         self._limit = request.max_bytes + _MAX_EXTRA_BYTES
         self._deadline = time.monotonic() + self._seconds + request.max_wait_ms / 1000
@@ -66,7 +66,7 @@ class FetchConnection:
             raise self._lost(error) from error
 
     def receive(self) -> FetchResponse:
-        """Return the answer to the request sent last; what the one before gave is overwritten."""
+        """Return the response to the last request, in the buffer of the previous one."""
         self._fill(memoryview(self._size))
         (size,) = _SIZE.unpack(self._size)
         if not 0 <= size <= self._limit:
@@ -84,7 +84,7 @@ class FetchConnection:
         return response
 
     def close(self) -> None:
-        """Close the connection; an answer on its way is lost."""
+        """Close the connection."""
         self._socket.close()
 
     def _fill(self, view: memoryview) -> None:
@@ -130,13 +130,13 @@ def _limit_receiving(opened: socket.socket, seconds: float) -> None:
 
 
 def _time(seconds: float) -> bytes:
-    """Return a time limit as the system has it; 0 would be none."""
+    """Return a time limit for the socket; 0 would mean none."""
     microseconds = max(1000, int(seconds * 1_000_000))
     return _TIME.pack(microseconds // 1_000_000, microseconds % 1_000_000)
 
 
 _MAX_VERSION_BY_NAME = 12
-"""Later versions name topics by their ids."""
+"""Later versions name topics by id."""
 
 
 def fetch_request(
@@ -151,7 +151,7 @@ def fetch_request(
     min_bytes: int = 1,
     rack: str = "",
 ) -> FetchRequest:
-    """Return a request for the records of one partition from an offset on."""
+    """Return a fetch of one partition from an offset on."""
     wanted = FetchPartition(
         partition=partition.partition,
         current_leader_epoch=leader_epoch,
@@ -169,12 +169,12 @@ def fetch_request(
 
 
 def max_fetch_version(topic_id: bytes) -> int | None:
-    """Return the last version that can name a topic, None for no limit."""
+    """Return the last version that can name a topic, None without a limit."""
     return _MAX_VERSION_BY_NAME if topic_id == ZERO_UUID else None
 
 
 def partition_data(response: FetchResponse, partition: TopicPartition) -> PartitionData:
-    """Return the answer about the one partition asked for; raise `KafkaError` for one about none."""
+    """Return the data of the one partition; raise `KafkaError`, or `Disconnected` if it is missing."""
     if response.error_code:
         raise KafkaError(ErrorCode.of(response.error_code))
     for topic in response.responses:

@@ -55,7 +55,7 @@ _READ_COMMITTED_VERSION = 4
 
 @dataclass(frozen=True, slots=True)
 class FetchTarget:
-    """A broker, the version to speak with it, and what it must know of the partition."""
+    """A broker to fetch from, the version, and the partition's topic id and epoch."""
 
     node: Node
     version: int
@@ -67,7 +67,7 @@ class FetchTarget:
 async def place_of(
     client: Client, partition: TopicPartition, *, read_committed: bool, replica: int = -1
 ) -> FetchTarget:
-    """Return the leader, or that replica if it is alive; raise `KafkaError` while there is none."""
+    """Return the leader, or that replica if it is alive; raise `KafkaError` while there is no leader."""
     cluster = await client.metadata({partition.topic})
     if partition.topic in cluster.errors:
         error = cluster.errors[partition.topic]
@@ -87,14 +87,18 @@ async def place_of(
 
 
 async def bounds_of(client: Client, partition: TopicPartition) -> tuple[int, int]:
-    """Return the first offset of a partition and the one behind its last."""
+    """Return the earliest and the latest offset of a partition."""
     earliest = await offsets_at(client, {partition: EARLIEST})
     latest = await offsets_at(client, {partition: LATEST})
     return earliest[partition], latest[partition]
 
 
 def is_passing(error: KcliError) -> bool:
-    """Return whether an error may be gone when the leader is looked up anew."""
+    """Return whether another attempt with fresh metadata may succeed.
+
+    Unlike the list in `kcli.spark.export.failures`, it includes errors of one broker only, such as
+    UNKNOWN_SERVER_ERROR.
+    """
     if isinstance(error, KafkaError):
         return error.code in _PASSING
     return isinstance(error, Disconnected | Unreachable)
@@ -120,7 +124,7 @@ _PASSING = frozenset(
 
 
 MAX_FETCH_BYTES = 1024 * 1024 * 1024
-"""The limit does not grow beyond this."""
+"""The limit grows up to this."""
 
 _LENGTH = Struct(">i")
 _LENGTH_AT = 8
@@ -129,7 +133,7 @@ _SPARE_BYTES = 64 * 1024
 
 
 class OutOfRange(KcliError):
-    """The leader has other offsets than the one asked for: `earliest` up to `latest`."""
+    """The leader has offsets `earliest` up to `latest`, without the one asked for."""
 
     def __init__(self, earliest: int, latest: int) -> None:
         super().__init__(f"the partition has the offsets {earliest} to {latest}")
@@ -139,17 +143,17 @@ class OutOfRange(KcliError):
 
 @dataclass(slots=True)
 class Answer:
-    """Entries of which the first whole one has or follows the offset asked for."""
+    """Entries; the first complete one contains or follows the offset asked for."""
 
     records: memoryview
     aborted: list[AbortedTransaction] | None
     following: int
-    """Where the next fetch goes on, by the sizes of the entries."""
+    """The offset of the next fetch, by the sizes of the entries."""
     address: str
 
 
 class FetchStream:
-    """Fetches of `partition` up to offset `end`, one ahead."""
+    """Fetches a partition up to offset `end`, one response ahead."""
 
     def __init__(
         self,
@@ -179,7 +183,7 @@ class FetchStream:
         self._asked = 0
 
     def next(self, position: int) -> Answer:
-        """Return records from `position` on, which is before the end; raise what does not pass."""
+        """Return records from `position` on, which is before the end; raise errors that do not pass."""
         deadline = self._now() + self._client.default_api_timeout_ms / 1000
         last_error: KcliError | None = None
         while True:
@@ -201,17 +205,17 @@ class FetchStream:
                 raise last_error or self._nothing_comes(position)
 
     def close(self) -> None:
-        """Close the connection; `next` makes another one."""
+        """Close the connection; `next` opens another."""
         if self._connection is not None:
             self._connection.close()
         self._connection = None
         self._in_flight = None
 
     def _attempt(self, position: int) -> Answer | None:
-        """Return the answer to one fetch, None for one that brought no whole entry."""
+        """Return the response to one fetch, None if it contains no complete entry."""
         connection = self._connection or self._connect()
         if self._in_flight is not None and self._in_flight != position:
-            connection.receive()  # asked for before it was known that its offset is not wanted
+            connection.receive()  # sent before its offset turned out to be the wrong one
             self._in_flight = None
         if self._in_flight is None:
             self._send(connection, position)
@@ -238,7 +242,7 @@ class FetchStream:
         return Answer(records, data.aborted_transactions, following, connection.node.address)
 
     def _grows(self, records: memoryview) -> bool:
-        """Raise the limit if it is why the first entry is cut short."""
+        """Raise the limit if it is why the first entry is incomplete."""
         if len(records) < self._asked or self._limit >= MAX_FETCH_BYTES:
             return False
         needed = 0
@@ -281,7 +285,7 @@ class FetchStream:
         self._in_flight = position
 
     def _max_bytes(self, position: int) -> int:
-        """Return the limit, or less near the end: what lies behind it would be fetched in vain."""
+        """Return the limit, less near the end: what is behind the end is not needed."""
         if not self._bytes_per_offset:
             return self._limit
         left = (self._end - position) * self._bytes_per_offset * 1.1

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 
 MAX_DEAD_LETTER_BYTES = 64 * 1024 * 1024
-"""So much of damaged bytes in a row is kept."""
+"""How many damaged bytes in a row are kept."""
 
 
 class SegmentReading:
-    """Gives the entries of a segment to a gatherer, until it has all it wants or the file ends."""
+    """Passes the entries of a segment to a gatherer until it is done or the file ends."""
 
     __slots__ = ("_file", "_gatherer", "_limit_offset", "_segment", "_window")
 
@@ -56,7 +56,7 @@ class SegmentReading:
         self._limit_offset = MAX_OFFSET if segment.next_base is None else segment.next_base
 
     def rows(self, position: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the entries from a position on, where one begins."""
+        """Yield the rows of the entries from a position on."""
         gatherer, window, file = self._gatherer, self._window, self._file
         gatherer.where = f"`{self._segment.path}`"
         window.open(file, position)
@@ -81,18 +81,18 @@ class SegmentReading:
                 position, needed = self._behind_tail(position), 0
 
     def _behind(self, damage: CorruptBatch) -> int:
-        """Return where to go on behind damage, of which the gatherer has taken note, or raised it."""
+        """Return the position behind damage, which the gatherer records or raises."""
         position, behind = damage.position, self._file.end
         with reading(self._segment.path):
             found = next_intact(self._segment, self._file, position)
         if found is not None:
-            # What is intact by itself, but not in its place, is passed over alone.
+            # An intact entry in the wrong place is skipped alone.
             behind = found.position if found.position > position else position + damage.size
         self._lose(damage, behind - position)
         return behind
 
     def _behind_tail(self, position: int) -> int:
-        """Return where to go on where the file ends inside an entry: there, if a broker has written on."""
+        """Return the position behind an incomplete last entry; the same if a broker has written on."""
         file = self._file
         with reading(self._segment.path):
             size = file.has_changed()
@@ -116,11 +116,11 @@ class SegmentReading:
 
 
 WINDOW_BYTES = 8 * 1024 * 1024
-"""More is no faster; an entry that is larger gets a larger buffer, a short file a small one."""
+"""A larger window is no faster; a larger entry gets a larger buffer, a short file a smaller one."""
 
 
 class FileWindow:
-    """The first `stop` bytes of `buffer` are those of the file from `position` on."""
+    """The first `stop` bytes of `buffer` are the bytes of the file at `position`."""
 
     __slots__ = ("_file", "_view", "_window_bytes", "buffer", "position", "stop")
 
@@ -134,18 +134,18 @@ class FileWindow:
 
     @property
     def end(self) -> int:
-        """Where in the file the window ends."""
+        """The end of the window in the file."""
         return self.position + self.stop
 
     def open(self, file: SegmentFile, position: int) -> None:
-        """Turn to a place in a file, nothing of which has been read."""
+        """Begin at a position of a file, with an empty window."""
         self._file = file
         self.position, self.stop = position, 0
 
     def move(self, position: int, needed: int) -> None:
-        """Let the window begin at a position and read on, so that `needed` bytes fit, up to the file's end.
+        """Move the window to a position and read on, so that `needed` bytes fit, up to the file's end.
 
-        What of it was read before is kept. Raises `OSError`.
+        Bytes that were read before are kept. Raises `OSError`.
         """
         file = self._file
         assert file is not None
@@ -164,7 +164,7 @@ class FileWindow:
         while self.stop < wanted:
             got = os.preadv(file.descriptor, [self._view[self.stop : wanted]], self.end)
             if not got:
-                file.end = self.end  # the file was cut
+                file.end = self.end  # the file was truncated
                 return
             self.stop += got
 
@@ -174,7 +174,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class LogDirsReader:
-    """Reads the directory that a split names; it must be at the same path wherever tasks run."""
+    """Reads the directory that a split names, which must be at the same path on every machine."""
 
     def read(self, split: Split, reading: Reading, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split in the order of their offsets, with exactly the columns asked for.
@@ -205,7 +205,7 @@ class SplitRun:
 
     @property
     def next_offset(self) -> int:
-        """The first offset that has not been dealt with."""
+        """The next offset to read or to report as missing."""
         return max(self.gatherer.next_offset, self.split.start, self._given_up)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -213,7 +213,8 @@ class SplitRun:
         try:
             yield from self._rows()
         finally:
-            # It holds the run, and both large buffers: they are not to wait for the garbage collector.
+            # The method refers to this object with its large buffers: the cycle would wait for the garbage
+            # collector.
             self.gatherer.find_aborted = None
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
@@ -249,7 +250,7 @@ class SplitRun:
             ) from error
 
     def _next_segment(self) -> Segment | None:
-        """Return the segment to read now: that of the next offset, or the one behind it if it was read."""
+        """Return the segment of the next offset, or the one behind it if that was read."""
         if not self.segments:
             return None
         base_offset, identity = self._last_read
@@ -259,7 +260,7 @@ class SplitRun:
                 is_same = _identity(os.stat(self.segments[number].path)) == identity
             except FileNotFoundError:
                 is_same = False
-            # Another file of that name is a compacted one, in which more segments may have ended up.
+            # Another file of that name is a compacted segment, which may include later ones.
             number += is_same
         if number == len(self.segments):
             return None
@@ -269,16 +270,16 @@ class SplitRun:
         return segment if self.next_offset < self.split.end else None
 
     def _as_listed(self, segment: Segment) -> Segment:
-        """Return an open segment with the one that follows it now: it may itself be a compacted one."""
+        """Return an open segment with its present successor; it may be a compacted one."""
         self._list_segments()
         same = [one for one in self.segments if one.base_offset == segment.base_offset]
         return same[0] if same else segment
 
     def _begin(self, segment: Segment, file: SegmentFile) -> int:
-        """Return where in a segment the reading begins, and let the gatherer know which offset that has."""
+        """Return where to begin in a segment, and tell the gatherer the offset there."""
         gatherer, offset = self.gatherer, self.next_offset
         if segment.base_offset < gatherer.next_offset:
-            # It has entries that have been read, perhaps as a part of others.
+            # It contains entries that have been read, perhaps as part of other segments.
             gatherer.start, gatherer.next_offset = offset, -1
         position = 0 if segment.base_offset >= offset else self._position(segment, file, offset)
         if gatherer.next_offset < 0:
@@ -290,7 +291,7 @@ class SplitRun:
         return position
 
     def _position(self, segment: Segment, file: SegmentFile, offset: int) -> int:
-        """Return where the entry of an offset begins: where the split says, if that can be."""
+        """Return where the entry of an offset begins: at the split's position, if that is right."""
         split = self.split
         if offset == split.start and segment.base_offset == split.segment and split.position:
             head = entry_at(segment, file, split.position)
@@ -309,7 +310,7 @@ class SplitRun:
             self._lose(end, f"the log ends at {self.next_offset}")
 
     def _lose(self, end: int, why: str) -> None:
-        """Take note that the offsets up to `end` are gone."""
+        """Record that the offsets up to `end` are gone."""
         split, start = self.split, self.next_offset
         if self.rules.fail_on_data_loss:
             raise DataLoss(
@@ -320,7 +321,7 @@ class SplitRun:
         self._given_up = end
 
     def _aborted_from(self, offset: int) -> list[AbortedTransaction]:
-        """Return the transactions from an offset on that were rolled back, as the heads tell."""
+        """Return the aborted transactions from an offset on, by the heads of entries."""
         derive = partial(derived_aborted, start=offset, end=self.split.end)
         for _ in range(_ATTEMPTS):
             try:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class LogDirsSource:
-    """The partitions in log directories; of several replicas of one, the most complete is read.
+    """The partitions in log directories; of several replicas the most complete one is read.
 
-    `report` takes what a user should know, each text once.
+    `report` gets each warning once.
     """
 
     def __init__(self, directories: Sequence[str], report: Callable[[str], None] | None = None) -> None:
@@ -36,11 +36,11 @@ class LogDirsSource:
         self._reported: set[str] = set()
 
     def cluster_id(self) -> str | None:
-        """Return the id of the cluster that wrote the directories; two of them are a `KcliError`."""
+        """Return the id of the cluster that wrote the directories; raise `KcliError` for two clusters."""
         return find_cluster_id(self.directories)
 
     def topics(self) -> list[TopicIdentity]:
-        """Return every topic there is, internal ones included, by name."""
+        """Return every topic, including internal ones, by name."""
         found: dict[str, list[Replica]] = {}
         for replica in self._replicas():
             found.setdefault(replica.topic_partition.topic, []).append(replica)
@@ -67,12 +67,12 @@ class LogDirsSource:
         return {partition: log.end_offset for partition, log in logs.items()}
 
     def at_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the earliest offset whose record is at or after the timestamp, None where there is none."""
+        """Return the earliest offset whose record is at or after the timestamp, None without one."""
         logs = self._logs(timestamps_ms)
         return {partition: log.at_timestamp(timestamps_ms[partition]) for partition, log in logs.items()}
 
     def divergences(self, marks: Mapping[TopicPartition, Sequence[BatchMark]]) -> dict[TopicPartition, int]:
-        """Return from where on a log is not the one that was read, as its batches and checkpoints tell."""
+        """Return the offset where a log differs from the one that was read, by batches and checkpoints."""
         found = {partition: log.divergence(marks[partition]) for partition, log in self._logs(marks).items()}
         return {partition: offset for partition, offset in found.items() if offset is not None}
 
@@ -83,11 +83,11 @@ class LogDirsSource:
         return plan_splits(self._logs(ranges), ranges, limits, read_committed=read_committed)
 
     def reader(self) -> LogDirsReader:
-        """Return what tasks read splits with."""
+        """Return the reader for tasks."""
         return LogDirsReader()
 
     def close(self) -> None:
-        """Nothing is held between questions."""
+        """Do nothing: no file stays open between questions."""
 
     def _logs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ReplicaLog]:
         """Return the most complete log of each partition."""
@@ -120,7 +120,7 @@ class LogDirsSource:
 
 
 def _topic_id(replicas: Sequence[Replica]) -> str | None:
-    """Return the id that the replicas of a topic agree on; raises `KcliError` if they do not."""
+    """Return the id that the replicas of a topic agree on; raise `KcliError` if they differ."""
     found = {replica.topic_id: replica.path for replica in replicas if replica.topic_id is not None}
     if len(found) > 1:
         (one, first), (other, second) = [(uuid_to_text(key), path) for key, path in found.items()][:2]

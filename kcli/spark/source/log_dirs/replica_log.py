@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 def divergence(
     segments: Sequence[Segment], epochs: LeaderEpochs, marks: Sequence[BatchMark], offsets: OffsetInterval
 ) -> int | None:
-    """Return the lowest offset from which a log is another one, None if it has all the batches of the marks.
+    """Return the lowest offset where a log differs, None if it has all batches of the marks.
 
-    `epochs` are those of its checkpoint, `offsets` what it has from its start to its end. Raises `OSError`.
+    `epochs` are those of its checkpoint, `offsets` its range from start to end. Raises `OSError`.
     """
     found = [_divergence(segments, epochs, mark, offsets) for mark in marks]
     return min((offset for offset in found if offset is not None), default=None)
@@ -76,7 +76,7 @@ def _divergence(
 
 
 def _epoch_of(segments: Sequence[Segment], offset: int) -> int | None:
-    """Return the leader epoch of the batch that has an offset, None if there is no such batch."""
+    """Return the leader epoch of the batch with an offset, None without such a batch."""
     for head, _ in heads_from(segments, offset):
         if head.last_offset >= offset:
             has_epoch = head.base_offset <= offset and head.magic == MAGIC
@@ -108,7 +108,7 @@ def log_end_offset(segments: Sequence[Segment]) -> int:
         walk = HeadWalk(file, position)
         for head in walk:
             end = head.last_offset + 1
-        # Where no entry begins it is the end, unless there are intact ones behind it.
+        # If no entry begins there it is the end, unless intact ones follow.
         items = scan(
             path_of(file), start=walk.position, end=file.end, resync=True, segment_base=segment.base_offset
         )
@@ -144,7 +144,7 @@ def _in_segment(segment: Segment, timestamp_ms: int, start: int) -> int | None:
 
 
 def _begin(segment: Segment, file: SegmentFile, timestamp_ms: int, start: int) -> int:
-    """Return a position before which no entry of interest begins."""
+    """Return a position; no matching entry begins before it."""
     index = load_index(segment, file)
     times = TimeIndex(segment.index_path(TIME_INDEX_SUFFIX), segment.base_offset, 0)
     try:
@@ -162,7 +162,7 @@ def _begin(segment: Segment, file: SegmentFile, timestamp_ms: int, start: int) -
 
 
 def _in_entry(head: BatchHead, file: SegmentFile, timestamp_ms: int, start: int) -> int | None:
-    """Return the first offset of interest in an entry; that of the entry if its records cannot be read."""
+    """Return the first matching offset in an entry; the entry's own if its records cannot be read."""
     entry = view_of(file.read(head.position, head.size_in_bytes))
     try:
         for record in entry.records():
@@ -178,9 +178,9 @@ _ATTEMPTS = 5
 
 
 class ReplicaLog:
-    """The log of a replica; what was found once is remembered. Raises `CannotRead`.
+    """The log of a replica; properties are computed once. Raises `CannotRead`.
 
-    `report` takes what a user should know.
+    `report` gets warnings.
     """
 
     def __init__(self, replica: Replica, report: Callable[[str], None]) -> None:
@@ -189,7 +189,7 @@ class ReplicaLog:
         self._report = report
 
     def ask(self, question: Callable[[Sequence[Segment]], T]) -> T:
-        """Return the answer that the segments give; they are listed anew if a broker has deleted one."""
+        """Return the answer that the segments give; list them again if a broker has deleted one."""
         for _ in range(_ATTEMPTS):
             try:
                 with reading(self.replica.path):
@@ -202,7 +202,7 @@ class ReplicaLog:
 
     @cached_property
     def start_offset(self) -> int:
-        """The first offset there is."""
+        """The first offset."""
         first = self.segments[0].base_offset if self.segments else 0
         return max(first, self.replica.log_start or 0)
 
@@ -213,7 +213,7 @@ class ReplicaLog:
 
     @cached_property
     def end_offset(self) -> int:
-        """Up to where records may be read: the high watermark, if it was written down."""
+        """The end of what may be read: the high watermark, if it was checkpointed."""
         mark, end = self.replica.high_watermark, self.log_end_offset
         path = self.replica.path
         if mark is None:
@@ -225,12 +225,12 @@ class ReplicaLog:
 
     @cached_property
     def last_stable_offset(self) -> int:
-        """Up to where every transaction has ended."""
+        """The offset up to which every transaction has ended."""
         start, end = self.start_offset, self.end_offset
         return max(self.ask(lambda segments: last_stable_offset(segments, start, end)), start)
 
     def divergence(self, marks: Sequence[BatchMark]) -> int | None:
-        """Return from where on the log is another one than that of the marks, None if it is the same."""
+        """Return the offset where the log differs from that of the marks, None if it is the same."""
         epochs = LeaderEpochs(self.replica.path)
         with reading(self.replica.path):
             epochs.load(self._report)
@@ -238,6 +238,6 @@ class ReplicaLog:
         return self.ask(lambda segments: divergence(segments, epochs, marks, OffsetInterval(start, end)))
 
     def at_timestamp(self, timestamp_ms: int) -> int | None:
-        """Return the earliest offset whose record is not older, None where there is none."""
+        """Return the earliest offset whose record is not older, None without one."""
         start, end = self.start_offset, self.end_offset
         return self.ask(lambda segments: offset_for_timestamp(segments, timestamp_ms, start, end))

@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """The directory at `path`; what no file says is None."""
+    """The directory at `path`; a value that no file has is None."""
 
     path: str
     topic_partition: TopicPartition
     topic_id: bytes | None
     high_watermark: int | None
-    """Up to where every replica has the log, as it was written down last."""
+    """The high watermark as last checkpointed."""
     log_start: int | None
-    """Where the log starts, if that is not where its first segment does."""
+    """Where the log starts, if not at its first segment."""
 
 
 def find_replicas(directories: Iterable[str], report: Callable[[str], None]) -> list[Replica]:
-    """Return every replica of a topic in log directories; `report` takes what is wrong with the small files.
+    """Return every replica of a topic in log directories; `report` gets problems with the small files.
 
     Raises `UsageError` for a directory that cannot be read.
     """
@@ -60,7 +60,7 @@ def find_replicas(directories: Iterable[str], report: Callable[[str], None]) -> 
 
 
 def find_cluster_id(directories: Iterable[str]) -> str | None:
-    """Return the cluster that log directories belong to; raises `KcliError` when they name two."""
+    """Return the cluster of the log directories; raise `KcliError` if they name two."""
     found: dict[str, str] = {}
     for directory in _wanted(directories):
         path = f"{directory}/{META_PROPERTIES}"
@@ -79,7 +79,7 @@ def find_cluster_id(directories: Iterable[str]) -> str | None:
 
 
 def _wanted(directories: Iterable[str]) -> dict[str, set[str] | None]:
-    """Return the log directories meant, and the paths of the replicas meant in each, None for all."""
+    """Return the log directories, and in each the paths of the replicas to read, None for all."""
     wanted: dict[str, set[str] | None] = {}
     for given in map(os.path.abspath, directories):
         try:
@@ -96,7 +96,7 @@ def _wanted(directories: Iterable[str]) -> dict[str, set[str] | None]:
 
 
 def _is_replica(path: str, names: list[str]) -> bool:
-    """Whether a directory is a replica's by its name, and holds segments."""
+    """Whether a directory has a replica's name, and segments."""
     parsed = parse_replica_directory(os.path.basename(path))
     is_named_so = parsed is not None and not parsed.suffix
     return is_named_so and any(base_offset_of(name, LOG_SUFFIX) is not None for name in names)

@@ -47,7 +47,10 @@ _PADDING = bytes(HEADER_SIZE)
 
 
 class HeadWalk:
-    """The heads from an entry at `position` on; afterwards `position` is where no whole entry begins."""
+    """The heads from an entry at `position` on; afterwards `position` is where no complete entry begins.
+
+    Large entries are stepped over, small ones read in one go. `next_intact` finds where the file goes on.
+    """
 
     __slots__ = ("_file", "_limit", "position")
 
@@ -85,16 +88,16 @@ class HeadWalk:
 
 
 def next_intact(segment: Segment, file: SegmentFile, position: int) -> ScannedEntry | None:
-    """Return the first entry at a position or behind it that nothing is wrong with, None if there is none.
+    """Return the first intact entry at a position or behind it, None without one.
 
-    Only its header may be asked for: the bytes go with the scan. Raises `OSError`.
+    Use only its header: its bytes go with the scan. Raises `OSError`.
     """
     items = scan(path_of(file), start=position, end=file.end, resync=True, segment_base=segment.base_offset)
     return next((item for item in items if isinstance(item, ScannedEntry) and _is_intact(item)), None)
 
 
 def path_of(file: SegmentFile) -> str:
-    """Return a path that leads to an open file, also if a broker has renamed or deleted it meanwhile."""
+    """Return a path to an open file, even if a broker has renamed or deleted it."""
     try:
         is_there = os.path.samestat(os.stat(file.path), os.fstat(file.descriptor))
     except FileNotFoundError:
@@ -103,7 +106,7 @@ def path_of(file: SegmentFile) -> str:
 
 
 def resynced(segment: Segment, file: SegmentFile, position: int = 0) -> Iterator[BatchHead]:
-    """Yield the heads from an entry at `position` on, also those behind damage. Raises `OSError`."""
+    """Yield the heads from an entry at `position` on, including those behind damage. Raises `OSError`."""
     while position < file.end:
         walk = HeadWalk(file, position)
         yield from walk
@@ -118,7 +121,7 @@ def _is_intact(entry: ScannedEntry) -> bool:
 
 
 def load_index(segment: Segment, file: SegmentFile) -> OffsetIndex:
-    """Return the offset index of a segment, without entries if it cannot be used. Raises `OSError`."""
+    """Return the offset index of a segment, empty if it cannot be used. Raises `OSError`."""
     index = OffsetIndex(segment.index_path(INDEX_SUFFIX), segment.base_offset, 0)
     try:
         index.load(file.end)
@@ -128,7 +131,7 @@ def load_index(segment: Segment, file: SegmentFile) -> OffsetIndex:
 
 
 def entry_at(segment: Segment, file: SegmentFile, position: int) -> BatchHead | None:
-    """Return the head of the intact entry at a position, None if there is none. Raises `OSError`."""
+    """Return the head of the intact entry at a position, None without one. Raises `OSError`."""
     head = plausible_head(file.read(position, HEADER_SIZE), 0, position, file.end)
     if head is None or head.base_offset < segment.base_offset:
         return None
@@ -144,8 +147,8 @@ def is_sound(segment: Segment, file: SegmentFile, offset: int, position: int) ->
 def locate(segment: Segment, file: SegmentFile, target: int, index: OffsetIndex | None = None) -> int:
     """Return where the first entry begins that ends at an offset or above it.
 
-    It is where damage begins if the offset may have been in it, and the end of the file for what lies above
-    all. Raises `OSError`.
+    If damage may have held the offset it is the beginning of the damage; above all entries it is the end of
+    the file. Raises `OSError`.
     """
     index = load_index(segment, file) if index is None else index
     offset, position = index.lookup(target - 1)
@@ -164,12 +167,12 @@ def locate(segment: Segment, file: SegmentFile, target: int, index: OffsetIndex 
 
 
 class CannotRead(KcliError):
-    """A file or directory that the system does not let be read."""
+    """The system does not let a file or directory be read."""
 
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turn an `OSError` into `CannotRead`; `path` is named where the error itself names none."""
+    """Raise an `OSError` as `CannotRead`, with `path` if the error names no file."""
     try:
         yield
     except OSError as error:
@@ -181,7 +184,7 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The log file at `path`; its offsets are from `base_offset` on, and below `next_base` if one follows."""
+    """The log file at `path`, with offsets from `base_offset` on, below `next_base` if one follows."""
 
     directory: str
     base_offset: int
@@ -189,7 +192,7 @@ class Segment:
     next_base: int | None = None
 
     def index_path(self, suffix: str) -> str:
-        """Return the path of one of its index files, which need not exist."""
+        """Return the path of one of its index files, which may not exist."""
         return segment_path(self.directory, self.base_offset, suffix)
 
 
@@ -208,12 +211,12 @@ def list_segments(directory: str) -> list[Segment]:
 
 
 def floor_index(segments: Sequence[Segment], offset: int) -> int:
-    """Return the number of the segment that an offset belongs in: the first one for what lies below all."""
+    """Return the index of the segment for an offset; for an offset below all it is the first."""
     return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
 
 def _names_in(directory: str) -> list[str]:
-    """Return the names of files, as two listings agree: a rename may hide a file from one of them."""
+    """Return file names once two listings agree: a rename may hide a file from one of them."""
     with reading(directory):
         names = sorted(os.listdir(directory))
         for _ in range(_ATTEMPTS):
@@ -232,7 +235,7 @@ def _with_suffix(directory: str, names: Sequence[str], suffix: str) -> Iterator[
 
 
 def _end_of(path: str, base_offset: int) -> int:
-    """Return the offset behind the last one of a log file, its base offset if it cannot be read."""
+    """Return the offset behind the last entry of a log file, its base offset if there is none."""
     end = base_offset
     with reading(path), SegmentFile(path) as file:
         for head in HeadWalk(file):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """Where an entry begins, and an offset that it is not above."""
+    """The beginning of an entry, and an offset that it is not above."""
 
     offset: int
     segment: int
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """The part of a segment, from `begin` to `end`, in which offsets of a range are."""
+    """The part of a segment, from `begin` to `end`, that holds offsets of a range."""
 
     segment: Segment
     begin: int
@@ -46,12 +46,12 @@ class Stretch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many bytes it is."""
+        """Its bytes."""
         return self.end - self.begin
 
 
 def stretches(segments: Sequence[Segment], start: int, end: int) -> list[Stretch]:
-    """Return where the entries of `start..end - 1` are, none for no offsets. Raises `OSError`."""
+    """Return where the entries of `start..end - 1` are, empty without offsets. Raises `OSError`."""
     found = []
     first = floor_index(segments, start)
     for number, segment in enumerate(segments[first:]):
@@ -70,7 +70,7 @@ def stretches(segments: Sequence[Segment], start: int, end: int) -> list[Stretch
 
 
 def _position_behind(segment: Segment, file: SegmentFile, end: int, index: OffsetIndex | None) -> int:
-    """Return where the entry ends that the offset before `end` is in."""
+    """Return where the entry with offset `end - 1` ends."""
     position = locate(segment, file, end, index)
     head = next(iter(HeadWalk(file, position)), None)
     return position if head is None or head.base_offset >= end else head.end
@@ -78,7 +78,7 @@ def _position_behind(segment: Segment, file: SegmentFile, end: int, index: Offse
 
 @dataclass(slots=True)
 class Cutter:
-    """Cuts the range from `start` to `end`, which takes up the stretches, into splits of `piece_bytes`."""
+    """Cuts a range, which the stretches hold, into splits of `piece_bytes`."""
 
     partition: TopicPartition
     directory: str
@@ -106,11 +106,11 @@ class Cutter:
         yield self._split(begun, self.end, size)
 
     def _begin(self, begun: Place, part: Stretch) -> int:
-        """Return where in a stretch the split that was begun has its first byte."""
+        """Return where the begun split has its first byte in a stretch."""
         return begun.position if begun.segment == part.segment.base_offset else part.begin
 
     def _cuts(self, part: Stretch, first_bytes: int) -> Iterator[Place]:
-        """Yield places every `piece_bytes`, the first one after `first_bytes`."""
+        """Yield a place every `piece_bytes`, the first after `first_bytes`."""
         if part.size <= first_bytes:
             return
         with SegmentFile(part.segment.path) as file:
@@ -158,7 +158,7 @@ def plan_splits(
         wanted = _split_bytes(parts, limits, total)
         splits += _cut(logs[piece.partition], piece, parts, wanted)
     if limits.min_partitions is not None and len(splits) < limits.min_partitions:
-        # Not enough batches, or too unequal ones: offsets are cut, as Spark's own source does it.
+        # Too few batches, or too unequal ones: cut by offsets, as Spark's own source does.
         pieces = divide(ranges, min_partitions=limits.min_partitions, max_records=limits.max_records)
         splits = [split for piece in pieces for split in _whole(logs[piece.partition], piece)]
     if read_committed:
@@ -190,7 +190,7 @@ def _stretches(log: ReplicaLog, piece: OffsetRange) -> list[Stretch]:
 
 
 def _cut(log: ReplicaLog, piece: OffsetRange, parts: Sequence[Stretch], wanted: int) -> list[Split]:
-    """Return the splits of one piece, none of which is much smaller than the others."""
+    """Return the splits of one piece, of similar size."""
     size = sum(part.size for part in parts)
     count = max(-(-size // wanted), 1)
     cutter = Cutter(piece.partition, log.replica.path, piece.end, -(-size // count) or 1)
@@ -207,7 +207,7 @@ def _whole(log: ReplicaLog, piece: OffsetRange) -> list[Split]:
 
 
 def _with_aborted(logs: Mapping[TopicPartition, ReplicaLog], splits: Sequence[Split]) -> list[Split]:
-    """Give each split the aborted transactions that overlap it, as far as indexes list them."""
+    """Add to each split the aborted transactions that overlap it, as far as indexes list them."""
     starts: dict[TopicPartition, int] = {}
     for split in splits:
         partition = TopicPartition(split.topic, split.partition)

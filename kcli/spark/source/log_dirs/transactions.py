@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 class OpenTransactions:
-    """The transactions that have begun and not ended, as heads are seen in the order of their offsets."""
+    """The open transactions while heads are added in the order of their offsets."""
 
     __slots__ = ("first_offsets",)
 
     def __init__(self) -> None:
         self.first_offsets: dict[int, int] = {}
-        """Where each began, by producer id."""
+        """The first offset by producer id."""
 
     def add(self, head: BatchHead, file: SegmentFile) -> AbortedTransaction | None:
-        """Take note of an entry; return the transaction that it rolls back. Raises `OSError`."""
+        """Add an entry; return the transaction that it aborts. Raises `OSError`."""
         if head.producer_id < 0 or not head.is_transactional:
             return None
         if not head.is_control:
@@ -53,7 +53,7 @@ class OpenTransactions:
 
 
 def last_stable_offset(segments: Sequence[Segment], log_start: int, end: int) -> int:
-    """Return where the earliest transaction begins that is still open at `end`, `end` itself without one.
+    """Return the first offset of the earliest transaction that is open at `end`, `end` without one.
 
     Raises `OSError`.
     """
@@ -70,7 +70,7 @@ def last_stable_offset(segments: Sequence[Segment], log_start: int, end: int) ->
 
 
 def listed_aborted(segments: Sequence[Segment], start: int) -> list[AbortedTransaction]:
-    """Return what the indexes list of transactions whose marker is at `start` or above. Raises `OSError`."""
+    """Return the aborted transactions in indexes with a marker at `start` or above. Raises `OSError`."""
     found = []
     for segment in segments[floor_index(segments, start) :]:
         index = TransactionIndex(segment.index_path(TRANSACTION_INDEX_SUFFIX), segment.base_offset)
@@ -87,9 +87,9 @@ def listed_aborted(segments: Sequence[Segment], start: int) -> list[AbortedTrans
 
 
 def derived_aborted(segments: Sequence[Segment], start: int, end: int) -> list[AbortedTransaction]:
-    """Return, from the heads, the transactions with batches in `start..end - 1` that were rolled back.
+    """Return the aborted transactions with batches in `start..end - 1`, by the heads of entries.
 
-    It is read on behind `end` until each of them has ended. Raises `OSError`.
+    It reads on behind `end` until each of them has ended. Raises `OSError`.
     """
     state, found = OpenTransactions(), []
     for head, file in heads_from(segments, start):
@@ -116,7 +116,7 @@ def heads_from(segments: Sequence[Segment], start: int) -> Iterator[tuple[BatchH
 
 
 def _load_snapshot(segments: Sequence[Segment], state: OpenTransactions, log_start: int, end: int) -> int:
-    """Take over the transactions open in the newest snapshot of use; return the offset it was made at."""
+    """Load the open transactions of the newest usable snapshot; return its offset."""
     lowest = max(segments[0].base_offset, log_start)
     snapshots = ProducerSnapshots(segments[0].directory)
     snapshots.find()
@@ -135,7 +135,7 @@ def _load_snapshot(segments: Sequence[Segment], state: OpenTransactions, log_sta
 
 
 def _marker(head: BatchHead, file: SegmentFile) -> ControlRecordType | None:
-    """Return how a control batch ends a transaction, None if it does not, or is damaged."""
+    """Return how a control batch ends a transaction, None if it does not or is damaged."""
     try:
         batch = RecordBatch(file.read(head.position, head.size_in_bytes))
         if not batch.is_valid_crc():

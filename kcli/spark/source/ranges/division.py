@@ -30,7 +30,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return how many offsets there are."""
+        """Return the number of offsets."""
         return self.end - self.start
 
 
@@ -40,7 +40,7 @@ def divide(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """Return the ranges to read, in the order of the partitions given; empty ones are left out."""
+    """Return the ranges to read, in the order of the partitions, without empty ones."""
     ranges = [
         OffsetRange(partition, start, end) for partition, (start, end) in intervals.items() if end > start
     ]
@@ -50,7 +50,7 @@ def divide(
 
 
 def cut_evenly(one: OffsetRange, pieces: int) -> list[OffsetRange]:
-    """Cut a range into about equal parts, the larger ones last, and none empty."""
+    """Cut a range into about equal parts, the larger ones last, none empty."""
     cut = []
     start, remaining = one.start, one.size
     for piece in range(pieces):
@@ -63,12 +63,12 @@ def cut_evenly(one: OffsetRange, pieces: int) -> list[OffsetRange]:
 
 
 def at_least(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
-    """Cut the large ones of non-empty ranges, so that there are about `min_partitions`."""
+    """Cut the large ranges, so that there are about `min_partitions`; no range is empty."""
     if len(ranges) >= min_partitions:
         return ranges
     total = sum(one.size for one in ranges)
     large = [one for one in ranges if _share(one.size, total, min_partitions) > 1]
-    # What stays whole does not count in the proportions of what is cut.
+    # Ranges that stay whole do not count in the proportions.
     total_large = sum(one.size for one in large)
     wanted = max(min_partitions - (len(ranges) - len(large)), 1)
     cut = {one: _share(one.size, total_large, wanted) for one in large}
@@ -76,22 +76,22 @@ def at_least(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange
 
 
 def _share(size: int, total: int, parts: int) -> int:
-    """Return how many of `parts` a range of `size` gets; halves round up, as in Java."""
+    """Return how many of `parts` a range of `size` gets; halves are rounded up, as in Java."""
     return max(math.floor(size / total * parts + 0.5), 1)
 
 
 MIN_SPLIT_BYTES = 16 * 1024 * 1024
 SPLITS_PER_SLOT = 3
-"""Enough that slots end at about the same time, though splits are of different sizes."""
+"""So many that slots end at about the same time, although splits differ in size."""
 
 _LOG_BYTES_PER_FILE_BYTE = {
     Codec.NONE: 4.0, Codec.LZ4: 1.9, Codec.SNAPPY: 1.9, Codec.ZSTD: 1.3, Codec.GZIP: 1.3,
 }  # fmt: skip
-"""How many bytes of a log go into one byte of Parquet, by the codec of the log's batches."""
+"""How many bytes of a log make one byte of Parquet, by the codec of the log's batches."""
 
 
 def split_bytes(total_bytes: int, limits: SplitLimits, codec: Codec) -> int:
-    """Return the size to cut splits at: what was asked for, or what the total and the codec suggest."""
+    """Return the size of splits: as asked for, or by the total and the codec."""
     if limits.split_bytes is not None:
         return limits.split_bytes
     largest = int(limits.target_file_bytes * _LOG_BYTES_PER_FILE_BYTE[codec])

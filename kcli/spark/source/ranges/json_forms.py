@@ -71,7 +71,7 @@ def _object(text: str, option: str, example: str) -> dict[str, Any]:
 
 
 def _whole(value: object, maximum: int) -> int | None:
-    """Return a number, or the number a text is, if it is whole and fits."""
+    """Return a whole number in range, given as such or as text."""
     if isinstance(value, str):
         try:
             value = int(value) if value.isascii() and "_" not in value else None
@@ -92,7 +92,7 @@ ByTopic: TypeAlias = "dict[str, dict[str, Value]]"
 
 
 def nested(values: Mapping[TopicPartition, Value]) -> ByTopic[Value]:
-    """Return values by topic and then partition, in order."""
+    """Return values by topic and partition, sorted."""
     by_topic: ByTopic[Value] = {}
     for (topic, partition), value in sorted(values.items(), key=lambda one: one[0]):
         by_topic.setdefault(topic, {})[str(partition)] = value
@@ -100,7 +100,7 @@ def nested(values: Mapping[TopicPartition, Value]) -> ByTopic[Value]:
 
 
 def flat(by_topic: Mapping[str, Mapping[str, Value]]) -> dict[TopicPartition, Value]:
-    """Return what `nested` made of values by partition."""
+    """Return the values that `nested` arranged, by partition."""
     return {
         TopicPartition(topic, int(partition)): value
         for topic, values in by_topic.items()
@@ -109,6 +109,6 @@ def flat(by_topic: Mapping[str, Mapping[str, Value]]) -> dict[TopicPartition, Va
 
 
 def marks_of(stored: Mapping[str, Any]) -> dict[TopicPartition, tuple[BatchMark, ...]]:
-    """Return the marks of a plan or a commit, none of one that was written before there were any."""
+    """Return the marks of a plan or commit; older ones have none."""
     marks = flat(stored.get("marks", {}))
     return {one: tuple(BatchMark(*mark) for mark in found) for one, found in marks.items()}

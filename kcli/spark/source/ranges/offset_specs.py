@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 LATEST_OFFSET: Final = -1
-"""In place of an offset: where the partition ends."""
+"""Instead of an offset: the end of the partition."""
 
 EARLIEST_OFFSET: Final = -2
-"""In place of an offset: where the partition begins."""
+"""Instead of an offset: the beginning of the partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset for every partition, `EARLIEST_OFFSET` and `LATEST_OFFSET` among them."""
+    """An offset for every partition, or `EARLIEST_OFFSET` or `LATEST_OFFSET`."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -69,14 +69,14 @@ OffsetSpec: TypeAlias = Earliest | Latest | AtOffsets | AtTimestamps | AtTimesta
 
 
 class OnNoMatch(StrEnum):
-    """What a starting timestamp means for a partition without so new a record."""
+    """Where to start in a partition without a record at the starting timestamp or later."""
 
     ERROR = "error"
     LATEST = "latest"
 
 
 class OnReset(StrEnum):
-    """What becomes of a partition that ends before the position an earlier run reached."""
+    """What to do with a partition that ends before the position of an earlier run."""
 
     FAIL = "fail"
     EARLIEST = "earliest"
@@ -84,7 +84,7 @@ class OnReset(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RangeRules:
-    """Everything that decides which offsets of the selected partitions are read."""
+    """The rules that decide which offsets of the selected partitions are read."""
 
     starting: OffsetSpec = field(default_factory=Earliest)
     ending: OffsetSpec = field(default_factory=Latest)
@@ -96,7 +96,7 @@ class RangeRules:
 
 
 def check_batch(starting: OffsetSpec, ending: OffsetSpec) -> None:
-    """Refuse, outside streams, to begin at the end or to end at the beginning."""
+    """Raise `UsageError`, except for streams, for a start at the end or an end at the beginning."""
     match starting:
         case Latest():
             raise UsageError("a batch cannot start at latest", hint="start at earliest, an offset or a time")
@@ -121,7 +121,7 @@ def check_named(
     selected: Collection[TopicPartition],
     side: str,
 ) -> None:
-    """Refuse a spec that names partitions, and not all that it is needed for or others than selected ones."""
+    """Raise `UsageError` if a spec lacks a selected partition, or names another one."""
     named = _named(spec)
     if named is None:
         return
@@ -140,7 +140,7 @@ def check_named(
 
 
 def check_order(starting: OffsetSpec, ending: OffsetSpec, partitions: Collection[TopicPartition]) -> None:
-    """Refuse an explicit start behind an explicit end of the same kind."""
+    """Raise `UsageError` for an explicit start behind an explicit end of the same kind."""
     match starting, ending:
         case (AtOffsets(low), AtOffsets(high)) | (AtTimestamps(low), AtTimestamps(high)):
             for one in partitions:

@@ -48,16 +48,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """One interval per selected partition, empty ones included, and what was missed on the way."""
+    """One interval per selected partition, including empty ones, and what was lost."""
 
     ranges: Mapping[TopicPartition, OffsetInterval]
     next_positions: Mapping[TopicPartition, int]
-    """Where the next run goes on: a filter narrows ranges, and not these."""
+    """Where the next run goes on, which a filter does not change."""
     topics: tuple[TopicIdentity, ...]
     losses: tuple[Loss, ...] = ()
-    """What data loss was let pass."""
+    """The accepted data loss."""
     changed: frozenset[TopicPartition] = frozenset()
-    """Those whose log is not the one that earlier runs read."""
+    """Partitions whose log is not the one that earlier runs read."""
 
 
 def resolve(
@@ -70,9 +70,9 @@ def resolve(
 ) -> Resolved:
     """Return the ranges to read now; raise `DataLoss`, `TopicReset` or another `KcliError`.
 
-    `positions` says where earlier runs stopped. Partitions with a position go on there, new partitions of
-    their topics begin at the first offset, and only topics without any position begin as the rules say.
-    `marks` are what the log of a partition with a position has, if it is still the one that they read.
+    `positions` are the next offsets of earlier runs. Partitions with a position go on there, new partitions
+    of their topics begin at the first offset, and other topics begin as the rules say. `marks` are batches
+    that the log of a partition has, if it is still the one that was read.
     """
     selected = select(selection, source.topics())
     losses = LossReport(rules.fail_on_data_loss)
@@ -89,7 +89,7 @@ def resolve(
 
 
 class Bounds:
-    """A source's answers about partitions, and what the rules make of them."""
+    """The bounds of partitions, by a source's answers and the rules."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Bounds:
         check_named(rules.starting, needed=self._fresh, selected=partitions, side="starting")
         check_named(rules.ending, needed=partitions, selected=partitions, side="ending")
         check_order(rules.starting, rules.ending, self._fresh)
-        # Timestamps come before the ends: what they find then never lies behind an end.
+        # Timestamps first: what they find is then never behind an end.
         self._start_times = self._found_at(rules.starting, self._fresh)
         self._end_times = self._found_at(rules.ending, partitions)
         self._newer = self._found_by_filter(partitions)
@@ -130,7 +130,7 @@ class Bounds:
                 return self._start_at_time(partition)
 
     def interval(self, partition: TopicPartition, losses: LossReport) -> tuple[OffsetInterval, int]:
-        """Return what to read of a partition, and where the next run goes on."""
+        """Return the interval to read of a partition, and the next offset of the following run."""
         start = self._begin(partition, losses)
         end = self._end(partition, start, losses)
         low, high = self._narrowed(partition, start, end)
@@ -146,7 +146,7 @@ class Bounds:
     # --- one partition ---------------------------------------------------------------------------------
 
     def _begin(self, partition: TopicPartition, losses: LossReport) -> int:
-        """Return where reading begins, never behind the end of the partition."""
+        """Return the start, never behind the end of the partition."""
         latest = self._latest[partition]
         position = self._positions.get(partition)
         if position is not None:
@@ -165,7 +165,7 @@ class Bounds:
         return min(start, latest)
 
     def _behind_end(self, partition: TopicPartition, position: int) -> int:
-        """Return the position if only open transactions lie before it, else where a reset puts it."""
+        """Return the position if only open transactions are before it, else the start after a reset."""
         end = self._latest[partition]
         if self._rules.read_committed:
             end = self._source.latest([partition], read_committed=False)[partition]
@@ -179,7 +179,7 @@ class Bounds:
         return self._earliest[partition]
 
     def _in_other_log(self, partition: TopicPartition, divergence: int, losses: LossReport) -> int:
-        """Return where to go on in a log that was truncated, and has grown beyond the position since."""
+        """Return the start in a log that was truncated, and has grown beyond the position since."""
         self.changed.add(partition)
         if self._rules.on_reset is OnReset.EARLIEST:
             return self._earliest[partition]
@@ -194,7 +194,7 @@ class Bounds:
                 end = self._offset(partition, offsets[partition])
             case AtTimestamp() | AtTimestamps():
                 found = self._end_times.get(partition)
-                # What an open transaction keeps unread may be behind the end, and is no loss.
+                # Records of open transactions may be behind the end: they are not lost.
                 end = latest if found is None else min(found, latest)
             case _:
                 return latest

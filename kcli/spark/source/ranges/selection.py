@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Every partition of some topics."""
+    """Every partition of named topics."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """Every partition of the topics in whose names a regular expression is found."""
+    """Every partition of the topics whose names match a regular expression somewhere."""
 
     pattern: str
 
@@ -45,16 +45,16 @@ Selection: TypeAlias = Subscribe | SubscribePattern | Assign
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The partitions there are of those asked for, in order, their topics, and what there is not."""
+    """The existing partitions of a selection, in order, their topics, and what is missing."""
 
     partitions: tuple[TopicPartition, ...]
     topics: tuple[TopicIdentity, ...]
     missing: tuple[TopicPartition, ...] = ()
-    """What was asked for by name and does not exist; number -1 is a whole topic."""
+    """Named partitions that do not exist; number -1 is a whole topic."""
 
 
 def select(selection: Selection, topics: Sequence[TopicIdentity]) -> Selected:
-    """Return what a selection means among the topics there are."""
+    """Return what a selection means among the existing topics."""
     known = {topic.name: topic for topic in topics}
     match selection:
         case Subscribe(names):
@@ -89,7 +89,7 @@ def select(selection: Selection, topics: Sequence[TopicIdentity]) -> Selected:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a topic pattern compiled; raise `UsageError` for what is no regular expression."""
+    """Return a compiled topic pattern; raise `UsageError` for an invalid regular expression."""
     try:
         return re.compile(pattern)
     except re.error as error:

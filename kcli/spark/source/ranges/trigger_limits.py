@@ -16,7 +16,7 @@ DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """How much new data a trigger takes, and how little it waits for, and how long."""
+    """How much new data a trigger takes at most, how much it waits for, and how long."""
 
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -26,10 +26,10 @@ class TriggerLimits:
 def limit_offsets(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], max_offsets: int
 ) -> dict[TopicPartition, int]:
-    """Return ends so that about `max_offsets` lie between, spread over partitions by their backlog.
+    """Return ends with about `max_offsets` before them, spread over partitions by their backlog.
 
-    A partition with any backlog moves by one at least. `start` must name every partition of `end` (new ones
-    at their earliest offset); as in Spark's source the shares are rounded down.
+    A partition with a backlog advances by at least one. `start` must name every partition of `end` (new ones
+    with their earliest offset). As in Spark's source the shares are rounded down.
     """
     backlog = {partition: max(0, end[partition] - start[partition]) for partition in end}
     total = sum(backlog.values())
