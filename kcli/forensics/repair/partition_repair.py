@@ -18,7 +18,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, UsageError
-from kcli.forensics.repair.segment_repair import RepairMode, SegmentCopy, SegmentRepair, SegmentRepairer
+from kcli.forensics.repair.segment_repair import (
+    RepairMode,
+    SegmentCopy,
+    SegmentRepair,
+    SegmentRepairer,
+    SourceSegment,
+)
 from kcli.protocol.records.batch_header import MAX_OFFSET
 from kcli.protocol.topics import TopicPartition
 from kcli.storage import disk
@@ -212,14 +218,13 @@ class PartitionRepairer:
             copy = SegmentCopy(self._target, base_offset, config=self._config, state=self._state)
             if not number:
                 copy.create()
+            limit = segments[number + 1][0] if number + 1 < len(segments) else MAX_OFFSET
             repairer = SegmentRepairer(
-                path,
-                base_offset,
+                SourceSegment(path, base_offset, limit),
                 copy=copy,
                 mode=self._mode,
                 is_deep=self._is_deep,
                 next_offset=max(base_offset, end_offset),
-                limit=segments[number + 1][0] if number + 1 < len(segments) else MAX_OFFSET,
             )
             repaired.append(repairer.run())
             is_cut = self._mode is RepairMode.CUT and repaired[-1].damage_count > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.forensics.entries.damage import Damage, DamageKind
 from kcli.forensics.entries.record_checks import check_records
@@ -76,8 +76,16 @@ class SegmentRepair:
         return not self.dropped_bytes
 
 
+class SourceSegment(NamedTuple):
+    """A segment to copy from; offsets from `limit` on belong to the next one."""
+
+    path: str
+    base_offset: int
+    limit: int
+
+
 class SegmentRepairer:
-    """Copies the valid entries of the segment at `source` with offsets in [`next_offset`, `limit`).
+    """Copies the valid entries of a segment from `next_offset` on.
 
     Afterwards `next_offset` is behind the last entry kept, and `epochs` has the first offset of each leader
     epoch among them.
@@ -85,21 +93,17 @@ class SegmentRepairer:
 
     def __init__(
         self,
-        source: str,
-        base_offset: int,
+        source: SourceSegment,
         *,
         copy: SegmentCopy,
         mode: RepairMode,
         is_deep: bool,
         next_offset: int,
-        limit: int,
     ) -> None:
         self._source = source
-        self._base_offset = base_offset
         self._copy = copy
         self._mode = mode
         self._is_deep = is_deep
-        self._limit = limit
         self.next_offset = next_offset
         self.epochs: list[tuple[int, int]] = []
         self._first_offset: int | None = None
@@ -108,16 +112,18 @@ class SegmentRepairer:
 
     def run(self) -> SegmentRepair:
         """Copy the entries and return the result. Raises `OSError`."""
-        status = os.stat(self._source)
-        for item in scan(self._source, resync=self._mode is RepairMode.CARVE, segment_base=self._base_offset):
+        status = os.stat(self._source.path)
+        for item in scan(
+            self._source.path, resync=self._mode is RepairMode.CARVE, segment_base=self._source.base_offset
+        ):
             is_good = self._see(item) if isinstance(item, Damage) else self._take(item)
             if not is_good and self._mode is RepairMode.CUT:
                 break
         self._copy.finish(status.st_mtime_ns)
         return SegmentRepair(
-            source=self._source,
+            source=self._source.path,
             target=self._copy.path if self._copy.exists else None,
-            base_offset=self._base_offset,
+            base_offset=self._source.base_offset,
             source_bytes=max(status.st_size, self._copy.size),
             kept_bytes=self._copy.size,
             kept_entries=self._kept,
@@ -172,8 +178,8 @@ class SegmentRepairer:
         if entry.first_offset < self.next_offset:
             message = f"offset {entry.first_offset} comes after offset {self.next_offset - 1}"
             return [_damage(DamageKind.OFFSET_GOING_BACK, entry, message)]
-        if entry.last_offset >= self._limit:
-            message = f"offset {entry.last_offset} belongs to the segment that begins at {self._limit}"
+        if entry.last_offset >= self._source.limit:
+            message = f"offset {entry.last_offset} belongs to the segment that begins at {self._source.limit}"
             return [_damage(DamageKind.BAD_OFFSET, entry, message)]
         if self._is_deep:
             return [damage for damage in check_records(entry) if not damage.is_harmless]
