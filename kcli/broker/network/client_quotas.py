@@ -18,14 +18,13 @@ from kcli.broker.metadata.metadata_image import (
     PRODUCER_BYTE_RATE,
     USER,
 )
+from kcli.broker.network.access import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kcli.broker.metadata.metadata_image import QuotaEntity
 
-ANONYMOUS = "ANONYMOUS"
-"""The user of everybody: nobody has to prove who he is."""
 LONGEST_MS = 2**31 - 1
 
 _MAX_BYTES = 2**31 - 1
@@ -173,7 +172,7 @@ class ClientQuotas:
 
     def _resolve(self, key: str, client_id: str) -> Allowance | None:
         limits = self._limits[key]
-        for entity, sharers in _candidates(ANONYMOUS, client_id):
+        for entity, sharers in _candidates(ANONYMOUS.name, client_id):
             limit = limits.get(entity)
             if limit is not None:
                 rate = self._rates.get((key, *sharers))

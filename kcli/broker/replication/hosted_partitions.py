@@ -55,7 +55,7 @@ class HostedPartitions:
         self.image: MetadataImage | None = None
         # Keyed by `Partition.key`. Requests look up by a plain tuple: that takes a quarter of the time.
         self.partitions: dict[tuple[str, int], Partition] = {}
-        self.direct: dict[tuple[bytes, int], Partition] = {}
+        self.by_name_bytes: dict[tuple[bytes, int], Partition] = {}
         """The partitions with no replica elsewhere, by encoded name; none of internal topics."""
         self._offline: set[TopicPartition] = set()
         self.replica_context = ReplicaContext(

@@ -154,9 +154,9 @@ class ReplicaManager(HostedPartitions):
             self._follow(partition)
         self._assignments_manager.compare(partition, registration)
         if partition.is_alone and topic.name not in INTERNAL_TOPICS:
-            self.direct[topic.name.encode(), index] = partition
+            self.by_name_bytes[topic.name.encode(), index] = partition
         else:
-            self.direct.pop((topic.name.encode(), index), None)
+            self.by_name_bytes.pop((topic.name.encode(), index), None)
 
     def _follow(self, partition: Partition) -> None:
         if partition.is_leader or partition.leader < 0:
@@ -196,7 +196,7 @@ class ReplicaManager(HostedPartitions):
         key = TopicPartition(topic.name, index)
         self._offline.discard(key)
         partition = self.partitions.pop(key, None)
-        self.direct.pop((topic.name.encode(), index), None)
+        self.by_name_bytes.pop((topic.name.encode(), index), None)
         if partition is None:
             return
         self.fetchers.stop(key)
@@ -244,7 +244,7 @@ class ReplicaManager(HostedPartitions):
         self._offline.add(key)
         self.fetchers.stop(key)
         self.partitions.pop(key, None)
-        self.direct.pop((key[0].encode(), key[1]), None)
+        self.by_name_bytes.pop((key[0].encode(), key[1]), None)
         self.purgatory.touch(key)
 
     # --- reading ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A node with a full disk is lost, whatever it was writing; the others go on, and with room it comes back."""
+"""A node with a full disk fails, whatever it was writing; the others go on, and with room it comes back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def created(cluster: Cluster, topic: str, *, asked: int) -> object:
 
 
 async def lost_and_back(cluster: Cluster, node_id: int) -> None:
-    """Wait until a node is lost and nobody else is; give it room, start it, and wait until all is in sync."""
+    """Wait until only this node has failed; give it room, start it, and wait until all is in sync."""
     node = cluster.nodes[node_id]
     await node.ended.wait()
     assert node.ended_by == "failed"

@@ -1,4 +1,4 @@
-"""What clients meet while requests shall suffer, over real sockets."""
+"""Faults of requests as clients meet them, over real sockets."""
 
 from __future__ import annotations
 

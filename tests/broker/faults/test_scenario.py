@@ -1,4 +1,4 @@
-"""What scenario files say, and what is said about those that make no sense."""
+"""Scenario files, and the errors of malformed ones."""
 
 from __future__ import annotations
 

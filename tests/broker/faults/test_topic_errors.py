@@ -1,4 +1,4 @@
-"""An error that is about some of a request's topics: these are refused, the others are served."""
+"""An error for some topics of a request: these are refused, the others are served."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NONE = ErrorCode.NONE
 
 
 def codes(value: Any) -> list[int]:
-    """Return the errors of a row of an answer: its own, or those of its partitions."""
+    """Return the errors of a row of a response: its own, or those of its partitions."""
     for name in ("partition_responses", "partitions", "partition_result"):
         if hasattr(value, name):
             return [each.error_code for each in getattr(value, name)]

@@ -1,4 +1,4 @@
-"""Who measures, and for how long the nodes' engines have a layer for it."""
+"""Meters, and how long the engines of the nodes have a layer for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kcli.broker.node.broker import Broker
 
 FRAME = memoryview(bytearray(b"\x00\x0c\x00\x04"))
-"""As much of a Heartbeat as it takes to be one."""
+"""The first bytes of a Heartbeat, which tell its API."""
 
 
 class Plain:
@@ -28,7 +28,7 @@ class Plain:
 
 
 class Nodes:
-    """Nodes that are but their layers, and what connections of each feed."""
+    """Nodes with nothing but layers, and the engine that connections of each feed."""
 
     def __init__(self, *node_ids: int) -> None:
         self.plain = Plain()
@@ -53,7 +53,7 @@ class Nodes:
 
 
 def counts(meter: Any) -> dict[int, int]:
-    """How many requests were seen of each node."""
+    """The number of requests to each node."""
     return {
         node_id: sum(each.total.count for each in times.by_api.values())
         for node_id, times in meter.times.items()

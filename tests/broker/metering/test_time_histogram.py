@@ -1,4 +1,4 @@
-"""A histogram tells what sorting all times would, as exactly as it promises and in bounded memory."""
+"""A histogram agrees with the sorted times, to the promised precision and in bounded memory."""
 
 from __future__ import annotations
 

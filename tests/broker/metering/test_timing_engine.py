@@ -1,4 +1,4 @@
-"""What is counted of a request, on a clock that moves as it is told."""
+"""The times that are counted of a request, on a clock that the tests move."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 class Waiting(DelayedOperation):
-    """What waits for its time to be up."""
+    """An operation that waits for its time."""
 
 
 def late() -> Response:
@@ -44,7 +44,7 @@ def late() -> Response:
 
 
 class Handler:
-    """An engine that takes three milliseconds, and does with a request what it was made for."""
+    """An engine that takes three milliseconds and gives the response it was made with."""
 
     def __init__(self, clock: MockClock, answer: Callable[[], Response]) -> None:
         self._clock = clock
@@ -72,7 +72,7 @@ def engine_for(
 
 
 def read(times: RequestTimes) -> dict[str, tuple[int, int, int, int]]:
-    """How many requests there were of each API, and the sums of their times in ms: local, remote, total."""
+    """The number of requests of each API, and the sums of their times in ms: local, remote, total."""
     return {
         api: (each.total.count, *(round(kind.sum_ns / 1e6) for kind in each))
         for api, each in times.by_api.items()

@@ -8,7 +8,7 @@ from kcli.protocol.schema.declaration import message_info
 
 
 def frame(request: object, version: int, correlation_id: int = 1) -> bytes:
-    """Return a request as it travels."""
+    """Return a request as bytes with its size."""
     header = RequestHeader(message_info(type(request)).key, version, correlation_id, "test")
     return encode_request(header, request)
 

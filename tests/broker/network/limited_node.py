@@ -1,4 +1,4 @@
-"""A node whose clients have quotas, and what their answers and pauses have to be."""
+"""A node whose clients have quotas, and the pauses they should get."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from tests.broker.single_node import Client, Node
 
 LIMIT = 1000
-"""Bytes a second: ten thousand at once are allowed."""
+"""Bytes a second; the quota allows ten thousand at once."""
 VALUE = b"v" * 12_000
 LARGE_REQUESTS = {"message.max.bytes": "4000000"}
-"""Lets batches be so large that they are handled in turns."""
+"""Allows batches large enough to be handled in turns."""
 METADATA_KEY = 3
 MANY_ROUNDS = 100_000
-"""So often the broker may be given its turn until it has done what is waited for."""
+"""The most turns that the broker gets to do what a test waits for."""
 
 
 @asynccontextmanager
@@ -50,21 +50,21 @@ def set_quotas(node: Node, entity: tuple[str, str | None] = ("client-id", "test"
 
 
 async def until(is_so: Any) -> None:
-    """Give others their turn until something is so, without any time going by."""
+    """Let other tasks run until a condition holds, while the clock stands still."""
     for _ in range(MANY_ROUNDS):
         if is_so():
             return
         await trio.lowlevel.checkpoint()
-    raise AssertionError("it did not come to pass")
+    raise AssertionError("the condition never held")
 
 
 async def held(node: Node, count: int = 1) -> None:
-    """Return when requests wait for their connection to speak again."""
+    """Return when requests are held back on mute connections."""
     await until(lambda: node.timer.count == count)
 
 
 async def mute(client: Client, node: Node) -> float:
-    """Have a client write too much, and ask for metadata behind that; return its pause in seconds."""
+    """Let a client exceed its quota and ask for metadata behind that; return its pause in seconds."""
     response = await client.ask(produce_request("t", batch(VALUE)), 7)
     await client.send(MetadataRequest(topics=[]), 4)
     await held(node)
@@ -72,13 +72,13 @@ async def mute(client: Client, node: Node) -> float:
 
 
 async def has_no_answer(client: Client) -> bool:
-    """Whether nothing has come, now that the broker has done all it could."""
+    """Return whether nothing has arrived once the broker has nothing more to do."""
     await trio.testing.wait_all_tasks_blocked()
     return not client.has_received
 
 
 def lagging(node: Node) -> Partition:
-    """Give partition 0 of topic `t` a replica that is in sync and never follows; return the partition."""
+    """Give partition 0 of topic `t` an in-sync replica that never fetches; return the partition."""
     partition = node.replica_manager.partition("t", 0)
     partition.apply(
         PartitionRegistration(
@@ -94,7 +94,7 @@ def pause_of(response: Any) -> int:
 
 
 def expected_pause(size: int, limit: int = LIMIT) -> int:
-    """Return the pause after so many bytes at once: ten seconds are allowed in advance."""
+    """Return the pause after so many bytes at once, of which ten seconds are free."""
     return round(size * 1000 / limit - 10_000)
 
 

@@ -1,4 +1,4 @@
-"""Answers that their clients' sockets have no room for: they go on when there is room, whole and in order."""
+"""Responses for which the socket has no room: they continue when it has, complete and in order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 METADATA, FETCH, PRODUCE = 3, 1, 0
 SMALL_BUFFERS = {"socket.send.buffer.bytes": "20000"}
 VALUE = bytes(range(256)) * 4000
-"""About a megabyte: more than the sockets of a slow reader hold."""
+"""About a megabyte, more than the sockets of a slow reader hold."""
 
 
 @pytest.fixture(params=[True, False], ids=["reactor", "task"])
@@ -67,7 +67,7 @@ def connections(node: Node) -> set[Connection]:
 
 
 def blocked(node: Node) -> list[Connection]:
-    """The connections that have something to send which their sockets did not take."""
+    """The connections with bytes that their sockets did not take."""
     return [each for each in connections(node) if each._out.parts]
 
 

@@ -1,4 +1,4 @@
-"""Quotas: whose limit counts, who shares it, and how long a client has to pause."""
+"""Quotas: which limit counts, which clients share it, and how long they have to pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections: frames however they are cut, answers in order, handlers that fail, hostile bytes."""
+"""Connections: frames cut anywhere, responses in order, handlers that fail, hostile bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections: how many there may be, how long they may wait, and clients that leave."""
+"""Connections: their number, their idle time, and clients that leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas of what clients read: who read too much gets nothing for a while, and then all the same."""
+"""Quotas for reading: a client above its quota gets nothing for a while, and then the same records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_PAUSES = 3
 async def read(
     client: Client, request: FetchRequest, version: int, clock: trio.testing.MockClock, *, pause_ms: int = 0
 ) -> Any:
-    """Pause as told and ask until there is something, as any consumer does."""
+    """Pause and fetch until there are records, as a consumer does."""
     for _ in range(MOST_PAUSES):
         clock.jump((pause_ms + 1) / 1000 if pause_ms else 0)
         response = await client.ask(request, version)
@@ -38,7 +38,7 @@ async def read(
 
 
 async def filled(node: Node, *sizes: int) -> None:
-    """Write records to the topic as somebody without a quota."""
+    """Write records to the topic as a client without a quota."""
     async with connected(node) as writer:
         for size in sizes:
             await writer.ask(produce_request("t", batch(b"v" * size)), 7, client_id="writer")

@@ -1,4 +1,4 @@
-"""DelayedResponse: a response waits for the partitions that are pending, and for each of them once."""
+"""DelayedResponse: a response waits for each of its pending partitions once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FakeManager:
-    """What a delayed response asks of a replica manager."""
+    """The part of a replica manager that a delayed response uses."""
 
     def __init__(self) -> None:
         self.purgatory = Purgatory(Timer())
@@ -29,7 +29,7 @@ class FakeManager:
 
 
 class FakePending:
-    """A partition that is settled when the manager says so."""
+    """A partition that the manager settles."""
 
     def __init__(self, index: int) -> None:
         self.key: TopicPartition = ("t", index)

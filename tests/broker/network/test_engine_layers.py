@@ -1,4 +1,4 @@
-"""Layers: in whatever order they come, connections feed the outermost, with those within behind it."""
+"""Layers: in any order of coming, connections feed the outermost and the others stand behind it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def named(name: str) -> Callable[[Engine], Engine]:
-    """What makes a layer that is its name and that of the engine behind it."""
+    """Return what makes a layer of its name and that of the engine behind it."""
     return lambda behind: cast("Engine", f"{name} > {behind}")
 
 

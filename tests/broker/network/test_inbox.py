@@ -1,4 +1,4 @@
-"""What a connection has received and not handled: carried, or received into a buffer of its own."""
+"""Incomplete requests: carried to the next receive, or received into a buffer of their own."""
 
 from __future__ import annotations
 

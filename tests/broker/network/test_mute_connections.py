@@ -1,4 +1,4 @@
-"""Connections of clients that have to pause: what comes on them waits, and is handled as ever later."""
+"""Mute connections: their requests wait, and are handled as usual after the pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that nobody awaits after all: what they were to be made of ends with them, through every layer."""
+"""Responses that are given up before they are awaited: their sources end with them, through every layer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ READER = RequestEngine(APIS)
 
 
 class Handler:
-    """An engine with one answer to everything."""
+    """An engine with one response to every request."""
 
     def __init__(self, answer: Response) -> None:
         self._answer = answer
@@ -79,7 +79,7 @@ LAYERS: dict[str, tuple[Wrap, ...]] = {
 
 
 def fed(answer: Response, layers: tuple[Wrap, ...]) -> Response:
-    """Feed a write to topics `t` and `other` to layers before an engine with this answer."""
+    """Feed a write to topics `t` and `other` to layers before an engine with this response."""
     engine: Engine = Handler(answer)
     for wrap in layers:
         engine = wrap(engine)

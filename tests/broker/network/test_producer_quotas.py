@@ -1,4 +1,4 @@
-"""Quotas of what clients write: who wrote too much is told so at once, then not heard for a while."""
+"""Quotas for writing: a client above its quota gets its response and pause at once, and is then mute."""
 
 from __future__ import annotations
 

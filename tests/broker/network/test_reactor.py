@@ -1,4 +1,4 @@
-"""The reactor: who is served by it, what reaches the task, and clients that leave while nobody looks."""
+"""The reactor: the connections it serves, the work of their tasks, and clients that leave unseen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Served:
-    """A connection that notes what the reactor tells it."""
+    """A connection that records the calls of the reactor."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock

@@ -1,4 +1,4 @@
-"""Requests behind one whose answer is to come: which of them are handled, and that answers stay in order."""
+"""Requests behind a pending response: which of them are handled; responses stay in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SocketServer: addresses to listen on, and accepting that goes on whatever happens."""
+"""SocketServer: addresses to listen on, and accepts that fail."""
 
 from __future__ import annotations
 

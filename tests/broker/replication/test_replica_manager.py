@@ -58,7 +58,7 @@ def test_a_topic_brings_its_logs_and_takes_them_away(node: Node, tmp_path: Path)
     assert (partition.is_leader, partition.leader_epoch, partition.topic_id) == (True, 0, topic.topic_id)
     node.controller.delete_topics([topic.topic_id])
     assert code_of(node.replica_manager.partition, "t", 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert node.replica_manager.direct == {}
+    assert node.replica_manager.by_name_bytes == {}
     assert {name.rpartition("-")[2] for name in os.listdir(tmp_path) if name.startswith("t-")} == {"delete"}
     again = node.create_topic("t")
     assert node.replica_manager.partition("t", 0).topic_id == again.topic_id != topic.topic_id
@@ -79,7 +79,7 @@ def test_a_failed_directory_takes_its_partitions_out_of_service(node: Node, tmp_
     partition = node.replica_manager.partition("t", 0)
     node.replica_manager.directory_failed(str(tmp_path))
     assert code_of(node.replica_manager.partition, "t", 0) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (partition.is_leader, partition.is_alone, node.replica_manager.direct) == (False, False, {})
+    assert (partition.is_leader, partition.is_alone, node.replica_manager.by_name_bytes) == (False, False, {})
 
 
 def test_a_changed_configuration_reaches_the_log(node: Node) -> None:

@@ -1,4 +1,4 @@
-"""A task that sleeps: who wakes it, and with what."""
+"""A task that sleeps, and how it is woken."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kcli.broker.waiting.pause_gate import Sleeper
 
 
 async def asleep(sleeper: Sleeper, nursery: trio.Nursery, ended: list[object]) -> None:
-    """Have a task sleep; what ends it is added to `ended`."""
+    """Let a task sleep; add what ends the sleep to `ended`."""
 
     async def sleep() -> None:
         try:

@@ -1,4 +1,4 @@
-"""The timer: tasks fall due in order and on time, one that fails stops nobody, jobs run once."""
+"""The timer: tasks fall due in order and on time, a failure stops no other task, jobs run once."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def append(request: ShortProduce, context: RequestContext) -> Frame | ProduceRes
     """Append and return the response; None leaves the request to the handler."""
     acks, name, index, records, _, position, end = request
     node = context.node
-    partition = node.replica_manager.direct.get((name, index))
+    partition = node.replica_manager.by_name_bytes.get((name, index))
     if (
         partition is None
         or not partition.is_alone
