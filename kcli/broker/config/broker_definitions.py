@@ -150,15 +150,10 @@ class BrokerSettings:
 
     # Topics
     num_partitions = integer(
-        "num.partitions",
-        1,
-        "Default number of partitions of a new topic.",
-        check=at_least(1),
+        "num.partitions", 1, "Default number of partitions of a new topic.", check=at_least(1)
     )
     default_replication_factor = integer(
-        "default.replication.factor",
-        1,
-        "Default replication factor of a new topic.",
+        "default.replication.factor", 1, "Default replication factor of a new topic."
     )
     auto_create_topics_enable = boolean(
         "auto.create.topics.enable", True, "Whether a client's request for an unknown topic creates it."
@@ -451,9 +446,7 @@ class BrokerSettings:
         "offsets.load.buffer.size", 5 << 20, "Bytes read at a time while loading groups."
     )
     offsets_topic_num_partitions = _positive(
-        "offsets.topic.num.partitions",
-        50,
-        "Number of partitions of a new `__consumer_offsets`.",
+        "offsets.topic.num.partitions", 50, "Number of partitions of a new `__consumer_offsets`."
     )
     # Kafka waits until there are that many brokers; a developer with fewer would wait forever.
     offsets_topic_replication_factor: ConfigDefinition[int] = ConfigDefinition(

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config.broker_definitions import BROKER_CONFIGS, broker_synonyms
 from kcli.broker.config.config_definition import ConfigDefinition, InvalidConfig, UpdateMode, view
-from kcli.broker.config.group_definitions import (
-    GROUP_CONFIGS,
-    GroupConfig,
-    acts,
-    broker_synonym,
-)
+from kcli.broker.config.group_definitions import GROUP_CONFIGS, GroupConfig, acts, broker_synonym
 from kcli.broker.config.topic_definitions import TOPIC_CONFIGS
 from kcli.protocol.configs import ConfigSource, ConfigType
 

@@ -111,11 +111,7 @@ def _check_reset(value: str) -> str | None:
 
 
 _ACTING = (
-    _acting(
-        ASSIGNMENT_INTERVAL,
-        "Minimum time between two assignments of this group, in ms.",
-        at_least(0),
-    ),
+    _acting(ASSIGNMENT_INTERVAL, "Minimum time between two assignments of this group, in ms.", at_least(0)),
     _acting(
         HEARTBEAT_INTERVAL,
         "Heartbeat interval that the coordinator gives to members of this group, in ms.",

@@ -370,10 +370,7 @@ _REMOTE_STORAGE = (
         check=lambda value: "tiered storage is not available" if value else None,
     ),
     topic_row(
-        "remote.log.copy.disable",
-        _BOOLEAN,
-        False,
-        "Whether copying to remote storage is stopped. No effect.",
+        "remote.log.copy.disable", _BOOLEAN, False, "Whether copying to remote storage is stopped. No effect."
     ),
     topic_row(
         "remote.log.delete.on.disable",

@@ -187,10 +187,7 @@ class LogDirectory:
     def _identify(self, cluster_id: str, node_id: int, now_ms: int, new_id: Callable[[], bytes]) -> None:
         path = f"{self.path}/{META_PROPERTIES}"
         found = read_identity(self.path) or MetaProperties(None, None, None, 0)
-        for what, own, other in (
-            ("cluster", cluster_id, found.cluster_id),
-            ("node", node_id, found.node_id),
-        ):
+        for what, own, other in (("cluster", cluster_id, found.cluster_id), ("node", node_id, found.node_id)):
             if other is not None and other != own:
                 raise KcliError(
                     f"`{self.path}` belongs to {what} {other}, not {own}",

@@ -115,8 +115,6 @@ class LogManager:
         self._deletions = PendingDeletions()
         self._checkpoints = OffsetCheckpoints(CHECKPOINTS)
 
-    # --- start
-
     def open(self, *, now_ms: int, directory_id: bytes | None = None) -> None:
         """Create, lock and identify the directories; one that fails goes offline.
 
@@ -219,8 +217,6 @@ class LogManager:
                 f"{log.topic_partition} is found twice: `{other.directory}` and `{log.directory}`",
                 hint="delete the one that is out of date",
             )
-
-    # --- logs
 
     def __iter__(self) -> Iterator[UnifiedLog]:
         """Iterate over all logs except future logs."""
@@ -338,8 +334,6 @@ class LogManager:
         log.rename_directory(name)
         self._deletions.add(log.directory, now_ms=now_ms, delay_ms=log.config.file_delete_delay_ms)
 
-    # --- future logs
-
     def future_log(self, topic: str, partition: int) -> UnifiedLog | None:
         """Return the future log of a replica, None if it is not being moved."""
         return self._future_logs.get(TopicPartition(topic, partition))
@@ -387,8 +381,6 @@ class LogManager:
         copy.is_future = False
         return copy
 
-    # --- failures
-
     def _log_failed(self, path: str, message: str) -> None:
         self.directories.fail(self.directories.at(path), message)
 
@@ -405,8 +397,6 @@ class LogManager:
         directory.release()
         if self._on_directory_failure is not None:
             self._on_directory_failure(directory)
-
-    # --- settings and checkpoints
 
     def set_producer_id_expiration(self, expiration_ms: int) -> None:
         """Make every log, now and later, forget producers that have been silent for `expiration_ms`."""
@@ -439,8 +429,6 @@ class LogManager:
         self._checkpoints.commit(plan)
         for path, error in plan.failures:
             self.directories.path_failed(path, f"cannot write `{path}`: {reason_of(error)}")
-
-    # --- periodic work
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete the old segments of every log; return how many."""
@@ -507,8 +495,6 @@ class LogManager:
             # `all_logs` again for each: the first that fails takes the others of its directory offline.
             if log.failure is None and log in self.all_logs and not os.path.isdir(log.directory):
                 log.failed("find", FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
-
-    # --- stop
 
     def close(self, *, clean: bool = True, broker_epoch: int = UNKNOWN_BROKER_EPOCH, now_ms: int) -> None:
         """Flush and close every log, write the checkpoints and the clean-stop marker, unlock.

@@ -79,7 +79,6 @@ class SegmentIndex:
 
     @property
     def path(self) -> str:
-        """The path of the file."""
         return self._file.path
 
     def sync(self) -> None:
@@ -87,5 +86,4 @@ class SegmentIndex:
         self._file.sync()
 
     def renamed(self, path: str) -> None:
-        """Follow a rename of the file."""
         self._file.path = path

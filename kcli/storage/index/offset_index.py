@@ -29,8 +29,6 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 class OffsetIndex(SegmentIndex):
-    """The offset index of one segment."""
-
     __slots__ = ("_offsets", "_positions", "max_entries")
 
     def __init__(self, path: str, base_offset: int, max_size_bytes: int) -> None:
@@ -44,7 +42,6 @@ class OffsetIndex(SegmentIndex):
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another entry."""
         return len(self._offsets) >= self.max_entries
 
     @property

@@ -29,8 +29,6 @@ NO_TIMESTAMP = -1
 
 
 class TimeIndex(SegmentIndex):
-    """The time index of one segment."""
-
     __slots__ = ("_offsets", "_timestamps", "max_entries")
 
     def __init__(self, path: str, base_offset: int, max_size_bytes: int) -> None:
@@ -44,7 +42,7 @@ class TimeIndex(SegmentIndex):
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another entry."""
+        """Whether only the reserved slot is free."""
         return len(self._timestamps) >= self.max_entries - 1
 
     @property

@@ -56,7 +56,6 @@ class TransactionIndex(SegmentIndex):
         return len(self._entries)
 
     def entries(self) -> list[AbortedTransaction]:
-        """Return all entries."""
         return list(self._entries)
 
     def load_once(self) -> None:

@@ -134,7 +134,6 @@ class FileSlice:
         return self._file.descriptor
 
     def first(self, size: int) -> FileSlice:
-        """Return the first `size` bytes as a slice."""
         return FileSlice(self._file, self.position, size)
 
     def read_part(self, start: int, count: int) -> bytes:
@@ -334,7 +333,6 @@ class FileRecords:
             os.ftruncate(self.handle.descriptor, self.size)
 
     def renamed(self, path: str) -> None:
-        """Follow a rename of the file."""
         self.path = path
 
     def close(self) -> None:

@@ -108,7 +108,6 @@ class LeaderEpochs:
 
     @property
     def path(self) -> str:
-        """The path of the checkpoint."""
         return f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     def _put(self, epoch: int, start_offset: int) -> None:

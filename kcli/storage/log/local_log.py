@@ -61,17 +61,14 @@ class LogSegments:
 
     @property
     def first(self) -> LogSegment:
-        """The oldest segment."""
         return self._segments[0]
 
     @property
     def base_offsets(self) -> list[int]:
-        """The base offsets of all segments, ascending."""
         return list(self._base_offsets)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of records in all segments."""
         return sum([segment.records.size for segment in self._segments])
 
     def add(self, segment: LogSegment) -> None:
@@ -85,7 +82,6 @@ class LogSegments:
         self.active = self._segments[-1]
 
     def remove(self, segment: LogSegment) -> None:
-        """Remove a segment."""
         slot = self._segments.index(segment)
         del self._segments[slot], self._base_offsets[slot]
         if self._segments:
@@ -132,7 +128,7 @@ class LogSegments:
         """
         for segment in self:
             if segment.largest_timestamp >= timestamp:
-                found = segment.find_offset_by_timestamp(timestamp, start_offset)
+                found = segment.find_timestamp(timestamp, start_offset)
                 # The record that made the segment qualify may lie below the start.
                 if found is not None:
                     return found
@@ -145,9 +141,7 @@ class LogSegments:
         """
         newest = max(self, key=lambda segment: segment.indexes.max_timestamp)
         largest = newest.indexes.max_timestamp
-        if largest < 0:
-            return None
-        return newest.first_with_timestamp(largest, newest.indexes.offset_of_max_timestamp)
+        return None if largest < 0 else newest.first_at(largest, newest.indexes.offset_of_max_timestamp)
 
 
 class FlushPlan:
@@ -211,7 +205,6 @@ class PendingDeletions:
         return due
 
     def moved_to(self, directory: str) -> None:
-        """Follow a rename of the directory of all paths."""
         self._items = [
             (marked_ms, due_ms, f"{directory}/{os.path.basename(path)}")
             for marked_ms, due_ms, path in self._items
@@ -293,8 +286,6 @@ class LocalLog:
         self._truncations = 0
         self.set_end(end_offset)
 
-    # --- the end
-
     def set_end(self, offset: int) -> None:
         """Give the next record `offset`, behind the end of the active segment."""
         self.end_offset = offset
@@ -302,10 +293,7 @@ class LocalLog:
             self.recovery_point = offset
 
     def end(self) -> LogOffsetMetadata:
-        """Return the end offset and its position."""
         return LogOffsetMetadata(self.end_offset, self.segments.active.base_offset, self.segments.active.size)
-
-    # --- find
 
     def locate(self, offset: int) -> LogOffsetMetadata:
         """Return the position of an offset within the log. Raises `CorruptRecord` and `OSError`."""
@@ -355,8 +343,6 @@ class LocalLog:
             current = self.segments.higher(current.base_offset)
         return aborted
 
-    # --- roll
-
     def roll(self, base_offset: int, now_ms: int) -> LogSegment:
         """Finish the active segment and begin another. Raises `OSError`."""
         active = self.segments.active
@@ -383,8 +369,6 @@ class LocalLog:
         segment.roll_jitter_ms = self._random_below(jitter_ms) if jitter_ms > 0 else 0
         self.segments.add(segment)
         return segment
-
-    # --- truncate, delete
 
     def truncate_to(self, offset: int, now_ms: int) -> list[LogSegment]:
         """Drop the batches that end at or above `offset`, not below the first segment's base offset.
@@ -418,10 +402,7 @@ class LocalLog:
         self._deletions.add(path, now_ms=now_ms, delay_ms=self.config.file_delete_delay_ms)
 
     def take_due_deletions(self, now_ms: int) -> list[str]:
-        """Remove and return the paths of marked files whose delay has passed, for the caller to delete."""
         return self._deletions.take_due(now_ms)
-
-    # --- flush
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a flush up to the end."""
@@ -458,10 +439,7 @@ class LocalLog:
             self.recovery_point = plan.offset
             self.last_flushed_ms = now_ms
 
-    # --- life
-
     def rename_directory(self, path: str) -> None:
-        """Move to another directory name. Raises `OSError`."""
         os.replace(self.directory, path)
         self._deletions.moved_to(path)
         self.directory = path
@@ -469,16 +447,12 @@ class LocalLog:
             segment.moved_to(path)
 
     def update_config(self, config: LogConfig) -> None:
-        """Use another configuration from now on; segments keep the index settings they were made with."""
         self.config = config
         self.segments.active.forget_timestamp_limit()
 
     def close_handlers(self) -> None:
-        """Close the files, writing nothing."""
         for segment in self.segments:
             segment.close_handlers()
-
-    # --- failure
 
     @property
     def parent_directory(self) -> str:
@@ -486,19 +460,12 @@ class LocalLog:
         return os.path.dirname(self.directory)
 
     def go_offline(self, reason: str) -> None:
-        """Close the files and refuse every read and append from now on: the log directory has failed."""
         self.failure = reason
         self.close_handlers()
 
     def failed(self, doing: str, error: OSError | CorruptRecord) -> KafkaError:
-        """Take the log directory out of service for an I/O error; return the error to raise."""
         directory = self.parent_directory
         message = f"cannot {doing} {self.topic_partition} in `{directory}`: {reason_of(error)}"
         self.failure = message
         self._on_failure(directory, message)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-
-    def check_in_service(self) -> None:
-        """Raise `KafkaError` KAFKA_STORAGE_ERROR if the log is out of service."""
-        if self.failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)

@@ -13,6 +13,7 @@ what it is.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,7 @@ _Batch = tuple[int, int, int, int, "ProducerStateEntry | None", int]
 """Size, first offset, last offset, largest timestamp, the producer and its last sequence."""
 
 
+@dataclass(slots=True, eq=False)
 class LogAppendInfo:
     """Where records went. `first_offset` is -1 if there was nothing to append.
 
@@ -73,32 +75,13 @@ class LogAppendInfo:
     broker set the timestamps. `size` counts the bytes stored now.
     """
 
-    __slots__ = (
-        "duplicate",
-        "first_offset",
-        "last_offset",
-        "log_append_time",
-        "log_start_offset",
-        "max_timestamp",
-        "size",
-    )
-
-    def __init__(
-        self,
-        first_offset: int,
-        last_offset: int,
-        max_timestamp: int,
-        log_append_time: int = NO_TIMESTAMP,
-        duplicate: bool = False,
-        size: int = 0,
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.max_timestamp = max_timestamp
-        self.log_append_time = log_append_time
-        self.log_start_offset = UNKNOWN_OFFSET
-        self.duplicate = duplicate
-        self.size = size
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time: int = NO_TIMESTAMP
+    duplicate: bool = False
+    size: int = 0
+    log_start_offset: int = UNKNOWN_OFFSET
 
 
 class LogAppender:
@@ -120,10 +103,7 @@ class LogAppender:
         self.validator = LogValidator(local.config)
 
     def update_config(self, config: LogConfig) -> None:
-        """Check records against another configuration from now on."""
         self.validator = LogValidator(config)
-
-    # --- the ordinary way
 
     def append(
         self,
@@ -133,10 +113,6 @@ class LogAppender:
         now_ms: int,
         written: WriteAhead | None = None,
     ) -> LogAppendInfo:
-        """Give validated records offsets and the leader's epoch, and write them. Raises `KafkaError`.
-
-        A `write_ahead` that has been run is not written again.
-        """
         self._stamp(validated, leader_epoch)
         info = self._append(validated.data, validated.batches, validated.origin, now_ms, written)
         if not info.duplicate:
@@ -144,7 +120,6 @@ class LogAppender:
         return info
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> LogAppendInfo:
-        """Do `UnifiedLog.append_as_follower`."""
         data, batches = whole_batches(records, self.local.end_offset)
         return self._append(data, batches, AppendOrigin.REPLICATION, now_ms)
 
@@ -243,8 +218,6 @@ class LogAppender:
             topic_partition = self.local.topic_partition
             self.local.report(f"leader epochs of {topic_partition} are dropped: records of an older format")
             self.leader_epochs.clear()
-
-    # --- the short ways
 
     def append_plain(self, records: memoryview, leader_epoch: int, now_ms: int) -> int:
         """Append one small batch of a client, patched in place; return its first offset, or `NOT_PLAIN`.

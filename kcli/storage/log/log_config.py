@@ -68,14 +68,8 @@ class LogConfig:
 
     def compression_level(self, compression_type: str) -> int | None:
         """Return the configured level of a codec by its configuration name, None if it has no levels."""
-        match compression_type:
-            case "gzip":
-                return self.compression_gzip_level
-            case "lz4":
-                return self.compression_lz4_level
-            case "zstd":
-                return self.compression_zstd_level
-        return None
+        levels = {"gzip": self.compression_gzip_level, "lz4": self.compression_lz4_level}
+        return {**levels, "zstd": self.compression_zstd_level}.get(compression_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

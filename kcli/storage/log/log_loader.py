@@ -2,9 +2,9 @@
 
 1. Delete files marked `.deleted` or `.cleaned`. Finished compactions (`.swap`) replace the segments that they
    cover, except those at or above the lowest `.cleaned`: such a swap was not complete.
-2. Open the segments; delete index files without a log. 3. After an unclean stop, check every segment from the
-recovery point on. Cut the first damaged one at the damage
-   and delete all later ones.
+2. Open the segments; delete index files without a log.
+3. After an unclean stop, check every segment from the recovery point on. Cut the first damaged one at the
+damage and delete all later ones.
 4. Restart a log that ends below its checkpointed start as empty at that start.
 
 After a clean stop only the end of the last segment is checked; one that does not end with a whole batch is
@@ -136,9 +136,13 @@ class LogLoader:
             if is_clean:
                 self._check_transaction_indexes(log_start_offset)
         if end_offset < log_start_offset:
-            self._drop_everything(
-                f"the log ends at {end_offset}, below its start {log_start_offset}; it restarts there, empty"
+            self.report(
+                f"the log ends at {end_offset}, below its start {log_start_offset}; "
+                f"it restarts there, empty: `{self.directory}`"
             )
+            self._delete(list(self.segments))
+            self.leader_epochs.clear()
+            self.snapshots.remove_if(above=-1)
             end_offset, has_producers = log_start_offset, False
         if not len(self.segments):
             self.segments.add(
@@ -151,20 +155,10 @@ class LogLoader:
                 )
             )
             self.was_changed = True
-        self._settle(
-            max(log_start_offset, self.segments.first.base_offset),
-            end_offset=end_offset,
-            has_producers=has_producers,
-        )
+        self._settle(max(log_start_offset, self.segments.first.base_offset), end_offset, has_producers)
         return end_offset
 
-    def _drop_everything(self, why: str) -> None:
-        self.report(f"{why}: `{self.directory}`")
-        self._delete(list(self.segments))
-        self.leader_epochs.clear()
-        self.snapshots.remove_if(above=-1)
-
-    def _settle(self, log_start_offset: int, *, end_offset: int, has_producers: bool) -> None:
+    def _settle(self, log_start_offset: int, end_offset: int, has_producers: bool) -> None:
         """Make epochs and producers end at the log end."""
         self.leader_epochs.truncate_from_end(end_offset)
         self.leader_epochs.truncate_from_start(log_start_offset)
@@ -172,8 +166,8 @@ class LogLoader:
         if has_producers:
             self.snapshots.remove_if(above=end_offset)
             self.snapshots.take(self.producer_state)
-            return
-        self._rebuild_producers(log_start_offset, end_offset)
+        else:
+            self._rebuild_producers(log_start_offset, end_offset)
 
     def _rebuild_producers(self, log_start_offset: int, end_offset: int) -> None:
         self.snapshots.rebuild(
@@ -215,19 +209,14 @@ class LogLoader:
             if base_offset is None:
                 continue
             low = min(low, base_offset)
-            high = max(high, self._swap_end(name, base_offset))
+            ends = (entry.last_offset for entry in FileRecords.open(f"{self.directory}/{name}").entries())
+            high = max(high, max(ends, default=base_offset) + 1)
         for name in names:
             offset = offset_from_name(name)
             if offset is not None and low <= offset < high and name not in swaps:
                 path = f"{self.directory}/{name}"
                 if os.path.exists(path):
                     os.unlink(path)
-
-    def _swap_end(self, name: str, base_offset: int) -> int:
-        last_offset = base_offset
-        for entry in FileRecords.open(f"{self.directory}/{name}").entries():
-            last_offset = entry.last_offset
-        return last_offset + 1
 
     def _open_segments(self, names: list[str]) -> None:
         present = set(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,7 @@ class LogOffsetMetadata(NamedTuple):
     position: int = -1
 
 
+@dataclass(slots=True, eq=False)
 class LogRead:
     """The result of a read, and the log's offsets at that time.
 
@@ -35,30 +37,10 @@ class LogRead:
     limited to committed records.
     """
 
-    __slots__ = (
-        "aborted",
-        "file_slice",
-        "first_batch_size",
-        "high_watermark",
-        "last_stable_offset",
-        "log_end_offset",
-        "log_start_offset",
-    )
-
-    def __init__(
-        self,
-        file_slice: FileSlice | None,
-        high_watermark: int,
-        last_stable_offset: int,
-        log_start_offset: int,
-        log_end_offset: int,
-        aborted: list[AbortedTransaction] | None = None,
-        first_batch_size: int = 0,
-    ) -> None:
-        self.file_slice = file_slice
-        self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.aborted = aborted
-        self.first_batch_size = first_batch_size
+    file_slice: FileSlice | None
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    log_end_offset: int
+    aborted: list[AbortedTransaction] | None = None
+    first_batch_size: int = 0

@@ -107,11 +107,8 @@ class LogSegment:
     def __repr__(self) -> str:
         return f"LogSegment(base_offset={self.base_offset}, size={self.size})"
 
-    # --- what it is
-
     @property
     def size(self) -> int:
-        """Bytes of records."""
         return self.records.size
 
     @property
@@ -127,16 +124,10 @@ class LogSegment:
 
     @staticmethod
     def paths(directory: str, base_offset: int) -> list[str]:
-        """Return the paths of the files of a segment."""
         return [segment_path(directory, base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
 
-    # --- append
-
     def append(
-        self,
-        data: Buffer,
-        batches: Sequence[RecordBatch | LegacyEntry],
-        written: WriteAhead | None = None,
+        self, data: Buffer, batches: Sequence[RecordBatch | LegacyEntry], written: WriteAhead | None = None
     ) -> None:
         """Write whole entries, given as bytes and parsed, at the end.
 
@@ -179,8 +170,6 @@ class LogSegment:
     def forget_timestamp_limit(self) -> None:
         """Drop `timestamp_limit`, because the records or the configuration changed."""
         self.timestamp_limit = UNKNOWN_LIMIT
-
-    # --- find and read
 
     def find(self, offset: int) -> EntryPosition | None:
         """Return the first entry that ends at or above `offset`, None past the end.
@@ -232,53 +221,35 @@ class LogSegment:
             for batch in iter_batches(run):
                 yield run_position + batch.position, batch
 
-    def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
+    def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the first record at or after both, None without one.
 
         If the search takes more than `MAX_SEARCHED_BYTES`, returns the start of the batch instead. Raises
         `CorruptRecord` and `OSError`.
         """
         _, from_offset = self.indexes.times.lookup(timestamp)
-        entry = self.find(max(from_offset, start_offset))
-        if entry is None:
-            return None
-        room = MAX_SEARCHED_BYTES
-        for _, batch in self.batches(entry.position):
-            if batch.max_timestamp >= timestamp and batch.last_offset >= start_offset:
-                try:
-                    records, size = _read(batch, room)
-                except TooMuchData:
-                    offset = max(batch.base_offset, start_offset)
-                    return batch.max_timestamp, offset, _leader_epoch(batch)
-                room -= size
-                for record in records:
-                    if record.timestamp >= timestamp and record.offset >= start_offset:
-                        return record.timestamp, record.offset, _leader_epoch(batch)
-        return None
+        return self.first_at(timestamp, max(from_offset, start_offset), start_offset)
 
-    def first_with_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
-        """Return (timestamp, offset, leader epoch) of the first record that has exactly this timestamp.
-
-        A batch at `from_offset` must hold one. If the search takes more than `MAX_SEARCHED_BYTES`, returns
-        the start of the batch instead. Raises `CorruptRecord` and `OSError`.
-        """
+    def first_at(
+        self, timestamp: int, from_offset: int, start_offset: int = 0
+    ) -> tuple[int, int, int] | None:
+        """Do `find_timestamp` in the batches from the one that holds `from_offset` on."""
         entry = self.find(from_offset)
         if entry is None:
             return None
         room = MAX_SEARCHED_BYTES
         for _, batch in self.batches(entry.position):
-            if batch.max_timestamp == timestamp:
+            if batch.max_timestamp >= timestamp and batch.last_offset >= start_offset:
+                epoch = batch.partition_leader_epoch if isinstance(batch, RecordBatch) else -1
                 try:
                     records, size = _read(batch, room)
                 except TooMuchData:
-                    return timestamp, batch.base_offset, _leader_epoch(batch)
+                    return batch.max_timestamp, max(batch.base_offset, start_offset), epoch
                 room -= size
                 for record in records:
-                    if record.timestamp == timestamp:
-                        return timestamp, record.offset, _leader_epoch(batch)
+                    if record.timestamp >= timestamp and record.offset >= start_offset:
+                        return record.timestamp, record.offset, epoch
         return None
-
-    # --- truncate, recover
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop the entries that end at or above `offset`; return the bytes cut. Raises `OSError`."""
@@ -315,8 +286,6 @@ class LogSegment:
         self.indexes.finish()
         return cut
 
-    # --- files
-
     def index_paths(self) -> list[str]:
         """Return the paths of the index files, which need not exist."""
         return self.paths(self.directory, self.base_offset)[1:]
@@ -327,7 +296,6 @@ class LogSegment:
         self.records.trim()
 
     def close_handlers(self) -> None:
-        """Close the file, writing nothing."""
         self.records.close()
 
     def moved_to(self, directory: str) -> None:
@@ -356,7 +324,3 @@ def _read(batch: RecordBatch | LegacyEntry, room: int) -> tuple[Iterable[Record]
         raise TooMuchData(f"a record batch of {batch.count} records")
     data = batch.record_data(room)
     return batch.parse_records(data), max(len(data), batch.count * BYTES_PER_RECORD)
-
-
-def _leader_epoch(batch: RecordBatch | LegacyEntry) -> int:
-    return batch.partition_leader_epoch if isinstance(batch, RecordBatch) else -1

@@ -15,6 +15,7 @@ max timestamp, and rebuilt for a conversion and for offsets that are not 0, 1, 2
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.protocol.compression.codecs import Codec
@@ -83,25 +84,17 @@ class TooMuchToRead(KafkaError):
         super().__init__(ErrorCode.MESSAGE_TOO_LARGE, reason)
 
 
+@dataclass(slots=True, eq=False)
 class ValidatedRecords:
     """Records ready to be appended: `data` holds the whole `batches` and nothing else.
 
     `log_append_time` is -1 unless the topic uses append time.
     """
 
-    __slots__ = ("batches", "data", "log_append_time", "origin")
-
-    def __init__(
-        self,
-        data: bytearray | memoryview,
-        batches: list[RecordBatch],
-        log_append_time: int,
-        origin: AppendOrigin,
-    ) -> None:
-        self.data = data
-        self.batches = batches
-        self.log_append_time = log_append_time
-        self.origin = origin
+    data: bytearray | memoryview
+    batches: list[RecordBatch]
+    log_append_time: int
+    origin: AppendOrigin
 
 
 class LogValidator:

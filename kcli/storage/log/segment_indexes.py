@@ -19,12 +19,7 @@ from kcli.storage.index.index_file import CorruptIndex
 from kcli.storage.index.offset_index import OffsetIndex
 from kcli.storage.index.time_index import NO_TIMESTAMP, TimeIndex
 from kcli.storage.index.transaction_index import TransactionIndex
-from kcli.storage.log_paths import (
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    segment_path,
-)
+from kcli.storage.log_paths import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,8 +82,6 @@ class SegmentIndexes:
         self._first_timestamp = None
         self.is_full = False
 
-    # --- the indexes, loaded
-
     @property
     def offsets(self) -> OffsetIndex:
         """The offset index. Raises `OSError`."""
@@ -136,8 +129,6 @@ class SegmentIndexes:
             except CorruptRecord:
                 return NO_TIMESTAMP
         return first
-
-    # --- changes
 
     def load_once(self) -> None:
         """Load the offset and the time index, the first time. Raises `OSError`."""
@@ -195,8 +186,6 @@ class SegmentIndexes:
             self._report(f"the index ends before bad records: {error}: `{self._records.path}`")
         self.finish()
 
-    # --- files
-
     def write(self) -> None:
         """Write the entries that the files lack. Raises `OSError`."""
         if self._max_timestamp is not None:
@@ -211,14 +200,11 @@ class SegmentIndexes:
             self._time_index.finish()
 
     def moved_to(self, directory: str) -> None:
-        """Follow a rename of the replica's directory."""
         for index in (self._offset_index, self._time_index, self._transaction_index):
             index.renamed(f"{directory}/{os.path.basename(index.path)}")
 
     def _settle_fullness(self) -> None:
         self.is_full = self._offset_index.is_full or self._time_index.is_full
-
-    # --- loading
 
     def _load(self) -> int:
         """Load the offset and the time index, or rebuild them; return the largest timestamp."""

@@ -100,36 +100,28 @@ class UnifiedLog:
             f"high_watermark={self.high_watermark}, log_end_offset={self.log_end_offset})"
         )
 
-    # --- offsets
-
     @property
     def config(self) -> LogConfig:
-        """The topic's configuration."""
         return self.local.config
 
     @property
     def directory(self) -> str:
-        """The path of the replica's directory."""
         return self.local.directory
 
     @property
     def log_end_offset(self) -> int:
-        """The offset of the next record."""
         return self.local.end_offset
 
     @property
     def recovery_point(self) -> int:
-        """The offset below which everything is durable."""
         return self.local.recovery_point
 
     @property
     def parent_directory(self) -> str:
-        """The log directory that holds the replica's directory."""
         return self.local.parent_directory
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of records."""
         return self.segments.size_bytes
 
     @property
@@ -166,8 +158,6 @@ class UnifiedLog:
         self.high_watermark_metadata = None
         self.producer_state.high_watermark_moved(offset)
 
-    # --- append
-
     def append_as_leader(
         self,
         records: Buffer,
@@ -186,12 +176,8 @@ class UnifiedLog:
         INVALID_PRODUCER_EPOCH (47), INVALID_TXN_STATE (48), KAFKA_STORAGE_ERROR (56) and `InvalidRecords`
         (32, 87); nothing was written then.
         """
-        if (
-            try_plain
-            and type(records) is memoryview
-            and origin is AppendOrigin.CLIENT
-            and not records.readonly
-        ):
+        is_client = origin is AppendOrigin.CLIENT
+        if try_plain and type(records) is memoryview and is_client and not records.readonly:
             first_offset = self.append_plain(records, leader_epoch, now_ms)
             if first_offset != NOT_PLAIN:
                 info = self.appender.plain_info(records, first_offset)
@@ -230,7 +216,6 @@ class UnifiedLog:
 
     @property
     def validator(self) -> LogValidator:
-        """Checks a producer's records for this log."""
         return self.appender.validator
 
     def assign_epoch_at_end(self, epoch: int) -> None:
@@ -249,16 +234,12 @@ class UnifiedLog:
         except OSError as error:
             raise self.failed("write the leader epochs of", error) from error
 
-    # --- roll
-
     def roll(self, *, now_ms: int) -> None:
         """Begin a new segment at the log end. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         try:
             self.appender.roll_at(self.log_end_offset, now_ms)
         except OSError as error:
             raise self.failed("roll", error) from error
-
-    # --- read
 
     def read(self, offset: int, max_bytes: int, *, isolation: Isolation, min_one: bool = True) -> LogRead:
         """Find the records from `offset` on, up to the bound of `isolation` and about `max_bytes`.
@@ -307,10 +288,7 @@ class UnifiedLog:
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     def active_producers(self) -> list[ProducerStateEntry]:
-        """Return the producers that the log knows."""
         return list(self.producer_state.producers.values())
-
-    # --- search by time
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the first record at or after `timestamp`.
@@ -361,8 +339,6 @@ class UnifiedLog:
         except OSError as error:
             raise self.failed("search", error) from error
 
-    # --- truncate
-
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         """Drop the records at and above `offset`; return whether there were any. Raises `KafkaError`."""
         if offset < 0:
@@ -407,8 +383,6 @@ class UnifiedLog:
         self.producer_state.clear(offset)
         self.log_start_offset = log_start_offset
         self.set_high_watermark(offset)
-
-    # --- delete
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Delete the segments that log start, `retention.bytes` or `retention.ms` release; return how many.
@@ -479,8 +453,6 @@ class UnifiedLog:
         """Remove and return the files marked deleted whose delay has passed, for the caller to unlink."""
         return self.local.take_due_deletions(now_ms)
 
-    # --- flush
-
     def plan_due_flush(self, now_ms: int) -> FlushPlan | None:
         """Return what to sync now: everything if a flush is due, rolled segments after a roll, or None.
 
@@ -499,7 +471,8 @@ class UnifiedLog:
         The offset defaults to the log end. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         # After a failed fsync the next one may succeed without having written anything.
-        self.local.check_in_service()
+        if self.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
         offset = self.log_end_offset if up_to is None else up_to
         if offset <= self.recovery_point:
             return None
@@ -535,8 +508,6 @@ class UnifiedLog:
             raise self.failed("flush", error) from error
         self.commit_flush(plan, now_ms=now_ms)
 
-    # --- life
-
     def update_config(self, config: LogConfig) -> None:
         """Use another configuration from now on; segments keep the index settings they were made with."""
         self.local.update_config(config)
@@ -571,7 +542,6 @@ class UnifiedLog:
 
     @property
     def failure(self) -> str | None:
-        """Why the log is out of service, None while it is in service."""
         return self.local.failure
 
     def go_offline(self, reason: str) -> None:
