@@ -30,7 +30,7 @@ def set_full(path: str, *, full: bool) -> None:
         _full.add(real)
     else:
         _full.discard(real)
-    pwrite = _write_where_there_is_room if _full else os.pwrite
+    pwrite = _write_if_not_full if _full else os.pwrite
 
 
 def write_fully(descriptor: int, data: Buffer, position: int = 0) -> None:
@@ -59,7 +59,7 @@ def sync_path(path: str) -> None:
         os.close(descriptor)
 
 
-def _write_where_there_is_room(descriptor: int, data: Buffer, position: int) -> int:
+def _write_if_not_full(descriptor: int, data: Buffer, position: int) -> int:
     path = os.path.realpath(f"/proc/self/fd/{descriptor}")
     if any(path.startswith(f"{directory}/") for directory in _full):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -46,16 +46,6 @@ class DirectoryLoader:
     reports others that are not replicas. Raises `OSError`.
     """
 
-    __slots__ = (
-        "_directory",
-        "_high_watermarks",
-        "_log_start_offsets",
-        "_recovery_points",
-        "_report",
-        "deleted",
-        "replicas",
-    )
-
     def __init__(self, directory: LogDirectory, report: Callable[[str], None]) -> None:
         self._directory = directory
         self._report = report

@@ -39,12 +39,10 @@ class LogDirectories:
 
     @property
     def online(self) -> list[LogDirectory]:
-        """The directories that have not failed."""
         return [directory for directory in self._directories if directory.is_online]
 
     @property
     def offline(self) -> list[LogDirectory]:
-        """The directories that failed since the start."""
         return [directory for directory in self._directories if not directory.is_online]
 
     @property
@@ -84,11 +82,9 @@ class LogDirectories:
             return False  # Loading reports it.
 
     def of(self, log: UnifiedLog) -> LogDirectory:
-        """Return the directory of a log."""
         return self.at(log.parent_directory)
 
     def at(self, path: str) -> LogDirectory:
-        """Return the directory with a path."""
         return next(each for each in self._directories if each.path == path)
 
     def for_new_log(
@@ -126,6 +122,5 @@ class LogDirectories:
             directory.abandon()
 
     def release(self) -> None:
-        """Release all locks."""
         for directory in self._directories:
             directory.release()

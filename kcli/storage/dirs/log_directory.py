@@ -143,17 +143,6 @@ class LogDirectory:
     loaded, so that its checkpoints may be written.
     """
 
-    __slots__ = (
-        "_directory",
-        "_lock",
-        "_made",
-        "directory_id",
-        "is_loaded",
-        "is_online",
-        "path",
-        "was_clean",
-    )
-
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
         self.directory_id = b""
@@ -185,7 +174,6 @@ class LogDirectory:
             raise
 
     def _identify(self, cluster_id: str, node_id: int, now_ms: int, new_id: Callable[[], bytes]) -> None:
-        path = f"{self.path}/{META_PROPERTIES}"
         found = read_identity(self.path) or MetaProperties(None, None, None, 0)
         for what, own, other in (("cluster", cluster_id, found.cluster_id), ("node", node_id, found.node_id)):
             if other is not None and other != own:
@@ -196,6 +184,7 @@ class LogDirectory:
         self.directory_id = found.directory_id or new_id()
         wanted = MetaProperties(cluster_id, node_id, self.directory_id)
         if wanted != found:
+            path = f"{self.path}/{META_PROPERTIES}"
             is_new = not os.path.exists(path)
             write_atomically(path, wanted.encode(now_ms))
             if is_new:
@@ -234,10 +223,8 @@ class LogDirectory:
 
     def is_in_place(self) -> bool:
         """Whether the path still leads to the directory that was opened."""
-        if self._directory is None:
-            return True  # Nothing was opened.
         try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self._directory))
+            return self._directory is None or disk.leads_to(self.path, self._directory)
         except OSError:
             return False
 

@@ -50,14 +50,6 @@ UNKNOWN_BROKER_EPOCH = -1
 _UNCLEAN = Checkpointed(is_clean=False)
 
 
-def _silent(message: str) -> None:
-    """Drop a message."""
-
-
-def _random_below(limit: int) -> int:
-    return int.from_bytes(os.urandom(8), "big") % limit
-
-
 class DirectoryCheckPlan:
     """Replica directories to check; `run` collects the logs without one in `missing`.
 
@@ -95,7 +87,7 @@ class LogManager:
         config_for: Callable[[str], LogConfig] | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         recovery_threads: int = 2,
-        report: Callable[[str], None] = _silent,
+        report: Callable[[str], None] = lambda message: None,
         on_directory_failure: Callable[[LogDirectory], None] | None = None,
     ) -> None:
         self.directories = LogDirectories(log_dirs, on_failure=self._directory_failed)
@@ -104,7 +96,7 @@ class LogManager:
         self._on_directory_failure = on_directory_failure
         self._node_id = node_id
         self._cluster_id = cluster_id
-        self._config_for = config_for
+        self._config_for = config_for or (lambda topic: self.default_config)
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self.report = report
         self._logs: dict[TopicPartition, UnifiedLog] = {}
@@ -152,7 +144,6 @@ class LogManager:
         now_ms: int,
         keep: Callable[[TopicPartition, bytes | None], bool] | None,
     ) -> None:
-        """Load the logs of one directory. Raises `OSError`, and `KcliError` if a replica is found twice."""
         loader = DirectoryLoader(directory, self.report)
         for path in loader.deleted:
             self._deletions.add(path, now_ms=now_ms, delay_ms=self.default_config.file_delete_delay_ms)
@@ -190,11 +181,11 @@ class LogManager:
         config: LogConfig | None = None,
     ) -> UnifiedLog:
         settings = LogSettings(
-            config=config or self._config_of(topic_partition.topic),
+            config=config or self._config_for(topic_partition.topic),
             report=self.report,
             on_failure=self._log_failed,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
-            random_below=_random_below,
+            random_below=lambda limit: int.from_bytes(os.urandom(8), "big") % limit,
         )
         return load_log(
             path,
@@ -204,9 +195,6 @@ class LogManager:
             now_ms=now_ms,
             checkpointed=checkpointed,
         )
-
-    def _config_of(self, topic: str) -> LogConfig:
-        return self.default_config if self._config_for is None else self._config_for(topic)
 
     def _add(self, log: UnifiedLog) -> None:
         """Add a loaded log. Raises `KcliError` if one of its name exists."""
@@ -266,24 +254,34 @@ class LogManager:
             )
         for name in self._checkpoints.stale_files(topic_partition):
             self.checkpoint(name)
-        return self._create(
-            topic_partition, topic_id, config=config, directory_id=directory_id, now_ms=now_ms
-        )
-
-    def _create(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: bytes | None,
-        *,
-        config: LogConfig | None,
-        directory_id: bytes | None,
-        now_ms: int,
-    ) -> UnifiedLog:
         preferred = self.preferred_directories.pop(topic_partition, None)
         directory = self.directories.for_new_log(
             self.all_logs, directory_id=directory_id, preferred=preferred
         )
-        path = f"{directory.path}/{replica_directory_name(topic_partition)}"
+        name = replica_directory_name(topic_partition)
+        return self._create(
+            directory,
+            name,
+            topic_partition,
+            topic_id,
+            config=config,
+            now_ms=now_ms,
+            what=str(topic_partition),
+        )
+
+    def _create(
+        self,
+        directory: LogDirectory,
+        name: str,
+        topic_partition: TopicPartition,
+        topic_id: bytes | None,
+        *,
+        config: LogConfig | None,
+        now_ms: int,
+        what: str,
+    ) -> UnifiedLog:
+        """Create a log in the subdirectory `name`; an error message calls it `what`."""
+        path = f"{directory.path}/{name}"
         try:
             os.makedirs(path, exist_ok=True)
             if topic_id is not None:
@@ -293,7 +291,7 @@ class LogManager:
                 path, topic_partition, topic_id, now_ms=now_ms, checkpointed=_UNCLEAN, config=config
             )
         except OSError as error:
-            message = f"cannot create {topic_partition} in `{directory.path}`: {reason_of(error)}"
+            message = f"cannot create {what} in `{directory.path}`: {reason_of(error)}"
             self.directories.fail(directory, message)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
         self._add(log)
@@ -335,26 +333,21 @@ class LogManager:
         self._deletions.add(log.directory, now_ms=now_ms, delay_ms=log.config.file_delete_delay_ms)
 
     def future_log(self, topic: str, partition: int) -> UnifiedLog | None:
-        """Return the future log of a replica, None if it is not being moved."""
         return self._future_logs.get(TopicPartition(topic, partition))
 
     def create_future_log(self, log: UnifiedLog, *, directory: str, now_ms: int) -> UnifiedLog:
         """Begin a copy of `log`, empty, in another log directory. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         topic_partition = log.topic_partition
         name = suffixed_directory_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, random_uuid().hex())
-        path = f"{directory}/{name}"
-        try:
-            os.makedirs(path)
-            if log.topic_id is not None:
-                write_partition_metadata(path, log.topic_id)
-            copy = self._load_log(
-                path, topic_partition, log.topic_id, now_ms=now_ms, checkpointed=_UNCLEAN, config=log.config
-            )
-        except OSError as error:
-            message = f"cannot create a copy of {topic_partition} in `{directory}`: {reason_of(error)}"
-            self.directories.path_failed(path, message)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
-        self._add(copy)
+        copy = self._create(
+            self.directories.at(directory),
+            name,
+            topic_partition,
+            log.topic_id,
+            config=log.config,
+            now_ms=now_ms,
+            what=f"a copy of {topic_partition}",
+        )
         if log.log_start_offset:
             copy.truncate_fully_and_start_at(log.log_start_offset, now_ms=now_ms)
         return copy
@@ -366,10 +359,7 @@ class LogManager:
             self._retire(copy, now_ms)
 
     def promote_future_log(self, topic_partition: TopicPartition, *, now_ms: int) -> UnifiedLog:
-        """Put a future log that has everything in the place of its replica, and return it.
-
-        Raises `KafkaError`.
-        """
+        """Put a complete future log in the place of its replica, and return it. Raises `KafkaError`."""
         copy = self._future_logs.pop(topic_partition)
         former = self.get(*topic_partition)
         self._logs[topic_partition] = copy
@@ -385,7 +375,6 @@ class LogManager:
         self.directories.fail(self.directories.at(path), message)
 
     def _directory_failed(self, directory: LogDirectory, message: str) -> None:
-        """Take all logs of a failed directory offline."""
         self.report(f"{message}; the directory is offline")
         for logs in (self._logs, self._future_logs):
             for log in list(logs.values()):
@@ -432,14 +421,9 @@ class LogManager:
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete the old segments of every log; return how many."""
-        count = 0
-
-        def delete_old_segments(log: UnifiedLog) -> None:
-            nonlocal count
-            count += log.delete_old_segments(now_ms)
-
-        self._each(delete_old_segments, tuple(self))
-        return count
+        counts: list[int] = []
+        self._each(lambda log: counts.append(log.delete_old_segments(now_ms)), tuple(self))
+        return sum(counts)
 
     def plan_flushes(self, now_ms: int) -> list[tuple[UnifiedLog, FlushPlan]]:
         """Return what to sync now: logs that rolled, or whose `flush.ms` or `flush.messages` is due.
@@ -482,8 +466,7 @@ class LogManager:
         """
         for directory in self.directories.online:
             if not directory.is_in_place():
-                message = f"log directory `{directory.path}` was removed or replaced"
-                self.directories.fail(directory, message)
+                self.directories.fail(directory, f"log directory `{directory.path}` was removed or replaced")
         return DirectoryCheckPlan([(log, log.directory) for log in self.all_logs])
 
     def commit_directory_check(self, plan: DirectoryCheckPlan) -> None:

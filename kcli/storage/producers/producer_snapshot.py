@@ -145,7 +145,6 @@ class ProducerSnapshots:
         return max(self.offsets, default=None)
 
     def path(self, offset: int) -> str:
-        """Return the path of the snapshot at an offset."""
         return segment_path(self.directory, offset, SNAPSHOT_SUFFIX)
 
     def write(self, offset: int, entries: Iterable[ProducerStateEntry], *, sync: bool = False) -> None:

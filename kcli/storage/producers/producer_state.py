@@ -14,6 +14,7 @@ the high watermark (Kafka classes `ProducerStateManager`, `ProducerStateEntry`, 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,7 +50,6 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """The offset of the first record."""
         return self.last_offset - self.offset_delta
 
     @property
@@ -59,32 +59,16 @@ class BatchMetadata(NamedTuple):
         return sequence if sequence >= 0 else sequence + MAX_SEQUENCE + 1
 
 
+@dataclass(slots=True, eq=False)
 class ProducerStateEntry:
     """One producer: its epoch and its last batches, newest last."""
 
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "current_txn_first_offset",
-        "last_timestamp",
-        "producer_epoch",
-        "producer_id",
-    )
-
-    def __init__(
-        self,
-        producer_id: int,
-        producer_epoch: int = NO_PRODUCER_EPOCH,
-        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
-        last_timestamp: int = NO_TIMESTAMP,
-        current_txn_first_offset: int = NO_OFFSET,
-    ) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.coordinator_epoch = coordinator_epoch
-        self.last_timestamp = last_timestamp
-        self.current_txn_first_offset = current_txn_first_offset
-        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_TO_RETAIN)
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    last_timestamp: int = NO_TIMESTAMP
+    current_txn_first_offset: int = NO_OFFSET
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_TO_RETAIN), init=False)
 
     @property
     def last_sequence(self) -> int:
@@ -133,13 +117,6 @@ class ProducerStateEntry:
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
-
-    def __repr__(self) -> str:
-        return (
-            f"ProducerStateEntry(producer_id={self.producer_id}, producer_epoch={self.producer_epoch}, "
-            f"coordinator_epoch={self.coordinator_epoch}, last_timestamp={self.last_timestamp}, "
-            f"current_txn_first_offset={self.current_txn_first_offset}, batches={list(self.batches)})"
-        )
 
 
 class ProducerStateManager:
@@ -314,16 +291,12 @@ class ProducerAppendInfo:
         self._current = current
         self._origin = origin
         self.started_transactions: list[int] = []
-        if current is None:
-            self.entry = ProducerStateEntry(producer_id)
-        else:
-            self.entry = ProducerStateEntry(
-                producer_id,
-                current.producer_epoch,
-                current.coordinator_epoch,
-                current.last_timestamp,
-                current.current_txn_first_offset,
-            )
+        self.entry = ProducerStateEntry(producer_id)
+        if current is not None:
+            self.entry.producer_epoch = current.producer_epoch
+            self.entry.coordinator_epoch = current.coordinator_epoch
+            self.entry.last_timestamp = current.last_timestamp
+            self.entry.current_txn_first_offset = current.current_txn_first_offset
 
     def add_batch(self, batch: RecordBatch) -> None:
         """Check a data batch and remember it.
@@ -482,13 +455,8 @@ class ProducerAppends:
         aborted = []
         for transaction in self._completed:
             if transaction.is_aborted:
-                aborted.append(
-                    AbortedTransaction(
-                        transaction.producer_id,
-                        transaction.first_offset,
-                        transaction.last_offset,
-                        self._state.last_stable_offset(transaction),
-                    )
-                )
+                producer_id, first_offset, last_offset, _ = transaction
+                stable = self._state.last_stable_offset(transaction)
+                aborted.append(AbortedTransaction(producer_id, first_offset, last_offset, stable))
             self._state.complete(transaction)
         return aborted
