@@ -127,14 +127,15 @@ class BrokerConfig(BrokerSettings):
             if name in BROKER_CONFIGS:
                 static[name] = text
             elif not is_inert(name):
-                raise _unknown_name(name)
+                hint = nearest_hint(name, [*BROKER_CONFIGS, *INERT_CONFIGS])
+                raise UsageError(f"unknown broker config name: {name}", hint=hint)
             if line := warning(name, text):
                 warnings.append(line)
         _unify_node_id(static)
         try:
             config = cls(static=MappingProxyType(static), warnings=tuple(warnings))
             config._check()
-            if more := config._doubts():
+            if more := config._likely_mistakes():
                 config = cls(static=config.static, warnings=(*warnings, *more))
         except InvalidConfig as error:
             raise UsageError(error.message, hint=error.hint) from error
@@ -251,7 +252,7 @@ class BrokerConfig(BrokerSettings):
             raise InvalidConfig(f"`{name}` (0) must be at least 1, or -1 to keep records forever")
         if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides.strip():
             raise InvalidConfig(
-                "`max.connections.per.ip` (0) lets nobody connect without `max.connections.per.ip.overrides`"
+                "`max.connections.per.ip` (0) admits no client without `max.connections.per.ip.overrides`"
             )
 
     def _check_pools(self, before: BrokerConfig) -> None:
@@ -276,7 +277,7 @@ class BrokerConfig(BrokerSettings):
                     f"`log.retention.{unit}` ({total})"
                 )
 
-    def _doubts(self) -> tuple[str, ...]:
+    def _likely_mistakes(self) -> tuple[str, ...]:
         """Return a line for values that are possible together but probably a mistake, as Kafka logs them."""
         interval, session = self.broker_heartbeat_interval_ms, self.broker_session_timeout_ms
         if 2 * interval <= session:
@@ -326,8 +327,3 @@ def _unify_node_id(static: dict[str, str]) -> None:
     given = [name for name in ("node.id", "broker.id") if name in static]
     if given:
         static["node.id"] = static["broker.id"] = static[given[0]]
-
-
-def _unknown_name(name: str) -> UsageError:
-    hint = nearest_hint(name, [*BROKER_CONFIGS, *INERT_CONFIGS])
-    return UsageError(f"unknown broker config name: {name}", hint=hint)

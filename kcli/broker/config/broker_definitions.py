@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kcli.broker.config.config_definition import (
     INT_MAX,
     LONG_MAX,
     ConfigDefinition,
     InvalidConfig,
+    Options,
     UpdateMode,
     at_least,
     between,
@@ -57,15 +58,21 @@ def _connection_limits(value: str) -> str | None:
     return f"`{wrong[0].strip()}` is not an address:count pair" if wrong else None
 
 
-def _positive(name: str, default: int, doc: str) -> ConfigDefinition[int]:
-    return integer(name, default, doc, check=at_least(1))
+def _positive(name: str, default: int, doc: str, **options: Unpack[Options]) -> ConfigDefinition[int]:
+    options["check"] = at_least(1)
+    return integer(name, default, doc, **options)
+
+
+def _not_negative(name: str, default: int, doc: str, **options: Unpack[Options]) -> ConfigDefinition[int]:
+    options["check"] = at_least(0)
+    return integer(name, default, doc, **options)
 
 
 class BrokerSettings:
     """A broker's own settings; on an instance each row reads as its value."""
 
     # Who the broker is
-    node_id = integer("node.id", 1, "Id of this node, unique in the cluster.", check=at_least(0))
+    node_id = _not_negative("node.id", 1, "Id of this node, unique in the cluster.")
     broker_id = integer("broker.id", -1, "Older name of `node.id`; `node.id` wins if both are set.")
     broker_rack = optional(string("broker.rack", "", "Rack of the broker, used to place replicas."))
 
@@ -107,24 +114,16 @@ class BrokerSettings:
     socket_request_max_bytes = integer(
         "socket.request.max.bytes", 100 << 20, "Maximum size of a request in bytes.", check=at_least(1)
     )
-    socket_listen_backlog_size = integer(
-        "socket.listen.backlog.size",
-        4096,
-        "Maximum number of connections waiting to be accepted.",
-        check=at_least(1),
+    socket_listen_backlog_size = _positive(
+        "socket.listen.backlog.size", 4096, "Maximum number of connections waiting to be accepted."
     )
-    max_connections = integer(
-        "max.connections",
-        INT_MAX,
-        "Maximum number of open connections.",
-        check=at_least(0),
-        mode=_CLUSTER_WIDE,
+    max_connections = _not_negative(
+        "max.connections", INT_MAX, "Maximum number of open connections.", mode=_CLUSTER_WIDE
     )
-    max_connections_per_ip = integer(
+    max_connections_per_ip = _not_negative(
         "max.connections.per.ip",
         INT_MAX,
         "Maximum number of open connections from one client address.",
-        check=at_least(0),
         mode=_CLUSTER_WIDE,
     )
     max_connections_per_ip_overrides = string(
@@ -161,11 +160,10 @@ class BrokerSettings:
     delete_topic_enable = boolean("delete.topic.enable", True, "Whether clients may delete topics.")
 
     # Logs, beside the defaults of topics
-    num_recovery_threads_per_data_dir = integer(
+    num_recovery_threads_per_data_dir = _positive(
         "num.recovery.threads.per.data.dir",
         2,
         "Threads per log directory that recover logs at the start; a change counts from the next start.",
-        check=at_least(1),
         mode=_CLUSTER_WIDE,
     )
     log_retention_check_interval_ms = long(
@@ -174,17 +172,15 @@ class BrokerSettings:
         "How often to look for segments to delete, in ms.",
         check=at_least(1),
     )
-    log_flush_offset_checkpoint_interval_ms = integer(
+    log_flush_offset_checkpoint_interval_ms = _not_negative(
         "log.flush.offset.checkpoint.interval.ms",
         60_000,
         "How often to write the recovery points to their checkpoint file, in ms.",
-        check=at_least(0),
     )
-    log_flush_start_offset_checkpoint_interval_ms = integer(
+    log_flush_start_offset_checkpoint_interval_ms = _not_negative(
         "log.flush.start.offset.checkpoint.interval.ms",
         60_000,
         "How often to write the log start offsets to their checkpoint file, in ms.",
-        check=at_least(0),
     )
     log_initial_task_delay_ms = long(
         "log.initial.task.delay.ms",
@@ -198,18 +194,16 @@ class BrokerSettings:
         5000,
         "How often to write the high watermarks to their checkpoint file, in ms.",
     )
-    producer_id_expiration_ms = integer(
+    producer_id_expiration_ms = _positive(
         "producer.id.expiration.ms",
         86_400_000,
         "How long the broker keeps the state of an idle producer, in ms.",
-        check=at_least(1),
         mode=_CLUSTER_WIDE,
     )
-    producer_id_expiration_check_interval_ms = integer(
+    producer_id_expiration_check_interval_ms = _positive(
         "producer.id.expiration.check.interval.ms",
         600_000,
         "How often to look for idle producers, in ms.",
-        check=at_least(1),
         internal=True,
     )
 
@@ -217,26 +211,18 @@ class BrokerSettings:
     fetch_max_bytes = integer(
         "fetch.max.bytes", 55 << 20, "Maximum bytes of records in a fetch response.", check=at_least(1024)
     )
-    max_incremental_fetch_session_cache_slots = integer(
-        "max.incremental.fetch.session.cache.slots",
-        1000,
-        "Maximum number of incremental fetch sessions.",
-        check=at_least(0),
+    max_incremental_fetch_session_cache_slots = _not_negative(
+        "max.incremental.fetch.session.cache.slots", 1000, "Maximum number of incremental fetch sessions."
     )
-    max_request_partition_size_limit = integer(
+    max_request_partition_size_limit = _positive(
         "max.request.partition.size.limit",
         2000,
         "Maximum number of partitions in a DescribeTopicPartitions response.",
-        check=at_least(1),
     )
 
     # Replication
-    num_replica_fetchers = integer(
-        "num.replica.fetchers",
-        1,
-        "Number of fetchers that copy from each other broker.",
-        check=at_least(1),
-        mode=_CLUSTER_WIDE,
+    num_replica_fetchers = _positive(
+        "num.replica.fetchers", 1, "Number of fetchers that copy from each other broker.", mode=_CLUSTER_WIDE
     )
     replica_lag_time_max_ms = long(
         "replica.lag.time.max.ms",
@@ -244,28 +230,23 @@ class BrokerSettings:
         "How long a replica may lag before it leaves the in-sync replicas, in ms.",
         check=at_least(1),
     )
-    replica_fetch_max_bytes = integer(
-        "replica.fetch.max.bytes",
-        _MEBIBYTE,
-        "Maximum bytes of one partition in a follower's fetch.",
-        check=at_least(0),
+    replica_fetch_max_bytes = _not_negative(
+        "replica.fetch.max.bytes", _MEBIBYTE, "Maximum bytes of one partition in a follower's fetch."
     )
-    replica_fetch_response_max_bytes = integer(
+    replica_fetch_response_max_bytes = _not_negative(
         "replica.fetch.response.max.bytes",
         10 * _MEBIBYTE,
         "Maximum bytes of all partitions in a follower's fetch; kcli never fetches more than 1 MiB.",
-        check=at_least(0),
     )
     replica_fetch_wait_max_ms = integer(
         "replica.fetch.wait.max.ms",
         500,
         "How long a leader may wait to tell followers of idle partitions a new high watermark, in ms.",
     )
-    replica_fetch_backoff_ms = integer(
+    replica_fetch_backoff_ms = _not_negative(
         "replica.fetch.backoff.ms",
         1000,
         "How long a follower waits before it fetches a failed partition again, in ms.",
-        check=at_least(0),
     )
     replica_socket_timeout_ms = integer(
         "replica.socket.timeout.ms", 30_000, "How long a follower waits for another broker's response, in ms."
@@ -301,23 +282,18 @@ class BrokerSettings:
     )
 
     # Heartbeats, sessions and what the controller does on its own
-    broker_heartbeat_interval_ms = integer(
-        "broker.heartbeat.interval.ms",
-        2000,
-        "How often a node sends a heartbeat to the controller, in ms.",
-        check=at_least(1),
+    broker_heartbeat_interval_ms = _positive(
+        "broker.heartbeat.interval.ms", 2000, "How often a node sends a heartbeat to the controller, in ms."
     )
-    broker_session_timeout_ms = integer(
+    broker_session_timeout_ms = _positive(
         "broker.session.timeout.ms",
         9000,
         "How long after a node's last heartbeat the controller fences it, in ms.",
-        check=at_least(1),
     )
-    controller_quorum_fetch_timeout_ms = integer(
+    controller_quorum_fetch_timeout_ms = _not_negative(
         "controller.quorum.fetch.timeout.ms",
         2000,
         "How long the controller may be unreachable before the nodes elect another, in ms.",
-        check=at_least(0),
     )
     auto_leader_rebalance_enable = boolean(
         "auto.leader.rebalance.enable",
@@ -392,23 +368,14 @@ class BrokerSettings:
         check=one_of(*ASSIGNORS),
     )
     # Kafka's default protects a fleet that starts, and would only delay a developer.
-    group_consumer_assignment_interval_ms = integer(
-        "group.consumer.assignment.interval.ms",
-        0,
-        "Minimum time between two assignments of a group, in ms.",
-        check=at_least(0),
+    group_consumer_assignment_interval_ms = _not_negative(
+        "group.consumer.assignment.interval.ms", 0, "Minimum time between two assignments of a group, in ms."
     )
-    group_consumer_min_assignment_interval_ms = integer(
-        "group.consumer.min.assignment.interval.ms",
-        0,
-        "Minimum assignment interval of a group, in ms.",
-        check=at_least(0),
+    group_consumer_min_assignment_interval_ms = _not_negative(
+        "group.consumer.min.assignment.interval.ms", 0, "Minimum assignment interval of a group, in ms."
     )
-    group_consumer_max_assignment_interval_ms = integer(
-        "group.consumer.max.assignment.interval.ms",
-        15_000,
-        "Maximum assignment interval of a group, in ms.",
-        check=at_least(0),
+    group_consumer_max_assignment_interval_ms = _not_negative(
+        "group.consumer.max.assignment.interval.ms", 15_000, "Maximum assignment interval of a group, in ms."
     )
     group_consumer_migration_policy = string(
         "group.consumer.migration.policy",
@@ -511,7 +478,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def broker_config(name: str) -> ConfigDefinition[Any]:
-    """Return the row of a name; raise `InvalidConfig` if there is none."""
+    """Return the row of a name; raise `InvalidConfig` for an unknown name."""
     try:
         return BROKER_CONFIGS[name]
     except KeyError:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import field, fields
 from enum import Enum
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from kcli.errors import KcliError
 from kcli.protocol.configs import ConfigType
@@ -174,12 +174,9 @@ def _parse_integer(bits: int, kind: str) -> Callable[[str], int]:
 
 
 def _parse_boolean(text: str) -> bool:
-    match text.lower():
-        case "true":
-            return True
-        case "false":
-            return False
-    raise ValueError("expected `true` or `false`")
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("expected `true` or `false`")
+    return text.lower() == "true"
 
 
 def _parse_double(text: str) -> float:
@@ -224,69 +221,45 @@ _PARSERS: dict[ConfigType, Callable[[str], Any]] = {
 }
 
 
-def boolean(
-    name: str, default: bool, doc: str, *, mode: UpdateMode = UpdateMode.READ_ONLY
-) -> ConfigDefinition[bool]:
+class Options(TypedDict, total=False):
+    """The parts of a definition that most rows leave out."""
+
+    check: Check | None
+    mode: UpdateMode
+    internal: bool
+
+
+def boolean(name: str, default: bool, doc: str, **options: Unpack[Options]) -> ConfigDefinition[bool]:
     """Define a configuration that is true or false."""
-    return ConfigDefinition(name, ConfigType.BOOLEAN, default, doc, mode=mode)
+    return ConfigDefinition(name, ConfigType.BOOLEAN, default, doc, **options)
 
 
-def integer(
-    name: str,
-    default: int,
-    doc: str,
-    *,
-    check: Check | None = None,
-    mode: UpdateMode = UpdateMode.READ_ONLY,
-    internal: bool = False,
-) -> ConfigDefinition[int]:
+def integer(name: str, default: int, doc: str, **options: Unpack[Options]) -> ConfigDefinition[int]:
     """Define a 32-bit number."""
-    return ConfigDefinition(name, ConfigType.INT, default, doc, check=check, mode=mode, internal=internal)
+    return ConfigDefinition(name, ConfigType.INT, default, doc, **options)
 
 
-def long(
-    name: str,
-    default: int,
-    doc: str,
-    *,
-    check: Check | None = None,
-    mode: UpdateMode = UpdateMode.READ_ONLY,
-    internal: bool = False,
-) -> ConfigDefinition[int]:
+def long(name: str, default: int, doc: str, **options: Unpack[Options]) -> ConfigDefinition[int]:
     """Define a 64-bit number."""
-    return ConfigDefinition(name, ConfigType.LONG, default, doc, check=check, mode=mode, internal=internal)
+    return ConfigDefinition(name, ConfigType.LONG, default, doc, **options)
 
 
-def string(
-    name: str, default: str, doc: str, *, check: Check | None = None, mode: UpdateMode = UpdateMode.READ_ONLY
-) -> ConfigDefinition[str]:
+def string(name: str, default: str, doc: str, **options: Unpack[Options]) -> ConfigDefinition[str]:
     """Define a text."""
-    return ConfigDefinition(name, ConfigType.STRING, default, doc, check=check, mode=mode)
+    return ConfigDefinition(name, ConfigType.STRING, default, doc, **options)
 
 
 def words(
-    name: str,
-    default: tuple[str, ...],
-    doc: str,
-    *,
-    check: Check | None = None,
-    mode: UpdateMode = UpdateMode.READ_ONLY,
+    name: str, default: tuple[str, ...], doc: str, **options: Unpack[Options]
 ) -> ConfigDefinition[tuple[str, ...]]:
     """Define a list of words."""
-    return ConfigDefinition(name, ConfigType.LIST, default, doc, check=check, mode=mode)
+    return ConfigDefinition(name, ConfigType.LIST, default, doc, **options)
 
 
 def optional(definition: ConfigDefinition[T]) -> ConfigDefinition[T | None]:
     """Return the same definition without a default."""
-    return ConfigDefinition(
-        definition.name,
-        definition.type,
-        None,
-        definition.doc,
-        check=definition.check,
-        mode=definition.mode,
-        internal=definition.internal,
-    )
+    name, type, doc, check = definition.name, definition.type, definition.doc, definition.check
+    return ConfigDefinition(name, type, None, doc, check=check, mode=definition.mode)
 
 
 def taken(row: ConfigDefinition[T], convert: Callable[[T], V] | None = None) -> Any:  # noqa: ANN401  # T or V

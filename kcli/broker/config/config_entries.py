@@ -44,7 +44,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One configuration of one resource; `value` is None if there is none or it must not be shown."""
+    """One configuration of one resource; `value` is None if it is not set or must not be shown."""
 
     definition: ConfigDefinition[Any]
     value: str | None
@@ -54,12 +54,10 @@ class ConfigEntry:
 
     @property
     def name(self) -> str:
-        """The name of the configuration."""
         return self.definition.name
 
     @property
     def is_sensitive(self) -> bool:
-        """True if the value must never be shown."""
         return self.definition.is_sensitive
 
 

@@ -20,6 +20,7 @@ from kcli.broker.config.config_definition import (
     at_least,
     between,
     between_or,
+    long,
     one_of,
 )
 from kcli.protocol.configs import ConfigType
@@ -37,7 +38,6 @@ class Synonym:
 
     @property
     def name(self) -> str:
-        """The name of the broker configuration."""
         return self.definition.name
 
 
@@ -50,7 +50,6 @@ class TopicConfig:
 
     @property
     def name(self) -> str:
-        """The name of the topic configuration."""
         return self.definition.name
 
 
@@ -106,7 +105,8 @@ def _throttled_replicas(value: tuple[str, ...]) -> str | None:
 _INT, _LONG, _BOOLEAN = ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN
 _STRING, _DOUBLE, _LIST = ConfigType.STRING, ConfigType.DOUBLE, ConfigType.LIST
 
-_SEGMENTS = (
+_ROWS = (
+    # Segments
     topic_row(
         "segment.bytes",
         _INT,
@@ -158,9 +158,7 @@ _SEGMENTS = (
         "Whether to give the file of a new segment its full size at once.",
         broker="log.preallocate",
     ),
-)
-
-_FLUSH_AND_DELETE = (
+    # Flushing and deleting
     topic_row(
         "flush.messages",
         _LONG,
@@ -178,11 +176,8 @@ _FLUSH_AND_DELETE = (
         check=at_least(0),
         others=(
             Synonym(
-                ConfigDefinition(
-                    "log.flush.scheduler.interval.ms",
-                    ConfigType.LONG,
-                    LONG_MAX,
-                    "How often to look for logs to flush, in ms.",
+                long(
+                    "log.flush.scheduler.interval.ms", LONG_MAX, "How often to look for logs to flush, in ms."
                 )
             ),
         ),
@@ -224,9 +219,7 @@ _FLUSH_AND_DELETE = (
         broker="log.segment.delete.delay.ms",
         check=at_least(0),
     ),
-)
-
-_COMPACTION = (
+    # Compaction
     topic_row(
         "delete.retention.ms",
         _LONG,
@@ -259,9 +252,7 @@ _COMPACTION = (
         broker="log.cleaner.max.compaction.lag.ms",
         check=at_least(1),
     ),
-)
-
-_RECORDS = (
+    # Records
     topic_row(
         "max.message.bytes",
         _INT,
@@ -326,9 +317,7 @@ _RECORDS = (
         broker="log.message.timestamp.after.max.ms",
         check=at_least(0),
     ),
-)
-
-_REPLICATION = (
+    # Replication
     topic_row(
         "min.insync.replicas",
         _INT,
@@ -358,10 +347,7 @@ _REPLICATION = (
         "Replicas whose follower throttles what it fetches: partition:broker pairs, or `*` for all.",
         check=_throttled_replicas,
     ),
-)
-
-# kcli has no tiered storage: only values that leave it off are valid.
-_REMOTE_STORAGE = (
+    # kcli has no tiered storage: only values that leave it off are valid.
     topic_row(
         "remote.storage.enable",
         _BOOLEAN,
@@ -394,10 +380,7 @@ _REMOTE_STORAGE = (
         broker="log.local.retention.bytes",
         check=at_least(-2),
     ),
-)
-
-# Overrides segment.bytes without its lower bound (Kafka since 4.1), for tests with many segments.
-_INTERNAL = (
+    # Overrides segment.bytes without its lower bound (Kafka since 4.1), for tests with many segments.
     TopicConfig(
         ConfigDefinition(
             "internal.segment.bytes",
@@ -410,19 +393,7 @@ _INTERNAL = (
     ),
 )
 
-TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
-    config.name: config
-    for group in (
-        _SEGMENTS,
-        _FLUSH_AND_DELETE,
-        _COMPACTION,
-        _RECORDS,
-        _REPLICATION,
-        _REMOTE_STORAGE,
-        _INTERNAL,
-    )
-    for config in group
-}
+TOPIC_CONFIGS: Mapping[str, TopicConfig] = {row.name: row for row in _ROWS}
 """By name; the internal ones are never shown."""
 
 LOG_BROKER_CONFIGS: Mapping[str, ConfigDefinition[Any]] = {
@@ -432,7 +403,7 @@ LOG_BROKER_CONFIGS: Mapping[str, ConfigDefinition[Any]] = {
 
 
 def topic_config(name: str) -> TopicConfig:
-    """Return the row of a name; raise `InvalidConfig` if there is none."""
+    """Return the row of a name; raise `InvalidConfig` for an unknown name."""
     try:
         return TOPIC_CONFIGS[name]
     except KeyError:

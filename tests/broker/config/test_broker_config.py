@@ -298,7 +298,7 @@ def test_only_what_may_change_while_a_broker_runs_says_so() -> None:
 def test_access_control_that_would_not_act_is_refused(name: str, value: str) -> None:
     with pytest.raises(UsageError) as refused:
         config(**{name: value})
-    assert refused.value.message == f"`{name}` is set, and kcli does not act on it: everybody would get in"
+    assert refused.value.message == f"`{name}` is set, and kcli does not act on it: every client would get in"
     assert refused.value.hint == "remove it: kcli has no access control, TLS or SASL yet"
 
 

@@ -93,7 +93,7 @@ def refusal(**properties: str) -> str | None:
         ),
         (
             {"max_connections_per_ip": "0"},
-            "`max.connections.per.ip` (0) lets nobody connect without `max.connections.per.ip.overrides`",
+            "`max.connections.per.ip` (0) admits no client without `max.connections.per.ip.overrides`",
         ),
         ({"max_connections_per_ip": "0", "max_connections_per_ip_overrides": "10.0.0.1:1"}, None),
         (
@@ -137,7 +137,7 @@ def test_one_port_may_be_that_of_ipv4_and_of_ipv6(hosts: tuple[str, str]) -> Non
     [
         (
             {"max.connections.per.ip": "0"},
-            "`max.connections.per.ip` (0) lets nobody connect without `max.connections.per.ip.overrides`",
+            "`max.connections.per.ip` (0) admits no client without `max.connections.per.ip.overrides`",
         ),
         ({"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "10.0.0.1:1"}, None),
         (
