@@ -102,7 +102,7 @@ def loaded_bytes(_: int) -> int:
     """Load what tasks need, and return the resident memory of this process."""
     import pyarrow.parquet  # noqa: F401
 
-    import kcli.spark.export.writing.split_rows  # noqa: F401
+    import kcli.spark.export.writing.task  # noqa: F401
     from kcli.spark.decode.decoders import decoder_named
 
     decoder_named("")
