@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from enum import IntEnum
-from functools import partial
+from functools import lru_cache, partial
 from struct import Struct
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -230,7 +230,7 @@ class RequestEngine:
         raw = bytes(buffer[start + _HEADER_SIZE : start + _HEADER_SIZE + size])
         context.client_id = (self._client_ids.get(raw) or self._client_id(raw)) if raw else ""
         context.header_size = _HEADER_SIZE + size
-        context.read_header = Struct(f">ii{_SIZE.size + size}s").unpack_from
+        context.read_header = _header_reader(size)
         context.raw_client_id = context.read_header(buffer, start)[2]
         return start + context.header_size
 
@@ -244,6 +244,12 @@ class RequestEngine:
                 self._client_ids.clear()
             self._client_ids[raw] = client_id
         return client_id
+
+
+@lru_cache(maxsize=256)
+def _header_reader(client_id_size: int) -> Callable[[memoryview, int], tuple[int, int, bytes]]:
+    """Return what reads API, correlation id and the client id with its size, for client ids of one size."""
+    return Struct(f">ii{_SIZE.size + client_id_size}s").unpack_from
 
 
 def _key_and_version(number: int) -> tuple[int, int]:

@@ -59,7 +59,7 @@ class Member:
 
 
 async def joined(client: Client, group: str = GROUP, *, version: int = 3, **changes: Any) -> Member:
-    """Join a group, which has its assignment yet to come."""
+    """Join a group without the sync."""
     response = await client.ask(ask.join(group, **changes), version)
     assert response.error_code == 0, response
     return Member(client, response.member_id, response.generation_id, group)

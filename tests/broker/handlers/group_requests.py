@@ -1,4 +1,4 @@
-"""Requests of the group APIs with all that a test does not care about filled in."""
+"""Requests of the group APIs, with defaults for what a test does not care about."""
 
 from __future__ import annotations
 

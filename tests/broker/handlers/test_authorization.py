@@ -95,7 +95,7 @@ class Recorder:
 
 
 async def ask(node: Node, request: object, version: int, access: Recorder | None) -> Any:
-    """Hand a request to an engine as a connection does; return the response, None if there is none."""
+    """Feed a request to an engine as a connection does; return the response, None if there is none."""
     key = message_info(type(request)).key
     frame = memoryview(bytearray(encode_request(RequestHeader(key, version, 1, "test"), request)))
     context = RequestContext(node, LISTENER, "here", APIS)  # type: ignore[arg-type]
@@ -203,7 +203,7 @@ def altering(module: Any, kind: int, name: str) -> Any:
 NAMED = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="new")]
 C = "CLUSTER kafka-cluster"
 Row = tuple[Any, int, set[str], set[int]]
-"""A request and its version; what a handler asks when all is denied, and the errors of its response."""
+"""A request, its version, and if all is denied the questions of its handler and the errors it returns."""
 ROWS: dict[str, Row] = {
     "Produce, short": (producing(), 9, {"WRITE TOPIC t"}, {TOPIC}),
     "Produce, short and plain": (producing(), 7, {"WRITE TOPIC t"}, {TOPIC}),
@@ -350,7 +350,7 @@ def test_every_api_has_a_row() -> None:
     assert keys == {api.key for api in APIS}
 
 
-async def node_with_state(node: Node) -> None:
+async def fill_node(node: Node) -> None:
     """Give a node a topic with a record, and a group with an offset."""
     node.create_topic("t")
     async with connected(node) as client:
@@ -364,7 +364,7 @@ async def node_with_state(node: Node) -> None:
 async def test_what_is_denied_is_asked_first_and_refused(what: str, tmp_path: Path) -> None:
     request, version, questions, codes = ROWS[what]
     async with running_node(tmp_path, {"auto.create.topics.enable": "true"}) as node:
-        await node_with_state(node)
+        await fill_node(node)
         image, end = node.image, node.replica_manager.partition("t", 0).log.log_end_offset
         denying = Recorder(allows=False)
         response = await ask(node, request, version, denying)
@@ -392,7 +392,7 @@ async def test_who_may_do_everything_gets_what_everybody_gets_without_an_authori
 ) -> None:
     request, version, *_ = ROWS[what]
     async with running_node(tmp_path) as node:
-        await node_with_state(node)
+        await fill_node(node)
         allowed = await ask(node, request, version, Recorder(allows=True))
         assert allowed == await ask(node, request, version, None)
 
@@ -417,7 +417,7 @@ async def test_topics_are_asked_for_once_the_group_is_allowed(what: str, tmp_pat
 
     request, version, questions, codes = SECOND_QUESTIONS[what]
     async with running_node(tmp_path) as node:
-        await node_with_state(node)
+        await fill_node(node)
         access = OnlyGroups(allows=False)
         response = await ask(node, request, version, access)
         assert (access.asked, set(errors(response))) == (questions, codes)
@@ -425,7 +425,7 @@ async def test_topics_are_asked_for_once_the_group_is_allowed(what: str, tmp_pat
 
 async def test_a_denied_write_without_acknowledgement_closes_the_connection(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node:
-        await node_with_state(node)
+        await fill_node(node)
         with pytest.raises(CloseConnection):
             await ask(node, producing(acks=0), 9, Recorder(allows=False))
 
@@ -437,7 +437,7 @@ async def test_a_denied_request_of_short_shape_reads_and_appends_nothing(
         raise AssertionError("a log is touched")
 
     async with running_node(tmp_path) as node:
-        await node_with_state(node)
+        await fill_node(node)
         partition = node.replica_manager.partition("t", 0)
         for name in ("append_plain", "append", "append_validated", "read"):
             monkeypatch.setattr(type(partition), name, fail)
@@ -454,7 +454,7 @@ async def test_the_short_paths_are_taken_by_who_is_allowed(
         raise AssertionError("read in full")
 
     async with running_node(tmp_path) as node:
-        await node_with_state(node)
+        await fill_node(node)
         monkeypatch.setattr(short_fetch, "in_full", fail)
         monkeypatch.setattr(short_produce, "in_full", fail)
         for what in ("Produce, short", "Produce, short and plain", "Fetch, short"):

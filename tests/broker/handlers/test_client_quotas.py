@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas: what a filter finds, and what is told of what was altered."""
+"""DescribeClientQuotas and AlterClientQuotas: filters, alterations and their errors."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ OTHERS = (2, 3)
 
 
 def add_brokers(node: Node) -> None:
-    """Have two more brokers in the cluster that this node is the only one of."""
+    """Add two brokers to the cluster of this node."""
     for node_id in OTHERS:
         was = broker(node_id)
         epoch = node.controller.register_broker(

@@ -225,7 +225,7 @@ def test_what_groups_may_have_without_effect_is_shown_as_in_kafka(
 
 @pytest.fixture
 def levels() -> Iterator[None]:
-    """Loggers as they were, afterwards."""
+    """Restore the loggers afterwards."""
     loggers = [logging.getLogger(name) for name in (None, "kcli.broker.node.broker")]
     before = [logger.level for logger in loggers]
     yield

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol over a socket: heartbeats, descriptions, and each error on its way."""
+"""Groups of the consumer protocol over a socket: heartbeats, descriptions, and each error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 def beat(member: str = "m", epoch: int = 0, group: str = GROUP, **changes: Any) -> Any:
-    """A heartbeat; with epoch 0 it says all that a member has to say when it joins."""
+    """A heartbeat; with epoch 0 it has every field that a joining member sends."""
     fields: dict[str, Any] = {}
     if epoch == 0:
         fields = {
@@ -51,7 +51,7 @@ def partitions_of(rows: Sequence[TopicPartitions]) -> dict[bytes, list[int]]:
 
 
 async def prepared(node: Node, client: Client) -> bytes:
-    """Create the topic and the coordinator's own; return the id of the former."""
+    """Create the topic and that of the coordinator; return the id of the first."""
     topic_id = node.create_topic(TOPIC, PARTITIONS).topic_id
     assert (await client.ask(ask.find_one(), 0)).error_code == 0
     return topic_id

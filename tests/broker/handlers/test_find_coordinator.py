@@ -1,4 +1,4 @@
-"""Coordinators over a socket: where they are found, and what is told where they are not."""
+"""FindCoordinator over a socket: addresses and errors."""
 
 from __future__ import annotations
 

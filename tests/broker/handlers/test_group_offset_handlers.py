@@ -1,4 +1,4 @@
-"""Offsets over a socket: committed and fetched in every version, refused, forgotten."""
+"""Offsets over a socket: committed and fetched in every version, refused, deleted."""
 
 from __future__ import annotations
 

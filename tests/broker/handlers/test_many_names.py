@@ -1,4 +1,4 @@
-"""Metadata of thousands of names: the same answers as for a few, and others run meanwhile."""
+"""Metadata of thousands of names: the responses are the same as for a few, and others run meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def by_name(names: list[str], *, may_create: bool = False) -> MetadataRequest:
 
 
 def feed(node: Node, request: bytes) -> Any:
-    """Hand a request to the engine of a node, as a connection does."""
+    """Feed a request to the engine of a node, as a connection does."""
     context = RequestContext(node, LISTENER, "test", APIS)  # type: ignore[arg-type]  # it stands for a broker
     return RequestEngine(APIS).feed(context, memoryview(request), 4, len(request))
 

@@ -1,4 +1,4 @@
-"""The direct way of a fetch of one partition: what it reads, and that it answers as the other one does."""
+"""The short path of a fetch of one partition: what it reads, and the same responses as the handler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kcli.broker.handlers.fetch.short_path import (
     read_plain,
     reader,
 )
-from kcli.broker.handlers.fetch.short_path import read as read_directly
+from kcli.broker.handlers.fetch.short_path import read as read_short
 from kcli.broker.handlers.fetch.wire import TOPIC_IDS_FROM
 from kcli.broker.network.apis import APIS, Api
 from kcli.broker.network.outbox import SENDFILE_FROM
@@ -52,7 +52,7 @@ longs = st.integers(-(2**63), 2**63 - 1)
 
 
 def request_of(name: str = "t", topic_id: bytes = ID, **fields: Any) -> FetchRequest:
-    """Return a request of the direct shape, but for `fields` of it, its topic or its partition."""
+    """Return a request of the short shape, but for `fields` of it, its topic or its partition."""
     row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     row |= {key: fields.pop(key) for key in list(fields) if key in FetchPartition.__slots__}
     topic = FetchTopic(topic=name, topic_id=topic_id, partitions=[FetchPartition(**row)])
@@ -61,7 +61,7 @@ def request_of(name: str = "t", topic_id: bytes = ID, **fields: Any) -> FetchReq
 
 
 def read(data: bytes, version: int) -> Any:
-    """Return what the direct way makes of a body: None, or all that is in it."""
+    """Return what the short reader makes of a body, None for another shape."""
     buffer = memoryview(BEFORE + data)
     if version >= TOPIC_IDS_FROM:
         reading = read_flexible if version >= 15 else read_flexible_13
@@ -148,7 +148,7 @@ async def test_tags_of_the_header_change_nothing(version: int, tmp_path: Path) -
 
 
 def check_reading(data: bytes, version: int) -> None:
-    """Fail unless a body is left to the rest, or read as the codec reads it and of the direct shape."""
+    """Fail unless a body is left to the rest, or read as the codec reads it and of the short shape."""
     found = read(data, version)
     if found is None:
         return
@@ -292,10 +292,10 @@ REQUESTS: dict[str, dict[str, Any]] = {
 }
 
 
-def without_direct() -> tuple[Api, ...]:
-    """Return the API table with the ordinary way only."""
-    ordinary = Api("Fetch", "fetch.handler", sends_files=True)
-    return tuple(ordinary if api.key == 1 else api for api in APIS)
+def without_short_path() -> tuple[Api, ...]:
+    """Return the API table without the short path."""
+    full = Api("Fetch", "fetch.handler", sends_files=True)
+    return tuple(full if api.key == 1 else api for api in APIS)
 
 
 async def frames(directory: Path, version: int, apis: tuple[Api, ...]) -> dict[str, bytes]:
@@ -316,14 +316,14 @@ async def frames(directory: Path, version: int, apis: tuple[Api, ...]) -> dict[s
 
 @pytest.mark.parametrize("version", [*VERSIONS, 10, 12])
 async def test_both_ways_answer_the_same(version: int, tmp_path: Path) -> None:
-    for name in ("direct", "ordinary"):
+    for name in ("short", "full"):
         os.mkdir(tmp_path / name)
-    direct = await frames(tmp_path / "direct", version, APIS)
-    assert direct == await frames(tmp_path / "ordinary", version, without_direct())
-    assert len(direct["large records"]) > 2 * SENDFILE_FROM > len(direct["one large record"]) > SENDFILE_FROM
+    short = await frames(tmp_path / "short", version, APIS)
+    assert short == await frames(tmp_path / "full", version, without_short_path())
+    assert len(short["large records"]) > 2 * SENDFILE_FROM > len(short["one large record"]) > SENDFILE_FROM
 
 
-DIRECT = (
+SHORT = (
     "records",
     "of an epoch",
     "committed records",
@@ -344,20 +344,20 @@ DIRECT = (
 )
 
 
-def test_the_broker_knows_the_direct_way() -> None:
+def test_the_broker_has_the_short_path() -> None:
     assert [api.name for api in APIS if api.reader is reader] == ["Fetch"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_what_is_answered_directly(version: int, tmp_path: Path) -> None:
+async def test_what_the_short_path_answers(version: int, tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
         ids = await fill_topics(node, client)
         found = {}
         for what, fields in REQUESTS.items():
-            answer = directly(node, request_of(topic_id=ids.get(fields["name"], ID), **fields), version)
+            answer = by_short_path(node, request_of(topic_id=ids.get(fields["name"], ID), **fields), version)
             if answer is not None:
                 found[what] = len(answer)
-    assert tuple(found) == DIRECT
+    assert tuple(found) == SHORT
     large = [what for what, parts in found.items() if parts > 1]
     assert large == [
         "large records",
@@ -368,13 +368,13 @@ async def test_what_is_answered_directly(version: int, tmp_path: Path) -> None:
     ]
 
 
-def directly(node: Node, request: FetchRequest, version: int) -> Any:
-    """Return what the direct way makes of a request."""
+def by_short_path(node: Node, request: FetchRequest, version: int) -> Any:
+    """Return what the short path makes of a request."""
     context = RequestContext(node, LISTENER, "somewhere")  # type: ignore[arg-type]
     context.api_version = version
     body = memoryview(codec(FetchRequest, version).encode(request))
     short, _ = reader(version)(body, 0, len(body))
-    return read_directly(short, context) if type(short) is tuple else None
+    return read_short(short, context) if type(short) is tuple else None
 
 
 async def test_what_cannot_be_read_is_left_to_the_rest(
@@ -383,13 +383,13 @@ async def test_what_cannot_be_read_is_left_to_the_rest(
     async with running_node(tmp_path) as node, connected(node) as client:
         ids = await fill_topics(node, client)
         request = request_of(topic_id=ids["small"], partition=1)
-        assert directly(node, request, 16) is not None
+        assert by_short_path(node, request, 16) is not None
         with monkeypatch.context() as patch:
             patch.setattr(FileSlice, "read", fail)
-            assert directly(node, request, 16) is None
+            assert by_short_path(node, request, 16) is None
         log = node.replica_manager.partition("small", 1).log
         os.truncate(log.segments.active.records.path, log.size_bytes - 1)
-        assert directly(node, request, 16) is None
+        assert by_short_path(node, request, 16) is None
 
 
 def fail(_: FileSlice) -> bytes:
@@ -405,6 +405,6 @@ async def test_a_name_that_is_none_and_an_id_of_before_are_left_to_the_rest(tmp_
         buffer = memoryview(body.replace(b"small", b"\xffmall"))
         short, _ = reader(PLAIN_VERSION)(buffer, 0, len(buffer))
         assert type(short) is tuple
-        assert read_directly(short, context) is None
+        assert read_short(short, context) is None
         node.replica_manager.partition("small", 1).topic_id = ID
-        assert directly(node, request_of(topic_id=ids["small"], partition=1), 16) is None
+        assert by_short_path(node, request_of(topic_id=ids["small"], partition=1), 16) is None

@@ -1,4 +1,4 @@
-"""The direct way of one batch to one partition: what it reads, and that it answers as the other one does."""
+"""The short path of one batch to one partition: what it reads, and the same responses as the handler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEFORE = b"\x00" * 7
 
 
 def read(data: bytes, version: int) -> Any:
-    """Return what the direct way makes of a body: None, or all that is in it."""
+    """Return what the short reader makes of a body, None for another shape."""
     buffer = memoryview(bytearray(BEFORE + data + b"\x00" * 50))
     reading = read_flexible if version >= FLEXIBLE_FROM else read_plain
     try:
@@ -114,10 +114,10 @@ REQUESTS = {
 }
 
 
-def without_direct() -> tuple[Api, ...]:
-    """Return the API table with the ordinary way only."""
-    ordinary = Api("Produce", "produce.handler", decoder="produce.wire.decoder")
-    return tuple(ordinary if api.key == 0 else api for api in APIS)
+def without_short_path() -> tuple[Api, ...]:
+    """Return the API table without the short path."""
+    full = Api("Produce", "produce.handler", decoder="produce.wire.decoder")
+    return tuple(full if api.key == 0 else api for api in APIS)
 
 
 async def answers(directory: Path, version: int, apis: tuple[Api, ...]) -> list[Any]:
@@ -138,8 +138,8 @@ def ends(node: Node) -> list[object]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_both_ways_answer_the_same(version: int, tmp_path: Path) -> None:
-    for name in ("direct", "ordinary"):
+    for name in ("short", "full"):
         os.mkdir(tmp_path / name)
-    direct = await answers(tmp_path / "direct", version, APIS)
-    assert direct == await answers(tmp_path / "ordinary", version, without_direct())
-    assert direct[0].responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    short = await answers(tmp_path / "short", version, APIS)
+    assert short == await answers(tmp_path / "full", version, without_short_path())
+    assert short[0].responses[0].partition_responses[0].error_code == ErrorCode.NONE
