@@ -74,7 +74,7 @@ async def describe(
 
     With --log-dir it reads the files of a broker instead of asking one.
     """
-    from kcli.commands.groups.description import describe_files, describe_live
+    from kcli.commands.groups.description import DescribeOptions, describe_files, describe_live
 
     names = chosen_groups(groups, group, all_groups=all_groups)
     view = chosen_view(
@@ -92,16 +92,8 @@ async def describe(
         refuse_broker_options(context)
         return with_notes(describe_files(log_dir, names, view, verbose=verbose), output)
     async with cluster.connect(timeout_ms=timeout_ms) as client:
-        take = functools.partial(
-            describe_live,
-            client,
-            names,
-            view,
-            verbose=verbose,
-            time_lag=time_lag,
-            apart_ms=round(interval * 1000),
-            timeout_ms=timeout_ms,
-        )
+        options = DescribeOptions(view, verbose, time_lag, round(interval * 1000), timeout_ms)
+        take = functools.partial(describe_live, client, names, options)
         if watch is None:
             return with_notes(await take(), output)
         from kcli.commands.groups.watch import watch as watch_result

@@ -138,19 +138,21 @@ def notes(description: Description) -> Iterator[str]:
             yield note
 
 
-async def describe_live(
-    client: Client,
-    names: Sequence[str],
-    view: View,
-    *,
-    verbose: bool = False,
-    time_lag: bool = False,
-    apart_ms: int = 0,
-    timeout_ms: int | None = None,
-) -> Description:
+class DescribeOptions(NamedTuple):
+    """The view of `describe` and its options; `apart_ms` is the time between the snapshots of `--explain`."""
+
+    view: View
+    verbose: bool = False
+    time_lag: bool = False
+    apart_ms: int = 0
+    timeout_ms: int | None = None
+
+
+async def describe_live(client: Client, names: Sequence[str], options: DescribeOptions) -> Description:
     """Ask the cluster for the named groups, or for all."""
     from kcli.commands.groups import lookup
 
+    view, verbose, time_lag, apart_ms, timeout_ms = options
     unlisted: list[KcliError] = []
     if not names:
         names, unlisted = await lookup.every_name(client, timeout_ms)
