@@ -1,4 +1,4 @@
-"""Commands against a cluster in memory, and transcripts: what a user typed, and all that came back."""
+"""Commands against a cluster in memory, and transcripts: the command lines and their whole output."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
 
 @pytest.fixture
 def transcript(kcli: Callable[..., Finished], golden: Callable[[str, str], None]) -> Transcript:
-    """Run command lines one after the other and compare all they printed with a golden file."""
+    """Run command lines in order and compare their output with a golden file."""
 
     def compare(name: str, *lines: str) -> None:
         shown = []
@@ -108,7 +108,7 @@ def new_topic(live: Callable[..., Finished], request: pytest.FixtureRequest) -> 
 
 @pytest.fixture
 def no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have names that end with `.invalid` be unknown at once: name servers may be slow, or know any name."""
+    """Make names ending with `.invalid` unknown at once: name servers may be slow, or resolve any name."""
     ask = socket.getaddrinfo
 
     def getaddrinfo(host: str | bytes | None, *arguments: Any, **more: Any) -> object:

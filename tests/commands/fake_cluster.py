@@ -57,7 +57,7 @@ class FakeCluster:
         self.more_nodes: tuple[admin.ClusterNode, ...] = ()
 
     def add(self, name: str, *assignments: list[int], **configs: str) -> FakeTopic:
-        """Add a topic whose id is all its number."""
+        """Add a topic whose id repeats its number."""
         topic = FakeTopic(bytes([len(self.topics) + 1] * 16), list(assignments))
         topic.configs = {name.replace("_", "."): value for name, value in configs.items()}
         self.topics[name] = topic

@@ -1,4 +1,4 @@
-"""FakeGroups: the fake cluster with consumer groups, and the admin calls that are about these."""
+"""FakeGroups: the fake cluster with consumer groups, and their admin calls."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def partitions_of(*names: str) -> tuple[TopicPartition, ...]:
 
 
 class FakeGroups(FakeCluster):
-    """Groups by name, and the brokers that do not tell theirs."""
+    """Groups by name, and the brokers that do not list theirs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class FakeGroups(FakeCluster):
         return {name: self._describe(name) if name in self.topics else unknown() for name in names}
 
     async def metadata(self, topics: Collection[str], *, timeout_ms: int | None = None) -> FakeGroups:
-        """Stand for `Client.metadata`: this class knows the leaders itself."""
+        """Replace `Client.metadata`."""
         return self
 
     def leader_of(self, partition: TopicPartition) -> int | None:
@@ -123,7 +123,7 @@ class FakeGroups(FakeCluster):
         ends: Mapping[tuple[str, int], int],
         timeout_ms: int | None = None,
     ) -> dict[tuple[str, int], int | None]:
-        """Stand for `kcli.commands.groups.records.first_timestamps`."""
+        """Replace `kcli.commands.groups.records.first_timestamps`."""
         found: dict[tuple[str, int], int | None] = {}
         for (topic, partition), position in positions.items():
             start, _ = self.topics[topic].offsets[partition]

@@ -1,4 +1,4 @@
-"""Commands as processes of their own, and what is in the pipes to and from them."""
+"""Commands as processes, and the pipes to and from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 
 def start(*arguments: str, stdin: int | None = None) -> subprocess.Popen[bytes]:
-    """Start kcli; this end of its pipes keeps nothing back."""
+    """Start kcli with unbuffered pipes."""
     return subprocess.Popen(
         [sys.executable, "-m", "kcli", *arguments],
         bufsize=0,
@@ -26,14 +26,14 @@ def start(*arguments: str, stdin: int | None = None) -> subprocess.Popen[bytes]:
 
 
 def start_at(terminal: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start kcli at a terminal: the first that a new session opens is its own, and tells it of its end."""
+    """Start kcli at a terminal that is its controlling one, so that its end raises SIGHUP."""
     script = 'terminal=$0; exec <"$terminal" >"$terminal" 2>&1; exec "$@"'
     command = ["/bin/sh", "-c", script, terminal, sys.executable, "-m", "kcli", *arguments]
     return subprocess.Popen(command, start_new_session=True)
 
 
 def await_prompt(terminal: int) -> None:
-    """Read what is shown at a terminal until a program asks for a line; fails if it does not for long."""
+    """Read from a terminal until a program prompts for a line; fail after a while."""
     while True:
         ready, _, _ = select.select([terminal], [], [], PATIENCE_SECONDS)
         assert ready, f"no prompt in {PATIENCE_SECONDS} s"
@@ -42,7 +42,7 @@ def await_prompt(terminal: int) -> None:
 
 
 def next_line(process: subprocess.Popen[bytes]) -> bytes:
-    """Return the next line that a process prints; fails if there is none for long."""
+    """Return the next line that a process prints; fail after a while without one."""
     assert process.stdout is not None
     ready, _, _ = select.select([process.stdout], [], [], PATIENCE_SECONDS)
     assert ready, f"nothing printed in {PATIENCE_SECONDS} s"
@@ -51,7 +51,7 @@ def next_line(process: subprocess.Popen[bytes]) -> bytes:
 
 
 def stop_reading(process: subprocess.Popen[bytes]) -> None:
-    """Close what a process prints to; fails unless it ends soon, without an error."""
+    """Close the reader of a process; fail unless it ends soon, without an error."""
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()
@@ -61,7 +61,7 @@ def stop_reading(process: subprocess.Popen[bytes]) -> None:
 
 
 def unread_bytes(descriptor: int) -> int:
-    """Return how much is in a pipe."""
+    """Return the number of bytes in a pipe."""
     unread = array("i", [0])
     fcntl.ioctl(descriptor, termios.FIONREAD, unread)
     return unread[0]

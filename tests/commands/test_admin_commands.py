@@ -1,4 +1,4 @@
-"""Other admin commands, whole: their output in each format, their errors and exit codes.
+"""Other admin commands: their whole output in each format, errors and exit codes.
 
 Lines of stderr are marked with `!` in the goldens.
 """

@@ -1,4 +1,4 @@
-"""What users get wrong: one clear line, perhaps a hint, the right exit code, and no traceback."""
+"""Wrong input: one clear line, perhaps a hint, the right exit code, and no traceback."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_the_scripts_in_the_repository_are_those_of_the_program(
 
 @pytest.fixture
 def complete(kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch) -> Complete:
-    """Return the candidates for the last word of a line, as the script of bash asks for them."""
+    """Return the candidates for the last word of a line, as bash's script asks for them."""
 
     def candidates(line: str) -> list[str]:
         words = line.split(" ")
@@ -100,7 +100,7 @@ def test_bash_is_told_the_candidates(
 
 
 def completed(*words: str) -> tuple[subprocess.CompletedProcess[bytes], float]:
-    """Complete in a process of its own; return it and the seconds it took."""
+    """Complete in a process; return it and its duration in seconds."""
     environment = {
         "PATH": "/usr/bin:/bin",
         "_KCLI_COMPLETE": "complete_bash",
@@ -130,7 +130,7 @@ def test_no_broker_at_all_is_no_error() -> None:
 
 @pytest.fixture
 def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have this kcli be the one that shells find."""
+    """Put this kcli first in the PATH of shells."""
     program = tmp_path / "kcli"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kcli "$@"\n')
     program.chmod(0o755)
@@ -171,7 +171,7 @@ def test_zsh_completes_with_the_script() -> None:
         try:
             screen = Screen(terminal)
             screen.wait_for(b"READY> ")
-            # What is typed is shown too, so the word to wait for is not typed whole.
+            # The terminal echoes the input, so the awaited word is not typed completely.
             load = b"autoload -U compinit; compinit -u -D; source completions/kcli.zsh; echo LOA''DED\n"
             os.write(terminal, load)
             screen.wait_for(b"LOADED")
@@ -192,7 +192,7 @@ class Screen:
         self._unseen = b""
 
     def wait_for(self, wanted: bytes) -> None:
-        """Wait until something is there behind what was waited for before; fails with what was shown."""
+        """Wait for a text after the last awaited one; fail with the screen's content."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while wanted not in self._unseen:
             ready, _, _ = select.select([self._terminal], [], [], max(0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""Help: every command has it, with one example that parses, and the goldens hold all of it."""
+"""Help: every command has one, with an example that parses, and the goldens hold all of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NESTED = {
     ("broker", "node"): ("list", "stop", "kill", "start", "pause", "resume", "add", "remove"),
     ("broker", "fault"): ("list", "add", "clear", "move-leader", "move-coordinator", "move-controller"),
 }
-"""Groups inside of groups."""
+"""Nested groups of commands."""
 PATHS = [
     path
     for name in COMMANDS

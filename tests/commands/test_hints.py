@@ -1,4 +1,4 @@
-"""Commands that messages and the README name are commands that there are, with options that they have."""
+"""Messages and the README name only commands and options that exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIELD = re.compile(r"\{[^}]*\}")
 
 
 def named_commands() -> set[str]:
-    """Return every command line that stands between backticks in the sources and the README."""
+    """Return every command line in backticks in the sources and the README."""
     files = [ROOT / "README.md", *(ROOT / "kcli").rglob("*.py")]
     text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     return {FIELD.sub("", line) for line in QUOTED.findall(text)}

@@ -18,7 +18,7 @@ TRANSCRIPTS = [
 ]
 FIELD = re.compile("[a-z][a-z0-9_]*")
 HOLD_OTHER_NAMES = {"configs", "data", "control_records", "formats"}
-"""What these hold has the names that Kafka gives it, or is counted by number."""
+"""The fields inside of these have Kafka's names, or numbers."""
 
 
 def results(transcript: Path) -> Iterator[tuple[str, Any]]:
@@ -32,7 +32,7 @@ def results(transcript: Path) -> Iterator[tuple[str, Any]]:
 
 
 def fields(value: object) -> Iterator[str]:
-    """The names of all fields, but for those inside of `HOLD_OTHER_NAMES`."""
+    """The names of all fields outside of `HOLD_OTHER_NAMES`."""
     match value:
         case dict():
             for name, held in value.items():

@@ -1,4 +1,4 @@
-"""`produce` and `consume` against a running broker: whole command lines in, bytes out."""
+"""`produce` and `consume` against a running broker: command lines and their bytes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def topic(new_topic: Callable[[int], str]) -> str:
 
 
 def consumed(kcli: Kcli, topic: str, *arguments: str) -> list[str]:
-    """Return the lines that `consume` prints of a topic from its beginning to its end, sorted."""
+    """Return the sorted lines that `consume` prints of a whole topic."""
     finished = kcli("consume", topic, "--from-beginning", "--until-end", *arguments)
     assert finished.exit_code == 0, finished.err
     lines = finished.out.splitlines()
@@ -66,7 +66,7 @@ def test_a_topic_that_the_broker_makes_is_told_of_once(broker: KcliBroker, kcli:
 
 
 class LateTopic:
-    """A client, a producer and a topic that is there after five seconds."""
+    """A client, a producer and a topic that exists after five seconds."""
 
     errors: ClassVar = {"late": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     partitions = (0, 1)

@@ -1,4 +1,4 @@
-"""Lines that need no Typer: they do exactly what Typer would have made of them."""
+"""Lines that need no Typer: they do exactly the same as through Typer."""
 
 from __future__ import annotations
 

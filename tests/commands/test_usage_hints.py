@@ -1,4 +1,4 @@
-"""Wrong usage: an error of one line, and a hint that names what was meant or where the help is."""
+"""Wrong usage: an error of one line, and a hint with the probable word or the help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kcli broker start --daemon`: what it says of a broker that does not come up."""
+"""`kcli broker start --daemon`: the errors of a broker that does not start."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def daemon_failure(data_dir: Path, monkeypatch: pytest.MonkeyPatch, *arguments: 
 
 
 def stand_in(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
-    """Have a script of the shell stand for the broker that is started."""
+    """Replace the started broker by a shell script."""
     broker = directory / "broker"
     broker.write_text(f"#!/bin/sh\n{script}")
     broker.chmod(0o700)
@@ -48,7 +48,7 @@ def test_a_broker_that_says_nothing_is_not_given_the_reason_of_an_earlier_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / LOG_FILE).write_text(EARLIER)
-    # A command that ends at once without a word stands for a broker that was killed.
+    # A command that ends at once without output is like a killed broker.
     monkeypatch.setattr(sys, "executable", "/bin/true")
     error = daemon_failure(tmp_path, monkeypatch)
     assert error.message == "the broker did not start: it gave no reason"
@@ -94,7 +94,7 @@ WARNING = "2026-11-25 10:00:00,000 WARNING"
 def started_with(
     lines: list[str], data_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> tuple[str, str]:
-    """Start a stand-in that writes lines and is ready; what was printed on stdout and on stderr."""
+    """Start a script that writes lines and is ready; return its stdout and stderr."""
     said = data_dir.parent / "said"
     said.write_text("".join(f"{line}\n" for line in lines))
     stand_in(data_dir.parent, monkeypatch, f"cat {said} >&2\necho ready\n")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KcliBroker]:
-    """Three nodes; commands find their directory."""
+    """Three nodes, whose directory commands find."""
     running = KcliBroker(tmp_path, arguments=["--nodes", "3"]).start()
     monkeypatch.setenv("KCLI_DATA_DIR", str(running.data))
     yield running

@@ -1,4 +1,4 @@
-"""`kcli broker node`: what it shows, what it asks the process for, and the life of nodes in a real one."""
+"""`kcli broker node`: its output, its requests to the process, and the life of nodes in a real process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ROWS = [
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process with nodes in every state; it does everything that it is asked for, but for node 9."""
+    """A process with nodes in every state, which obeys except for node 9."""
     answers: dict[str, Any] = {
         "node.list": ROWS,
         "node.add": {"node": 2},

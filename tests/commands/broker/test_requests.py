@@ -1,4 +1,4 @@
-"""`kcli broker requests`: what it shows, how it ends, and what a real process tells it."""
+"""`kcli broker requests`: its output, its end, and the results of a real process."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ROWS = [
 
 
 async def measure(cluster: object, arguments: Mapping[str, Any]) -> LongOperation:
-    """Nodes 1 and 2 have been asked something, node 3 nothing."""
+    """Nodes 1 and 2 got requests, node 3 none."""
     node = arguments.get("node")
     if node == 9:
         raise KcliError("there is no node 9", hint="the nodes are 1, 2, 3")
@@ -82,7 +82,7 @@ async def measure(cluster: object, arguments: Mapping[str, Any]) -> LongOperatio
 
 @pytest.fixture
 def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What answers on the control socket of a process, at once."""
+    """A control socket that answers at once."""
     monkeypatch.setenv("KCLI_DATA_DIR", str(tmp_path))
     with answering(tmp_path):
         yield
@@ -163,7 +163,7 @@ def test_to_be_asked_to_measure_is_no_request(tmp_path: Path, kcli: Callable[...
 
 
 class Process:
-    """A process that measures until its client has left, or it ends, and then tells of one API."""
+    """A process that measures until its client leaves or it ends, and then reports one API."""
 
     server: ControlServer
 
@@ -202,7 +202,7 @@ async def whole(stream: trio.abc.ReceiveStream | None) -> str:
 
 @asynccontextmanager
 async def measuring(data_dir: Path, **options: Any) -> AsyncIterator[tuple[Process, trio.Process]]:
-    """A process, and the command that has it measure."""
+    """A process, and the command that makes it measure."""
     process = Process()
     with bounded():
         async with trio.open_nursery() as nursery:
@@ -257,7 +257,7 @@ def test_a_broker_that_is_stopped_answers_first(tmp_path: Path) -> None:
     with closing(KcliBroker(tmp_path)) as broker:
         broker.start()
         with running_operation(broker.data, "requests.measure", seconds=MOST_SECONDS) as operation:
-            # Answered behind the operation, whose measuring has begun then.
+            # Its answer comes after the start of the measurement.
             ask(broker.data, "node.list", timeout_seconds=PATIENCE_SECONDS)
             assert broker.stop() == 0
             answer = operation.result(timeout_seconds=PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""`kcli broker start`: lines that need no Typer say to the broker what Typer would have said."""
+"""`kcli broker start`: lines that need no Typer give the broker the same options as Typer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FOR_TYPER = [
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[StartOptions]:
-    """What the broker was told; it does not start."""
+    """The options that the broker gets; it does not start."""
     told: list[StartOptions] = []
     for module in (broker, broker_start):
         monkeypatch.setattr(module, "start_broker", told.append)

@@ -1,4 +1,4 @@
-"""A broker whose process is stopped: commands tell so soon, and it goes on where it was."""
+"""A broker in SIGSTOP: commands fail soon with a clear error, and after SIGCONT it continues."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_it_is_told_and_goes_on(broker: KcliBroker, kcli: Kcli) -> None:
     os.kill(pid, signal.SIGSTOP)
     for line in ("status", "node list", "node kill 1", "fault list", "stop"):
         assert kcli("broker", *line.split(), *directory) == told
-    # Nothing that it was asked waits for it.
+    # No request is left from before.
     os.kill(pid, signal.SIGCONT)
     assert kcli("broker", "node", "list", *directory).exit_code == 0
     assert "killed" not in broker.messages()

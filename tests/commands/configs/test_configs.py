@@ -1,4 +1,4 @@
-"""The verbs of `kcli configs`, whole: their output in each format, their errors and exit codes.
+"""The verbs of `kcli configs`: their whole output in each format, errors and exit codes.
 
 Lines of stderr are marked with `!` in the goldens.
 """
@@ -80,7 +80,7 @@ def test_quotas(orders: FakeCluster, transcript: Transcript) -> None:
         "configs describe --client x",
         "configs describe --entity-type clients -o json",
         f"configs alter --client x --delete {rate}",
-        # What cannot be
+        # Refusals
         "configs alter --client x --add request_percentage=10",
         f"configs alter --client x --add {rate}=much",
         f"configs alter --client x --add {rate}=1_000",

@@ -1,4 +1,4 @@
-"""`consume` where what it was to begin with is not there.
+"""`consume` where the first records to read are deleted.
 
 What is deleted is told of, and it goes on as `auto.offset.reset` says. Beyond the end it says that, too, and
 reads nothing where it was to end there.

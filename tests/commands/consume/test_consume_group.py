@@ -30,7 +30,7 @@ def send(kcli: Kcli, topic: str, *lines: str) -> None:
 
 
 def rest(kcli: Kcli, topic: str, *arguments: str) -> list[str]:
-    """Return what is left for the next member of the group to read."""
+    """Return the records that the next member of the group reads."""
     finished = kcli("consume", topic, "--group", topic, "--from-beginning", "--until-end", *arguments)
     assert finished.exit_code == 0, finished.err
     return finished.out.splitlines()
@@ -62,7 +62,7 @@ def test_a_member_of_the_consumer_protocol_does_as_a_classic_one(topic: str, kcl
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out, err) == (130, b"", b"Processed a total of 2 messages\n")
-    # A classic member goes on where it ended.
+    # A classic member continues there.
     send(kcli, topic, "c")
     assert rest(kcli, topic) == ["c"]
 
@@ -82,7 +82,7 @@ def test_a_group_may_be_named_by_its_property_and_may_not_commit(topic: str, kcl
         assert kcli(*arguments, "-X", "enable.auto.commit=false").out == "a\n"
     assert kcli(*arguments).out == "a\n"
     assert kcli(*arguments).out == ""
-    # Who names partitions reads on its own.
+    # Named partitions are read without a group.
     assert kcli(*arguments, "--partition", "0").out == "a\n"
 
 
@@ -158,7 +158,7 @@ def test_an_interrupt_ends_soon_without_a_coordinator(protocol: str, tmp_path: P
     try:
         kcli("topics", "create", "t", "-b", broker.bootstrap)
         kcli("produce", "t", "-b", broker.bootstrap, input=b"a\n")
-        # What was read is not committed by chance before the broker is gone.
+        # No automatic commit may come before the broker is gone.
         seldom = ("-X", "auto.commit.interval.ms=3600000")
         group = ("--group", "g", "-X", f"group.protocol={protocol}", *seldom, "-b", broker.bootstrap)
         process = start("consume", "t", *group, "--from-beginning")
@@ -191,7 +191,7 @@ def test_a_reader_that_goes_away_ends_the_wait_for_more_as_an_interrupt_does(
     protocol: str, topic: str, kcli: Kcli
 ) -> None:
     send(kcli, topic, "a", "b")
-    # What was read is not committed by chance before the reader goes.
+    # No automatic commit may come before the reader goes.
     seldom = ("-X", "auto.commit.interval.ms=3600000", "-X", f"group.protocol={protocol}")
     process = start("consume", topic, "--group", topic, "--from-beginning", *seldom)
     assert [next_line(process) for _ in range(2)] == [b"a\n", b"b\n"]

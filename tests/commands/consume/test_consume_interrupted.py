@@ -1,4 +1,4 @@
-"""`consume` interrupted before a pipe: the lines that the pipe took are those counted and committed."""
+"""`consume` interrupted at a pipe: exactly the lines in the pipe count, and are committed."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def send(kcli: Kcli, topic: str, lines: list[str]) -> None:
 
 
 def rest(kcli: Kcli, topic: str) -> list[str]:
-    """Return what is left for the next member of the group to read."""
+    """Return the records that the next member of the group reads."""
     finished = kcli("consume", topic, "--group", topic, "--from-beginning", "--until-end")
     assert finished.exit_code == 0, finished.err
     return finished.out.splitlines()
 
 
 def counted(number: int) -> bytes:
-    """Return what is said of so many records."""
+    """Return the final note about so many records."""
     return b"Processed a total of %d messages\n" % number
 
 

@@ -1,4 +1,4 @@
-"""Partitions without a leader: what they keep waiting is told, and given up when its time is over."""
+"""Partitions without a leader: commands tell what they wait for, and give up at their timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces: items cut so that nobody sees a part of one that fits, and an account of those that are out."""
+"""Pieces: no reader sees a part of an item that fits, and the written items are counted."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ def test_what_has_not_begun_is_left_out_at_an_end(sizes: list[int], data: st.Dat
         pieces.written += len(pieces.piece())
     assert not pieces.is_torn
     assert pieces.written == sum(sizes[: whole + was_torn])
-    # Nothing has to be written of those that follow without a byte.
+    # Empty items after it need no write.
     assert not any(sizes[whole + was_torn : pieces.whole_items])

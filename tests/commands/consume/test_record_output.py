@@ -1,4 +1,4 @@
-"""RecordOutput: what of the records is out is exact, and whoever is interrupted leaves none half written."""
+"""RecordOutput: the number of written records is exact, and an interrupt leaves no half-written one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def connection() -> tuple[int, int]:
 
 
 def held_by(reader: FileIO) -> bytes:
-    """Return all that is in a pipe."""
+    """Return the content of a pipe."""
     os.set_blocking(reader.fileno(), False)
     held = b""
     while part := reader.read(1_000_000):
@@ -69,7 +69,7 @@ def raising(error: type[Exception]) -> Callable[..., None]:
 
 @contextmanager
 def reading_end(make: Ends) -> Iterator[FileIO]:
-    """Have standard output be one end of a pipe or of a socket, and give the other one."""
+    """Make one end of a pipe or socket standard output, and give the other end."""
     descriptor, writer = make()
     with FileIO(descriptor) as reader, standard_output(writer):
         yield reader
@@ -85,7 +85,7 @@ async def read_until(enough: int, reader: FileIO, into: bytearray) -> None:
 async def interrupted(
     output: RecordOutput, pieces: Pieces, then: Callable[[], object] = lambda: None
 ) -> None:
-    """Write until nothing is taken any more, interrupt that, and do something when it has to wait again."""
+    """Write until the pipe is full, interrupt, and run an action when the write waits again."""
     with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(output.write, pieces)
@@ -222,7 +222,7 @@ async def test_files_are_written_by_a_thread(tmp_path: Path) -> None:
 
 
 class Observed(ByThread):
-    """Tells when its thread has ended."""
+    """A way whose thread sets an event at its end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -250,7 +250,7 @@ async def test_a_terminal_that_is_stopped_holds_up_no_interrupt(
             assert pieces.whole_items < len(SHORT)
             assert trio.current_time() - began < 1 + FINISH_SECONDS / 2
         os.close(other)
-        # The thread that was given up must not write to a file that gets the number of this one.
+        # The abandoned thread must not write to a file that gets the same descriptor.
         assert way.has_ended.wait(PATIENCE_SECONDS)
     assert capfd.readouterr().err == ""
 

@@ -1,4 +1,4 @@
-"""RecordPrinter: where it ends when what it was to begin with is not there any more. In virtual time."""
+"""RecordPrinter: where it ends if the first records are deleted. In virtual time."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def not_printed(fetched: FetchedRecords, record: Record) -> bytes:
 
 
 def printing(consumer: Consumer, limits: Limits) -> RecordPrinter:
-    """Return a printer that has nothing to print."""
+    """Return a printer without records."""
     output = RecordOutput(ByThread())
     return RecordPrinter(consumer, not_printed, output=output, limits=limits, skip_errors=False)
 
 
 def delete_before(brokers: FakeBrokers, offset: int, *, partition: int = 0) -> None:
-    """Let a partition have held ten records, of which those before an offset are deleted."""
+    """Make a partition of ten records, of which those before an offset are deleted."""
     left = [batch(offset, [b"x"] * (10 - offset))] if offset < 10 else []
     fill(brokers, *left, end_offset=10, partition=partition)
     brokers.topics["orders"][partition].start_offset = offset

@@ -15,7 +15,7 @@ MINUTE = 60_000
 
 
 def add_known_groups(fake: FakeGroups, monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
-    """Add two topics, and groups of either kind; it is `NOW`."""
+    """Add two topics and groups of both kinds; the time is `NOW`."""
     monkeypatch.setattr("kcli.commands.groups.records.first_timestamps", fake.first_timestamps)
     monkeypatch.setattr(time, "time_ns", lambda: NOW * 1_000_000)
     orders = fake.add("orders", [1], [1], [1])

@@ -32,7 +32,7 @@ def offset_value(offset: int, at_ms: int = NOW, metadata: str = "", epoch: int =
 def classic_group(
     generation: int, at_ms: int = NOW, **members: dict[str, tuple[int, ...]]
 ) -> GroupMetadataValue:
-    """A generation of consumers; each reads what it is given."""
+    """A generation of consumers with their partitions."""
     return GroupMetadataValue(
         protocol_type="consumer",
         generation=generation,
@@ -76,7 +76,7 @@ class OffsetsLog:
         self.write(bytes(builder.build()), len(records))
 
     def write(self, data: bytes, count: int) -> None:
-        """Append bytes that take up so many offsets."""
+        """Append bytes that occupy so many offsets."""
         with self.segment.open("ab") as file:
             file.write(data)
         self.next_offset += count
@@ -104,7 +104,7 @@ class OffsetsLog:
         )
 
     def roll(self) -> None:
-        """Go on in a new segment."""
+        """Begin a new segment."""
         self.segment = self.path / f"{self.next_offset:020d}.log"
 
     def corrupt(self, position: int) -> None:
@@ -114,7 +114,7 @@ class OffsetsLog:
         self.segment.write_bytes(data)
 
     def cut(self, count: int) -> None:
-        """Take bytes off the end of the current segment."""
+        """Remove bytes from the end of the current segment."""
         self.segment.write_bytes(self.segment.read_bytes()[:-count])
 
 

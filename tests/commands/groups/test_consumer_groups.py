@@ -1,4 +1,4 @@
-"""`kcli consumer-groups`, whole: each verb in text and JSON, its errors and exit codes.
+"""`kcli consumer-groups`: the whole output of each verb in text and JSON, errors and exit codes.
 
 Lines of stderr are marked with `!` in the goldens. The text of groups is compared with that of Apache Kafka's
 own tool in `tests/interop/test_consumer_groups_tool.py`.
@@ -23,7 +23,7 @@ from tests.commands.groups.offsets_log import NOW, OffsetsLog, write_topic
 
 @pytest.fixture
 def groups(groups: FakeGroups, monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
-    """Two topics, and groups of either kind, with members and without."""
+    """Two topics, and groups of both kinds, with and without members."""
     return add_known_groups(groups, monkeypatch)
 
 

@@ -1,4 +1,4 @@
-"""`kcli consumer-groups reset-offsets` and `clone`, whole, as `test_consumer_groups`."""
+"""`kcli consumer-groups reset-offsets` and `clone`: their whole output, as in `test_consumer_groups`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conftest import Finished
 
 @pytest.fixture
 def groups(groups: FakeGroups, monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
-    """Two topics, and groups of either kind, with members and without."""
+    """Two topics, and groups of both kinds, with and without members."""
     return add_known_groups(groups, monkeypatch)
 
 

@@ -1,4 +1,4 @@
-"""Explanations of groups: facts in, findings out, as one table; the words are in a golden file."""
+"""Explanations of groups: a table of facts and findings; the texts are in a golden file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def entry(
     last_commit_ms: int | None = None,
     topic: str = "orders",
 ) -> PartitionFacts:
-    """A partition; before both looks were alike unless `before` says otherwise."""
+    """A partition in two snapshots, which are equal unless `before` is given."""
     now = OffsetSnapshot(committed, end)
     return PartitionFacts((topic, partition), owner, now, before or now, start, last_commit_ms)
 
@@ -48,7 +48,7 @@ def group(
     earlier_state: str | None = None,
     history_error: str | None = None,
 ) -> GroupFacts:
-    """A group that was looked at twice, ten seconds apart."""
+    """A group in two snapshots, ten seconds apart."""
     head = GroupHead("billing", type, state, None, "range", epoch, epoch, len(members))
     return GroupFacts(
         head,
@@ -242,7 +242,7 @@ def test_findings(facts: GroupFacts, expected: list[str]) -> None:
 
 
 def test_the_words(golden: Callable[[str, str], None]) -> None:
-    """Every case of the table in words; one message is one line without a full stop."""
+    """The texts of every case of the table; a message is one line without a full stop."""
     lines = []
     for name, (facts, _) in TABLE.items():
         lines.append(f"# {name}")

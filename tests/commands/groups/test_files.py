@@ -1,4 +1,4 @@
-"""Groups from log directories: what counts, what is damaged, and that nothing is changed."""
+"""Groups from log directories: the records that count, damage, and unchanged files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def offsets(files: GroupFiles, group: str) -> dict[tuple[str, int], int | None]:
 
 
 def messages(files: GroupFiles) -> list[str]:
-    """What was wrong, without the directories."""
+    """The errors, without the directories."""
     return [failure.message.rpartition("/")[2] for failure in files.failures]
 
 

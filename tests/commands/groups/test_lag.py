@@ -1,4 +1,4 @@
-"""Lag in records and in time: what counts, what is not known, and the order of the rows."""
+"""Lag in records and in time, unknown lags, and the order of the rows."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ async def test_the_time_of_the_first_record_from_an_offset_on(broker: KcliBroker
 
 
 class Stalled:
-    """A consumer whose position is told."""
+    """A consumer with a given position."""
 
     def __init__(self) -> None:
         self.assignment = [TopicPartition("t", 0)]

@@ -1,4 +1,4 @@
-"""The CSV files of `reset-offsets`: both forms come back as they went out, and mistakes are named by line."""
+"""The CSV files of `reset-offsets`: both forms survive a round trip, and errors name the line."""
 
 from __future__ import annotations
 

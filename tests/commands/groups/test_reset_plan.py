@@ -1,4 +1,4 @@
-"""Plans of new offsets: each way to find them, what is moved to the ends, and what it would cost to read."""
+"""Plans of new offsets: each kind, offsets moved to the ends, and the records to read and skip."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_what_was_never_committed_cannot_be_shifted() -> None:
         (40, 10, 30, 0),
         (40, 100, 0, 60),
         (40, 40, 0, 0),
-        (200, 50, 50, 0),  # committed behind the end: only what is there counts
+        (200, 50, 50, 0),  # committed beyond the end: only existing records count
         (5, 50, 0, 40),  # committed before the first record
         (5, 10, 0, 0),
     ],
@@ -107,7 +107,7 @@ def test_records_to_read_again_and_to_skip_are_those_that_are_there(
     ],
 )
 def test_rows_come_in_the_order_of_a_java_hash_map(put: str, listed: str) -> None:
-    """As Apache Kafka 4.3.1 printed them: clicks-1 and orders-0 share a bucket."""
+    """The order of Apache Kafka 4.3.1: clicks-1 and orders-0 share a bucket."""
     partitions = [(name[:-2], int(name[-1])) for name in put.split()]
     facts = ResetFacts(ends=dict.fromkeys(partitions, 9))
     plan = make_plan("g", partitions, kind=ResetKind.LATEST, facts=facts)

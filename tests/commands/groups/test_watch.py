@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Count(NamedTuple):
-    """What is watched here."""
+    """The watched result."""
 
     groups: Sequence[int]
     failures: Sequence[KcliError] = ()
@@ -39,7 +39,7 @@ class Count(NamedTuple):
 
 
 class Clock:
-    """Gives one result after the other, and ends the watching behind the last."""
+    """Returns the results in order, and interrupts after the last."""
 
     def __init__(self, *results: Count | KcliError) -> None:
         self.results = list(results)

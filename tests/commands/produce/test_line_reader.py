@@ -109,7 +109,7 @@ def test_lines_are_the_same_wherever_chunks_are_cut(
 
     def take(some: list[bytes]) -> None:
         nonlocal size
-        # What the first few lines take up ends where the next one begins.
+        # The size of the first lines is the offset of the next one.
         for count in range(len(some)):
             assert text[size + splitter.size_of(count) :].startswith(some[count])
         found.extend(some)

@@ -1,4 +1,4 @@
-"""Sending lines: what is counted, what is told meanwhile, and what an interrupt leaves undelivered."""
+"""Sending lines: counts, notes, and the records that an interrupt leaves undelivered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REFUSED = produced(87, error_message="bad record")
 
 
 class Lines:
-    """An input that gives one chunk; it has an end, or one waits for more."""
+    """An input with one chunk, and an end or a wait for more."""
 
     is_terminal = False
     size = None
@@ -37,11 +37,11 @@ class Lines:
         return self.chunks.pop(0)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 def interrupt(answer: Any = None) -> Callable[[int, Any, int], Any]:
-    """Return an answer on which the user presses Ctrl-C; the usual one unless it is given."""
+    """Return an answer at which the user presses Ctrl-C."""
 
     def press(node_id: int, request: Any, version: int) -> Any:
         signal.raise_signal(signal.SIGINT)
@@ -82,7 +82,7 @@ async def test_what_keeps_records_waiting_is_one_line(
 async def test_an_interrupt_tells_in_one_line_what_was_delivered_and_what_was_not(
     sync: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    # One at a time, the second line is not even sent.
+    # With --sync the second line is not sent.
     result = await send(b"one\r\ntwo\nthr", interrupt(TOO_FEW), *[TOO_FEW] * 100, sync=sync)
     failed, size, were = (1, 5, "was") if sync else (2, 9, "were")
     assert result[:4] == ("orders", 0, failed, size)

@@ -1,4 +1,4 @@
-"""Plans: files as Kafka's tools write them, what is refused in them, what they mean beside the cluster."""
+"""Plans: files of Kafka's tools, refused files, and the state of a cluster beside a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress of copies: bytes, rates and times left, from sizes seen one after the other."""
+"""Progress of copies: bytes, rates and remaining times, from observed sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TARGET = TopicPartitionReplica("orders", 0, 2)
 
 
 def seen(tracker: CopyTracker, now: float, copied: int, total: int = 10_000) -> CopyState:
-    """One look at a copy from broker 1 to broker 2."""
+    """Observe a copy from broker 1 to broker 2."""
     places = {SOURCE: ReplicaPlace("/d1", total), TARGET: ReplicaPlace("/d1", copied)}
     (state,) = tracker.observe(now, places, {TARGET})
     return state

@@ -1,4 +1,4 @@
-"""Reassignments and elections, whole: output in each format, errors and exit codes."""
+"""Reassignments and elections: the whole output in each format, errors and exit codes."""
 
 from __future__ import annotations
 

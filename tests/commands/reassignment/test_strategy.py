@@ -1,4 +1,4 @@
-"""Where partitions shall be: what has to hold of every plan, and what a plan must not move."""
+"""Strategies: the invariants of every plan, and what a plan must not move."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kcli.protocol.topics import TopicPartition
 
 
 def topic(*rows: str, name: str = "t") -> Assignment:
-    """A topic whose partitions have these brokers, a digit each."""
+    """A topic whose partitions have these brokers, one digit each."""
     return {TopicPartition(name, index): tuple(map(int, row)) for index, row in enumerate(rows)}
 
 
@@ -29,7 +29,7 @@ def goal_for(
     level: bool = False,
     racks: str = "",
 ) -> Goal:
-    """A goal for all partitions: their factors are those of now unless one is given."""
+    """A goal for all partitions, with their current factors unless one is given."""
     rack_of = dict(zip(brokers, racks, strict=True)) if racks else {}
     factors = {partition: factor or len(replicas) for partition, replicas in current.items()}
     return Goal(

@@ -1,4 +1,4 @@
-"""Which brokers a command asks: its option's, the variable's, its properties' or the usual ones."""
+"""The brokers that a command asks: from its option, the variable, its properties or the default."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ PLAN = {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replic
 
 @pytest.fixture(autouse=True)
 def asked_brokers(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
-    """Have every connection fail by the addresses that it was to go to."""
+    """Make every connection fail with its addresses."""
 
     def connect(bootstrap: str, *_: object, timeout_ms: int | None) -> Never:
         raise KcliError(f"asked {bootstrap}")
 
-    # It imports `connect`: the first one to do so must not keep this one.
+    # It imports `connect`: import it before the patch, so that it keeps the real one.
     monkeypatch.setattr("kcli.spark.source.brokers.cluster_access.connect", connect)
     monkeypatch.setattr("kcli.client.client.connect", connect)
     monkeypatch.delenv("KCLI_BOOTSTRAP_SERVER", raising=False)

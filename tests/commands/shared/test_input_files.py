@@ -1,4 +1,4 @@
-"""Input files of commands, and what is wrong with some."""
+"""Input files of commands and their errors."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 from kcli.commands.shared.java import computed_map_order, hash_map_order
 
 KEYS = list(range(0, 13 * 16, 16))
-"""Thirteen numbers that share a bucket of the smallest table, whose hash is themselves."""
+"""Thirteen numbers in one bucket of the smallest table; each is its own hash."""
 
 
 def identity(number: int) -> int:

@@ -1,4 +1,4 @@
-"""JSON and UTF-8 as Java prints and reads them; the expected values were made by Java 17 and Jackson 2.21."""
+"""JSON and UTF-8 as Java prints and reads them; the expected values come from Java 17 and Jackson 2.21."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ from tests.conftest import Finished
 
 LARGE = "9" * 22
 TOO_LONG = "9" * 5000
-"""More digits than Python turns into a number by itself."""
+"""More digits than Python converts by default."""
 
 
 @pytest.fixture(autouse=True)
 def _nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every attempt to connect be a bug."""
+    """Make every attempt to connect an error."""
 
     def connect(*_: object, **__: object) -> Never:
         raise AssertionError("a broker is asked")

@@ -1,4 +1,4 @@
-"""What is printed and cannot be: closed pipes, full disks, closed files, characters that are not encoded."""
+"""Output that fails: closed pipes, full disks, closed files, characters without an encoding."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_errors_on_a_full_disk_keep_their_exit_code(line: str, exit_code: int, u
 
 
 class Unread(io.StringIO):
-    """Standard error that cannot be written, for a reason."""
+    """A standard error that fails with a given errno."""
 
     def __init__(self, number: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Standard output is watched while a command waits: it ends when its reader goes, and for nothing else."""
+"""A waiting command watches standard output: it ends when the reader goes, and for no other reason."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Ends = Callable[[], tuple[int, int]]
 
 
 def sockets() -> tuple[int, int]:
-    """Return two sockets that are connected with each other."""
+    """Return two connected sockets."""
     left, right = socket.socketpair()
     return left.detach(), right.detach()
 
 
 @contextmanager
 def standard_output(descriptor: int) -> Iterator[None]:
-    """Have a descriptor be standard output while inside, and close it."""
+    """Make a descriptor standard output while inside, then close it."""
     saved = sys.stdout
     with open(descriptor, "w", encoding="utf-8") as sys.stdout:
         try:

@@ -1,4 +1,4 @@
-"""The times of `reset-offsets`: what is read as Kafka's tool reads it, and what is refused."""
+"""The times of `reset-offsets`: accepted as in Kafka's tool, or refused."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ async def nested() -> None:
 def finish(
     body: Callable[..., object], capfd: pytest.CaptureFixture[str], *, verbose: bool = False
 ) -> Finished:
-    """Run a body and return what it left."""
+    """Run a body and return its output and exit code."""
     try:
         run(body, output=None, verbose=verbose)
         exit_code = 0
@@ -94,7 +94,7 @@ def test_an_interrupt_before_a_command_begins_is_one_line(
 def test_what_a_command_raises_becomes_an_exit_code(
     body: Callable[..., object], exit_code: int, err: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    # A closed pipe makes the runner give up stdout for good, so it gets one of its own here.
+    # A closed pipe makes the runner redirect stdout permanently, so it gets its own here.
     saved = os.dup(1)
     try:
         assert finish(body, capfd) == Finished(exit_code, "", err)

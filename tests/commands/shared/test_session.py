@@ -1,4 +1,4 @@
-"""What a user is told of a refusal: what was attempted, why not, and what can be done."""
+"""Errors of refusals: the attempt, the reason, and a hint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time that a user gives a command is the time it has for connecting, too."""
+"""The timeout of a command also limits connecting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HINT = "hint: check the address, and that the port is a broker's PLAINTEXT liste
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """A port that takes connections and never answers, as that of a broker that is stopped."""
+    """A port that accepts connections and never answers, like a broker in SIGSTOP."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 

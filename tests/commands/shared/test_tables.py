@@ -1,4 +1,4 @@
-"""Tables: on however narrow a terminal, every value is there."""
+"""Tables: every value is complete on a terminal of any width."""
 
 from __future__ import annotations
 

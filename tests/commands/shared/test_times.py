@@ -1,4 +1,4 @@
-"""Times on command lines mean the same wherever they are typed."""
+"""Times on command lines mean the same in every option and time zone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conftest import Finished
 
 @pytest.fixture(params=["UTC", "America/New_York"])
 def _zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A place on earth."""
+    """A local time zone."""
     monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield

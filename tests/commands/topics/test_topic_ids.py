@@ -1,4 +1,4 @@
-"""Which texts are ids of topics."""
+"""The texts of topic ids."""
 
 from __future__ import annotations
 

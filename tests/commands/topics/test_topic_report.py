@@ -1,4 +1,4 @@
-"""`kcli topics describe` with a flag that selects partitions: topics without such a one are left out."""
+"""`kcli topics describe` with a flag that selects partitions: topics without one are missing."""
 
 from __future__ import annotations
 

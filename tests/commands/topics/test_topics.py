@@ -1,4 +1,4 @@
-"""The verbs of `kcli topics`, whole: their output in each format, their errors and exit codes.
+"""The verbs of `kcli topics`: their whole output in each format, errors and exit codes.
 
 Lines of stderr are marked with `!` in the goldens.
 """
