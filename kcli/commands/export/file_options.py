@@ -88,7 +88,7 @@ class ColumnChoice(NamedTuple):
         HeadersAs | None,
         typer.Option(
             "--headers",
-            help="Add the column headers, as an array, or as a map in which a key's last value wins",
+            help="Add the column headers, as an array or as a map that keeps the last value of a key",
             show_default=False,
         ),
     ] = None
@@ -97,33 +97,37 @@ class ColumnChoice(NamedTuple):
         typer.Option(
             "--columns",
             metavar="NAME,...",
-            help="Only these of key, value, topic, partition, offset, timestamp, timestampType, headers",
+            help="Only these columns: key, value, topic, partition, offset, timestamp, "
+            "timestampType, headers",
         ),
     ] = None
     key_as: Annotated[
         Format,
-        typer.Option("--key-as", "--key", help="What keys are decoded to; none leaves the column out"),
+        typer.Option("--key-as", "--key", help="Decode keys to this; none leaves the column out"),
     ] = Format.BINARY
-    value_as: Annotated[Format, typer.Option("--value-as", "--value", help="What values are decoded to")] = (
-        Format.BINARY
-    )
+    value_as: Annotated[
+        Format,
+        typer.Option("--value-as", "--value", help="Decode values to this; none leaves the column out"),
+    ] = Format.BINARY
     key_schema: Annotated[
-        str | None, typer.Option("--key-schema", metavar="SCHEMA", help="As --value-schema")
+        str | None,
+        typer.Option("--key-schema", metavar="SCHEMA", help="The schema of keys, as --value-schema"),
     ] = None
     value_schema: Annotated[
         str | None,
         typer.Option(
             "--value-schema",
             metavar="FILE|DDL|registry:URL",
-            help="Of json: Spark DDL (id BIGINT, name STRING) or Spark's JSON form; of avro: the reader's "
-            "schema or a schema registry",
+            help="The schema of values. For json: Spark DDL (id BIGINT, name STRING) or "
+            "Spark's JSON form; for avro: the reader's schema or a schema registry",
         ),
     ] = None
     on_bad_value: Annotated[
         BadValue,
         typer.Option(
             "--on-bad-value",
-            help="A key or value that cannot be decoded: end, make it null, or keep the raw record apart",
+            help="If a key or value cannot be decoded: fail, write null, or keep the raw "
+            "record in a separate file",
         ),
     ] = BadValue.FAIL
     where: Annotated[
@@ -131,7 +135,7 @@ class ColumnChoice(NamedTuple):
         typer.Option(
             "--where",
             metavar="SQL",
-            help="Only these rows; topic, partition, offset and timestamp narrow what is read",
+            help="Only rows that match; topic, partition, offset and timestamp also reduce what is read",
         ),
     ] = None
     select: Annotated[
@@ -200,32 +204,34 @@ class OutputChoice(NamedTuple):
         typer.Option(
             "--partition-by",
             metavar="NAME,...",
-            help="Directories by topic, partition, date, hour; dates are of the record, in UTC  "
-            "[default: topic,partition]",
+            help="Directories by topic, partition, date, hour; date and hour are the "
+            "record's, in UTC  [default: topic,partition]",
         ),
     ] = None
-    flat: Annotated[bool, typer.Option("--flat", help="No directories; topic and partition are columns")] = (
-        False
-    )
-    compression: Annotated[ParquetCodec, typer.Option("--compression", help="Of the Parquet files")] = (
-        ParquetCodec.ZSTD
-    )
+    flat: Annotated[
+        bool, typer.Option("--flat", help="Make no directories; topic and partition become columns")
+    ] = False
+    compression: Annotated[
+        ParquetCodec, typer.Option("--compression", help="Compression of the Parquet files")
+    ] = ParquetCodec.ZSTD
     compression_level: Annotated[
         int | None,
-        typer.Option("--compression-level", metavar="N", help="The codec's own  [default: zstd 1, gzip 6]"),
+        typer.Option(
+            "--compression-level", metavar="N", help="Level of the codec  [default: zstd 1, gzip 6]"
+        ),
     ] = None
     target_file_size: Annotated[
-        str, typer.Option("--target-file-size", metavar="SIZE", help="About how large files become at most")
+        str, typer.Option("--target-file-size", metavar="SIZE", help="About the largest size of a file")
     ] = "256MB"
     row_group_rows: Annotated[
-        int, typer.Option("--row-group-rows", min=1, metavar="N", help="Rows of a row group in a file")
+        int, typer.Option("--row-group-rows", min=1, metavar="N", help="Rows per row group")
     ] = 1_000_000
     mode: Annotated[
         ExportMode,
         typer.Option(
             "--mode",
-            help="append goes on where the last export ended; snapshot wants an empty target; overwrite "
-            "replaces what is there, at its end",
+            help="append continues the last export; snapshot needs an empty target; overwrite "
+            "replaces the present files when it is complete",
         ),
     ] = ExportMode.APPEND
 
@@ -273,15 +279,16 @@ class DamageChoice(NamedTuple):
         Corrupt,
         typer.Option(
             "--on-corrupt",
-            help="A damaged batch: end, leave it out and count it, or keep its bytes apart too; quarantine "
-            "is another word for dead-letter",
+            help="If a batch is damaged: fail, skip and count it, or also keep its bytes "
+            "(dead-letter, also named quarantine)",
         ),
     ] = Corrupt.FAIL
     on_reset: Annotated[
         Reset,
         typer.Option(
             "--on-reset",
-            help="A topic that was made anew or cut since the last export: end, or begin afresh",
+            help="If a topic was recreated or truncated since the last export: fail, or begin "
+            "again at its first offset",
         ),
     ] = Reset.FAIL
 

@@ -50,24 +50,30 @@ class FollowChoice(NamedTuple):
     """Whether to export new records until interrupted, and how often."""
 
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on as records come, until Ctrl-C or SIGTERM")
+        bool, typer.Option("--follow", help="Export new records as they arrive, until Ctrl-C or SIGTERM")
     ] = False
     interval: Annotated[
-        str, typer.Option("--interval", metavar="TIME", help="How long --follow waits between two looks")
+        str, typer.Option("--interval", metavar="TIME", help="Time between two rounds of --follow")
     ] = "30s"
     min_offsets_per_trigger: Annotated[
         int | None,
         typer.Option(
-            "--min-offsets-per-trigger", min=1, metavar="N", help="--follow waits until there are so many"
+            "--min-offsets-per-trigger",
+            min=1,
+            metavar="N",
+            help="--follow waits for at least so many offsets",
         ),
     ] = None
     max_trigger_delay: Annotated[
-        str, typer.Option("--max-trigger-delay", metavar="TIME", help="But no longer than this")
+        str, typer.Option("--max-trigger-delay", metavar="TIME", help="--follow waits no longer than this")
     ] = "15m"
     max_offsets_per_trigger: Annotated[
         int | None,
         typer.Option(
-            "--max-offsets-per-trigger", min=1, metavar="N", help="--follow takes so many at a time"
+            "--max-offsets-per-trigger",
+            min=1,
+            metavar="N",
+            help="--follow exports at most so many offsets at a time",
         ),
     ] = None
 
@@ -108,19 +114,23 @@ class EngineChoice(NamedTuple):
 
     engine: Annotated[
         EngineName,
-        typer.Option("--engine", help="Who runs the tasks; local are processes here, without Spark and Java"),
+        typer.Option(
+            "--engine", help="What runs the tasks: Spark, or processes of this machine without Spark and Java"
+        ),
     ] = EngineName.SPARK
     writer: Annotated[
         WriterName,
         typer.Option(
             "--writer",
-            help="arrow: each task writes its files itself; spark: Spark SQL does, for --select and any "
-            "--where",
+            help="What writes the files. arrow: each task itself; spark: Spark SQL, for "
+            "--select and any --where",
         ),
     ] = WriterName.AUTO
     via: Annotated[
         Via,
-        typer.Option("--via", help="With the writer spark: read by kcli, or by Spark's Kafka connector"),
+        typer.Option(
+            "--via", help="With --writer spark: read with kcli (native), or with Spark's Kafka connector"
+        ),
     ] = Via.AUTO
     master: Annotated[
         str | None,
@@ -133,17 +143,19 @@ class EngineChoice(NamedTuple):
     conf: Annotated[
         list[str] | None,
         typer.Option(
-            "--conf", metavar="NAME=VALUE", help="A property of Spark (repeatable)", show_default=False
+            "--conf", metavar="NAME=VALUE", help="A Spark property (repeatable)", show_default=False
         ),
     ] = None
     min_partitions: Annotated[
         int | None,
-        typer.Option("--min-partitions", min=1, metavar="N", help="Cut into about so many tasks at least"),
+        typer.Option(
+            "--min-partitions", min=1, metavar="N", help="Split the work into at least about so many tasks"
+        ),
     ] = None
     max_records_per_partition: Annotated[
         int | None,
         typer.Option(
-            "--max-records-per-partition", min=1, metavar="N", help="At most so many offsets a task"
+            "--max-records-per-partition", min=1, metavar="N", help="At most so many offsets per task"
         ),
     ] = None
 
@@ -236,22 +248,22 @@ class ActionChoice(NamedTuple):
     """What to do instead of an export."""
 
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show offsets, bytes and files, and write nothing")
+        bool, typer.Option("--dry-run", help="Show offsets, bytes and files; write nothing")
     ] = False
     list_files: Annotated[
-        bool, typer.Option("--list", help="List the committed files of the target, and end")
+        bool, typer.Option("--list", help="List the committed files of the target, and exit")
     ] = False
     verify: Annotated[
         bool,
         typer.Option(
             "--verify",
-            help="Check that the committed files are there, whole, and byte for byte as written: by the "
-            "log's checksums, or, in an object store, by reading all their pages; exit 3 if not",
+            help="Check that the committed files exist and are byte for byte as written: by "
+            "checksums or, in an object store, by reading all pages; exit 3 if not",
         ),
     ] = False
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Make a lost commit log again from the files' footers, and end"),
+        typer.Option("--repair", help="Rebuild a lost commit log from the files' footers, and exit"),
     ] = False
 
     def name(self) -> str:

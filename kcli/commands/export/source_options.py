@@ -100,8 +100,9 @@ class SourceChoice(NamedTuple):
         typer.Option(
             "--log-dir",
             metavar="DIR",
-            help="Read a broker's log directory, a copy of one, or a data directory of kcli, and ask no "
-            "broker (repeatable: of several replicas the most complete is read)",
+            help="Read a broker's log directory, a copy of one, or a data directory of kcli, "
+            "without a broker (repeatable: of several replicas the most complete one is "
+            "read)",
             show_default=False,
         ),
     ] = None
@@ -111,7 +112,7 @@ class SourceChoice(NamedTuple):
     ] = None
     topic_pattern: Annotated[
         str | None,
-        typer.Option("--topic-pattern", metavar="REGEX", help="Topics in whose name this is found"),
+        typer.Option("--topic-pattern", metavar="REGEX", help="Topics whose name contains a match"),
     ] = None
 
     def selection(self) -> Selection:
@@ -164,8 +165,8 @@ class RangeChoice(NamedTuple):
         typer.Option(
             "--starting-offsets",
             metavar="earliest|JSON",
-            help="Where to begin with what was never exported: "
-            '{"orders": {"0": 23, "1": -2}}, -2 is the first  [default: earliest]',
+            help='Where to begin with partitions that were never exported: {"orders": {"0": '
+            '23, "1": -2}}, -2 is the first offset  [default: earliest]',
         ),
     ] = None
     ending_offsets: Annotated[
@@ -173,8 +174,7 @@ class RangeChoice(NamedTuple):
         typer.Option(
             "--ending-offsets",
             metavar="latest|JSON",
-            help='Where to end, which is not read any more: {"orders": {"0": 99, "1": -1}}  '
-            "[default: latest]",
+            help='Where to end, exclusive: {"orders": {"0": 99, "1": -1}}, -1 is the end  [default: latest]',
         ),
     ] = None
     starting_timestamp: Annotated[
@@ -182,45 +182,47 @@ class RangeChoice(NamedTuple):
         typer.Option(
             "--starting-timestamp",
             metavar="TIME",
-            help="Begin at the first record of this time or later: ISO 8601 (UTC without a zone) or "
-            "milliseconds since 1970",
+            help="Begin at the first record with this time or later: ISO 8601 (UTC without a "
+            "zone) or milliseconds since 1970",
         ),
     ] = None
     ending_timestamp: Annotated[
         str | None,
-        typer.Option("--ending-timestamp", metavar="TIME", help="End before the first record of this time"),
+        typer.Option(
+            "--ending-timestamp", metavar="TIME", help="End before the first record with this time or later"
+        ),
     ] = None
     starting_by_timestamp: Annotated[
         str | None,
         typer.Option(
             "--starting-offsets-by-timestamp",
             metavar="JSON",
-            help='Per partition: {"orders": {"0": 1700000000000}}',
+            help='A time per partition: {"orders": {"0": 1700000000000}}',
         ),
     ] = None
     ending_by_timestamp: Annotated[
         str | None,
-        typer.Option("--ending-offsets-by-timestamp", metavar="JSON", help="Per partition, as the one above"),
+        typer.Option("--ending-offsets-by-timestamp", metavar="JSON", help="A time per partition, as above"),
     ] = None
     strategy: Annotated[
         NoMatch,
         typer.Option(
             "--starting-offsets-by-timestamp-strategy",
-            help="When no record is as late as a starting timestamp",
+            help="If no record is as late as a starting timestamp: fail, or begin at the end",
         ),
     ] = NoMatch.ERROR
     fail_on_data_loss: Annotated[
         bool,
         typer.Option(
             "--fail-on-data-loss/--no-fail-on-data-loss",
-            help="End when offsets to be read are gone, or count them as a gap and go on",
+            help="Fail if offsets to be read are gone, or report a gap and go on",
         ),
     ] = True
     isolation_level: Annotated[
         Isolation,
         typer.Option(
             "--isolation-level",
-            help="read_committed leaves aborted transactions out, and ends before open ones",
+            help="read_committed leaves out aborted transactions, and stops before open ones",
         ),
     ] = Isolation.COMMITTED
 

