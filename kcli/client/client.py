@@ -70,7 +70,6 @@ class Attempts:
         self._was_connected = False
 
     async def connection(self) -> Connection:
-        """Return an open connection to the target."""
         connection = await self._link().ready()
         self._was_connected = True
         return connection
@@ -139,7 +138,6 @@ class Coordinators:
         return self._client.cluster.nodes.get(self._node_ids.get(group_id, -1))
 
     def forget(self, group_id: str) -> None:
-        """Remove the coordinator from the cache."""
         self._node_ids.pop(group_id, None)
 
     async def find(self, group_id: str, *, timeout_ms: int | None = None) -> Node:
@@ -160,12 +158,10 @@ class Coordinators:
         seconds = (config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         deadline = trio.current_time() + seconds
         backoff = Backoff.of(config)
-        found: dict[str, Node | KafkaError] = {}
         pending = list(dict.fromkeys(group_ids))
-        for group_id in pending:
-            node = self.known(group_id)
-            if node is not None:
-                found[group_id] = node
+        found: dict[str, Node | KafkaError] = {
+            group_id: node for group_id in pending if (node := self.known(group_id)) is not None
+        }
         while pending := [group_id for group_id in pending if _is_open(found.get(group_id))]:
             delay = backoff.next_delay() if found.keys() & pending else 0.0
             if delay and trio.current_time() + delay >= deadline:
@@ -204,9 +200,8 @@ class Coordinators:
         )
         if not is_batched:
             node = Node(response.node_id, response.host, response.port)
-            return {
-                group_ids[0]: self._learn(group_ids[0], node, response.error_code, response.error_message)
-            }
+            found = self._learn(group_ids[0], node, response.error_code, response.error_message)
+            return {group_ids[0]: found}
         answers: dict[str, Node | KafkaError] = {group_id: _left_out(group_id) for group_id in group_ids}
         for entry in response.coordinators:
             node = Node(entry.node_id, entry.host, entry.port)
@@ -278,7 +273,6 @@ class Client:
 
     @property
     def cluster(self) -> ClusterMetadata:
-        """Return the current metadata snapshot."""
         return self.cache.cluster
 
     async def start(self, timeout_ms: int | None = None) -> None:
@@ -297,8 +291,6 @@ class Client:
                 hint="check the broker: it took the connection",
             ) from error
         self.nursery.start_soon(self._keep_fresh)
-
-    # --- requests --------------------------------------------------------------------------------------
 
     async def request(
         self,
@@ -375,8 +367,6 @@ class Client:
                 attempts.failed(error)
             await attempts.wait()
 
-    # --- metadata --------------------------------------------------------------------------------------
-
     async def metadata(
         self, topics: Collection[str] | None = None, *, timeout_ms: int | None = None
     ) -> ClusterMetadata:
@@ -445,8 +435,6 @@ class Client:
         """Apply the leaders in an error response, and their nodes (KIP-951)."""
         self.cache.update_leaders(leaders, nodes)
         self.links.replace_moved()
-
-    # --- refresh ---------------------------------------------------------------------------------------
 
     async def _keep_fresh(self) -> None:
         while True:

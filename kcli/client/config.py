@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kcli.errors import UsageError, nearest_hint
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_INT32 = 2**31 - 1
 
 Flag = TypeVar("Flag", bool, bool | None)
-Config = TypeVar("Config", bound="ClientConfig | ProducerConfig | ConsumerConfig")
+Config = TypeVar("Config", bound="RequestConfig | ConsumerConfig")
 
 
 def _number(default: int, minimum: int = 0, maximum: int = MAX_INT32) -> int:
@@ -47,6 +47,11 @@ class RequestConfig:
     retry_backoff_max_ms: int = _number(1_000)
     max_in_flight_requests_per_connection: int = _number(5, 1)
     metadata_max_idle_ms: int = _number(300_000, 5_000)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Take this class's properties out of `properties`; raise `UsageError` for a bad value."""
+        return _from_properties(cls, properties)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +78,6 @@ class ClientConfig(RequestConfig):
                 f"cannot speak `security.protocol` {self.security_protocol}",
                 hint="only PLAINTEXT is supported; connect to a PLAINTEXT listener of the broker",
             )
-
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> ClientConfig:
-        """Take this class's properties out of `properties`; raise `UsageError` for a bad value."""
-        return _from_properties(cls, properties)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +143,6 @@ class ProducerConfig(RequestConfig):
         }.get(self.compression_type)
         return None if level == -1 else level
 
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> ProducerConfig:
-        """Take this class's properties out of `properties`; raise `UsageError` for a bad value."""
-        return _from_properties(cls, properties)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
@@ -212,12 +207,10 @@ class ConsumerConfig:
 
     @property
     def commits_by_itself(self) -> bool:
-        """Return whether auto-commit is on and there is a group."""
         return bool(self.group_id) and self.enable_auto_commit
 
     @property
     def is_read_committed(self) -> bool:
-        """Return whether records of open and aborted transactions are hidden."""
         return self.isolation_level == "read_committed"
 
     @classmethod

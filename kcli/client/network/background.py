@@ -28,7 +28,6 @@ class Background:
     _manager: AbstractAsyncContextManager[None] | None = None
 
     def _running(self) -> AbstractAsyncContextManager[None]:
-        """Return the block in which the tasks run."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:

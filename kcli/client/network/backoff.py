@@ -34,5 +34,4 @@ class Backoff:
         return nominal * random.uniform(1 - JITTER, 1 + JITTER) / 1000
 
     def reset(self) -> None:
-        """Forget the failures."""
         self.failures = 0

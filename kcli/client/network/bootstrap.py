@@ -75,8 +75,11 @@ async def open_tcp(node: Node, config: ClientConfig) -> trio.abc.Stream:
         ) from error
     except (OSError, UnicodeError) as error:
         reason = _reason(error)
+        is_here = node.host.lower() == "localhost" or node.host == "::1" or node.host.startswith("127.")
+        starts = ", `kcli broker start` starts one" if is_here and reason == REFUSED else ""
         raise Unreachable(
-            f"cannot connect to {node.address}: {reason}", hint=_connecting_hint(node.host, reason)
+            f"cannot connect to {node.address}: {reason}",
+            hint=f"check that the broker runs and listens there{starts}",
         ) from error
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if config.send_buffer_bytes >= 0:
@@ -97,13 +100,6 @@ def _reason(error: BaseException) -> str:
     return str(error)
 
 
-def _connecting_hint(host: str, reason: str) -> str:
-    """Return the hint for an address that refuses connections."""
-    is_here = host.lower() == "localhost" or host == "::1" or host.startswith("127.")
-    starts = ", `kcli broker start` starts one" if is_here and reason == REFUSED else ""
-    return f"check that the broker runs and listens there{starts}"
-
-
 def no_answer(address: str, seconds: float) -> Unreachable:
     """Return the error of an address that was silent until the timeout."""
     return Unreachable(
@@ -113,7 +109,7 @@ def no_answer(address: str, seconds: float) -> Unreachable:
 
 
 def no_broker_answers(nodes: list[Node], errors: dict[int, KcliError]) -> KcliError:
-    """Return the error for bootstrap addresses none of which answers as a broker."""
+    """Return the error if none of the bootstrap addresses answers as a broker."""
     if len(nodes) == 1:
         return errors[nodes[0].node_id]
     reasons = "; ".join(errors[node.node_id].message for node in nodes if node.node_id in errors)

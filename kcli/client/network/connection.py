@@ -53,7 +53,6 @@ class NodeVersions:
 
     @classmethod
     def of(cls, response: ApiVersionsResponse) -> NodeVersions:
-        """Read an ApiVersions response."""
         return cls(
             {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys},
             tuple((item.name, item.min_version, item.max_version) for item in response.supported_features),
@@ -171,7 +170,6 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether nothing can be sent any more."""
         return self.close_reason is not None
 
     def close(self, reason: KcliError | None = None) -> None:
@@ -239,8 +237,6 @@ class Connection:
             raise
         return call
 
-    # --- negotiation -----------------------------------------------------------------------------------
-
     async def _negotiate(self) -> None:
         version = message_info(ApiVersionsRequest).max_version
         response = await self._ask_versions(version)
@@ -298,8 +294,6 @@ class Connection:
         else:
             hint = "check the port: a broker's default is 9092"
         return NotKafka(f"{self.address} does not speak the Kafka protocol", hint=hint)
-
-    # --- the two tasks ---------------------------------------------------------------------------------
 
     async def _write(self) -> None:
         async for call in self._queue:
@@ -366,11 +360,8 @@ class Connection:
         call = self._in_flight[0]
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         if correlation_id != call.correlation_id:
-            self.close(
-                Disconnected(
-                    f"{self.address} answered out of order: {correlation_id}, not {call.correlation_id}"
-                )
-            )
+            wrong = f"{correlation_id}, not {call.correlation_id}"
+            self.close(Disconnected(f"{self.address} answered out of order: {wrong}"))
             return False
         if not call.is_abandoned:
             try:
@@ -406,8 +397,7 @@ class Connection:
         return RequestTimedOut(f"{self.address} did not answer in time")
 
     def _fail_everything(self) -> None:
-        reason = self.close_reason or self._closed()
-        self.close_reason = reason
+        reason = self.close_reason = self.close_reason or self._closed()
         calls = list(self._in_flight)
         if self._unsent is not None:
             calls.append(self._unsent)

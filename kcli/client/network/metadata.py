@@ -161,11 +161,9 @@ class ClusterMetadata:
         entry = topic.partitions.get(partition.partition) if topic is not None else None
         if topic is None or entry is None or leader < 0 or leader_epoch <= entry.leader_epoch:
             return self
-        partitions = {
-            **topic.partitions,
-            entry.partition: replace(entry, leader=leader, leader_epoch=leader_epoch),
-        }
-        return replace(self, topics={**self.topics, topic.name: replace(topic, partitions=partitions)})
+        newer = replace(entry, leader=leader, leader_epoch=leader_epoch)
+        topic = replace(topic, partitions={**topic.partitions, entry.partition: newer})
+        return replace(self, topics={**self.topics, topic.name: topic})
 
     def with_nodes(self, nodes: Iterable[Node]) -> ClusterMetadata:
         """Return a snapshot with these brokers added or moved."""
@@ -216,14 +214,12 @@ CONTROLLER: Final = _Role.CONTROLLER
 Target: TypeAlias = int | _Role
 
 
+@dataclass(slots=True)
 class WantedTopic:
     """A topic that the client uses. `expires_at` is infinite for a pinned one."""
 
-    __slots__ = ("auto_create", "expires_at")
-
-    def __init__(self, *, auto_create: bool, expires_at: float) -> None:
-        self.auto_create = auto_create
-        self.expires_at = expires_at
+    auto_create: bool
+    expires_at: float
 
 
 class MetadataCache:
@@ -263,7 +259,7 @@ class MetadataCache:
             entry.auto_create |= auto_create
             entry.expires_at = max(entry.expires_at, expires_at)
             return False
-        self.wanted[topic] = WantedTopic(auto_create=auto_create, expires_at=expires_at)
+        self.wanted[topic] = WantedTopic(auto_create, expires_at)
         self.needs_update = True
         self._not_before = -math.inf
         self._has_unasked = True
@@ -289,7 +285,6 @@ class MetadataCache:
         return max(due, self._not_before)
 
     def begin(self, now: float) -> None:
-        """Start a try."""
         self.is_in_flight = True
         self.needs_update = False
         self._has_unasked = False

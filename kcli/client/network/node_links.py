@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import random
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 
 class LinkState(Enum):
-    """The state of a link."""
-
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
     READY = "ready"
@@ -76,12 +75,10 @@ class NodeLink:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether requests can be sent now."""
         return self.connection is not None and not self.connection.is_closed
 
     @property
     def is_failing(self) -> bool:
-        """Return whether the last try failed and none is under way."""
         return self.state is LinkState.DISCONNECTED and self.last_error is not None
 
     def start(self) -> None:
@@ -121,7 +118,10 @@ class NodeLink:
         self._scope.cancel()
 
     async def _run(self) -> None:
-        setup_seconds = self._setup_seconds()
+        # The time for connecting and negotiating doubles with each failure.
+        first = self._config.socket_connection_setup_timeout_ms
+        longest = max(first, self._config.socket_connection_setup_timeout_max_ms)
+        setup_seconds = min(first << min(self._setup_failures, 16), longest) / 1000
         setup = trio.CancelScope(deadline=trio.current_time() + setup_seconds)
         try:
             with self._scope, setup:
@@ -147,14 +147,6 @@ class NodeLink:
         # If it is lost, one backoff passes before the next try.
         self.retry_at = trio.current_time() + self._backoff.next_delay()
         self._become(LinkState.READY)
-
-    def _setup_seconds(self) -> float:
-        """Return the timeout for connecting and negotiating: it doubles with each failure."""
-        first, longest = (
-            self._config.socket_connection_setup_timeout_ms,
-            self._config.socket_connection_setup_timeout_max_ms,
-        )
-        return min(first << min(self._setup_failures, 16), max(first, longest)) / 1000
 
     def _failed(self, error: KcliError) -> None:
         self.last_error = error
@@ -189,10 +181,9 @@ class NodeLinks:
     ) -> None:
         self._bootstrap = bootstrap
         self._cache = cache
-        self._config = config
-        self._nursery = nursery
-        self._open_stream = open_stream
-        self._on_lost = on_lost
+        self._new_link = partial(
+            NodeLink, config=config, nursery=nursery, open_stream=open_stream, on_lost=on_lost
+        )
         self._links: dict[tuple[int, str], NodeLink] = {}
         self._random = random.Random()
 
@@ -286,18 +277,12 @@ class NodeLinks:
                 for index, node in enumerate(self._bootstrap):
                     nursery.start_soon(attempt, index, node, nursery.cancel_scope)
         if not reached:
-            # An address that has refused by then keeps its own error.
+            # An address that refused keeps its own error.
             silent = {node.node_id: no_answer(node.address, seconds) for node in self._bootstrap}
             raise no_broker_answers(self._bootstrap, silent | errors)
 
     def _link(self, node: Node, purpose: str = "") -> NodeLink:
         link = self._links.get((node.node_id, purpose))
         if link is None:
-            link = self._links[node.node_id, purpose] = NodeLink(
-                node,
-                self._config,
-                nursery=self._nursery,
-                open_stream=self._open_stream,
-                on_lost=self._on_lost,
-            )
+            link = self._links[node.node_id, purpose] = self._new_link(node)
         return link
