@@ -30,7 +30,7 @@ from kcli.client.admin.partitions import list_offsets
 from kcli.client.config import ConsumerConfig
 from kcli.client.fetch.completed_fetch import BadFetch
 from kcli.client.fetch.fetcher import Fetcher
-from kcli.client.fetch.subscription_state import AssignedPartitions, FetchState
+from kcli.client.fetch.subscription_state import AssignedPartitions, FetchState, SubscriptionMode
 from kcli.client.network.background import Background
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kcli.client.admin.types import CommittedOffset, OffsetAndTimestamp
     from kcli.client.client import Client
     from kcli.client.fetch.completed_fetch import FetchedRecords
-    from kcli.client.fetch.subscription_state import AssignedPartition, SubscriptionPattern
+    from kcli.client.fetch.subscription_state import SubscriptionPattern
     from kcli.client.groups.classic_membership import GroupMetadata
     from kcli.client.groups.group_commits import Offsets, Settled
     from kcli.client.groups.member import Member
@@ -117,8 +117,6 @@ class Consumer(Background):
         self._fetcher.tell()
         self._fetcher.wake()
 
-    # --- assignment ----------------------------------------------------------------------------------
-
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """Return the assigned partitions."""
@@ -159,7 +157,7 @@ class Consumer(Background):
         Raises `SubscriptionConflict` after `subscribe`.
         """
         if self._member is not None:
-            self._member.topics.assign()
+            self._member.topics.become(SubscriptionMode.ASSIGNED)
         self._assigned.assign(partitions)
         for topic in {partition.topic for partition in self._assigned.partitions}:
             self._client.want_topic(topic, pinned=True)
@@ -202,8 +200,6 @@ class Consumer(Background):
         states = self._assigned.partitions.values()
         return frozenset(state.partition for state in states if state.is_paused)
 
-    # --- reading ---------------------------------------------------------------------------------------
-
     async def poll(
         self, max_records: int | None = None, *, timeout_ms: int | None = None
     ) -> list[FetchedRecords]:
@@ -235,7 +231,8 @@ class Consumer(Background):
                             await trio.lowlevel.checkpoint()
                             return result
                     self._raise_error()
-                    with trio.move_on_at(self._next_drive()):
+                    next_drive = math.inf if self._member is None else self._member.commits.next_auto_commit
+                    with trio.move_on_at(next_drive):
                         await news.wait()
             self._raise_error()
             return []
@@ -243,9 +240,6 @@ class Consumer(Background):
             self._is_polling = False
             if self._member is not None:
                 self._member.heartbeat.poll_ended()
-
-    def _next_drive(self) -> float:
-        return math.inf if self._member is None else self._member.commits.next_auto_commit
 
     async def _hand_out(self, limit: int) -> tuple[list[FetchedRecords], bool]:
         """Take buffered records; also return whether a position moved without one."""
@@ -280,8 +274,6 @@ class Consumer(Background):
         error, self._fetcher.error = self._fetcher.error, None
         if error is not None:
             raise error
-
-    # --- the group -------------------------------------------------------------------------------------
 
     def _in_group(self) -> Member:
         if self._member is None:
@@ -326,8 +318,6 @@ class Consumer(Background):
         """Return the group's committed offset of each partition, None if there is none."""
         return await self._in_group().commits.committed(partitions, timeout_ms=timeout_ms)
 
-    # --- offsets ---------------------------------------------------------------------------------------
-
     async def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record to be handed out, waiting for a reset to end.
 
@@ -354,7 +344,7 @@ class Consumer(Background):
 
     def position_nowait(self, partition: TopicPartition) -> int | None:
         """Return the position, None while it is being found."""
-        state: AssignedPartition = self._assigned[partition]
+        state = self._assigned[partition]
         return state.position if state.state is FetchState.FETCHING else None
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -377,12 +367,8 @@ class Consumer(Background):
     async def _offsets(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        results = await list_offsets(
-            self._client,
-            timestamps,
-            read_committed=self.config.is_read_committed,
-            warnings=self._fetcher.warnings,
-        )
+        committed, warnings = self.config.is_read_committed, self._fetcher.warnings
+        results = await list_offsets(self._client, timestamps, read_committed=committed, warnings=warnings)
         offsets: dict[TopicPartition, OffsetAndTimestamp] = {}
         for partition, found in results.items():
             if isinstance(found, KafkaError):

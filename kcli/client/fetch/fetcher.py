@@ -195,12 +195,10 @@ class Fetcher:
         return self._arrived
 
     def close(self) -> None:
-        """Stop following the metadata."""
         if self._metadata_changed in self._client.cache.listeners:
             self._client.cache.listeners.remove(self._metadata_changed)
 
     async def run(self) -> None:
-        """Fetch until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._wakeup = trio.Event()
@@ -227,8 +225,6 @@ class Fetcher:
         self.error = self.error or error
         self.tell()
         self.wake()
-
-    # --- starting fetches ------------------------------------------------------------------------------
 
     def _start_fetches(self, nursery: trio.Nursery) -> float:
         now = trio.current_time()
@@ -278,8 +274,6 @@ class Fetcher:
         if leaderless:
             self._client.request_metadata_update()
         return fetchable, full
-
-    # --- one fetch -------------------------------------------------------------------------------------
 
     async def _fetch(self, node_id: int, asked: list[FetchedPartition], max_wait_ms: int) -> None:
         session = self._sessions.setdefault(node_id, FetchSession())

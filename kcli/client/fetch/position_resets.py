@@ -15,6 +15,7 @@ import trio
 from kcli.client.admin.partitions import list_offsets
 from kcli.client.admin.types import OffsetAndTimestamp
 from kcli.client.config import duration_ms
+from kcli.client.fetch.subscription_state import FetchState
 from kcli.client.network.backoff import Backoff
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import KafkaError
@@ -62,7 +63,8 @@ class PositionResets:
     def start(self, nursery: trio.Nursery) -> float:
         """Start the resets that are due; return when the next one is due."""
         now = trio.current_time()
-        waiting = [state for state in self._assigned.awaiting_reset() if state.token not in self._in_flight]
+        resetting = self._assigned.in_state(FetchState.AWAIT_RESET)
+        waiting = [state for state in resetting if state.token not in self._in_flight]
         stuck = [state for state in waiting if state.reset_to == "none" and state.retry_at <= now]
         if stuck:
             self._give_up(stuck)
@@ -97,11 +99,9 @@ class PositionResets:
         ranges: dict[TopicPartition, str] = {}
         try:
             ranges = await self._ranges(out_of_range)
+            read_committed = self._config.is_read_committed
             results = await list_offsets(
-                self._client,
-                timestamps,
-                read_committed=self._config.is_read_committed,
-                warnings=self._warnings,
+                self._client, timestamps, read_committed=read_committed, warnings=self._warnings
             )
         except KcliError as error:
             failure = error
@@ -151,10 +151,5 @@ class PositionResets:
             self._warn(f"{state.partition}: offset {missed} is out of range{in_range}, going on at {offset}")
 
     def _timestamp(self, strategy: str) -> int:
-        match strategy:
-            case "earliest":
-                return EARLIEST
-            case "latest":
-                return LATEST
-            case _:
-                return max(0, self._wall_ms() - duration_ms(strategy))
+        known = {"earliest": EARLIEST, "latest": LATEST}.get(strategy)
+        return max(0, self._wall_ms() - duration_ms(strategy)) if known is None else known

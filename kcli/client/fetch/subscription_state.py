@@ -100,7 +100,6 @@ class AssignedPartition:
         return not self.is_paused and len(self.buffered) >= MAX_BUFFERED_FETCHES
 
     def seek(self, offset: int) -> None:
-        """Continue at an offset."""
         self._move(FetchState.FETCHING)
         self.position = self.fetch_position = offset
         self.position_epoch = -1
@@ -156,13 +155,9 @@ class AssignedPartitions:
         if found is not None:
             self.partitions[partition] = found
 
-    def initializing(self) -> list[AssignedPartition]:
-        """Return the partitions whose committed offset is not known yet."""
-        return [found for found in self.partitions.values() if found.state is FetchState.INITIALIZING]
-
-    def awaiting_reset(self) -> list[AssignedPartition]:
-        """Return the partitions without a position."""
-        return [found for found in self.partitions.values() if found.state is FetchState.AWAIT_RESET]
+    def in_state(self, state: FetchState) -> list[AssignedPartition]:
+        """Return the partitions that are in a state now."""
+        return [found for found in self.partitions.values() if found.state is state]
 
 
 class SubscriptionConflict(KcliError):
@@ -226,12 +221,7 @@ class TopicSubscription:
             )
         self.mode = mode
 
-    def assign(self) -> None:
-        """Read the partitions that the application names."""
-        self.become(SubscriptionMode.ASSIGNED)
-
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read these topics."""
         self.become(SubscriptionMode.TOPICS)
         self.topics = frozenset(topics)
 
@@ -248,7 +238,6 @@ class TopicSubscription:
         self.expression = expression
 
     def unsubscribe(self) -> None:
-        """Read nothing."""
         self.mode = SubscriptionMode.NONE
         self.topics = frozenset()
         self.pattern = self.expression = self.joined = self.watched = None

@@ -237,7 +237,6 @@ class ClassicJoin:
         return response
 
     def _subscription(self, strategy: Strategy, generation_id: int) -> bytes:
-        """Return the member's subscription for one assignor."""
         config = self._config
         subscription = Subscription(
             topics=tuple(self._topics.topics),

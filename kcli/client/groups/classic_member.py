@@ -99,8 +99,6 @@ class ClassicMember(Member):
         if self.topics.change(cluster) is not None:
             self._tell()
 
-    # --- driven by poll --------------------------------------------------------------------------------
-
     async def drive(self) -> None:
         if self.heartbeat.failure is not None:
             raise self.heartbeat.failure
@@ -155,7 +153,6 @@ class ClassicMember(Member):
                 await self.assignment.revoke(dropped)
 
     async def _finish(self, finished: ClassicJoin) -> None:
-        """Apply the outcome of a join."""
         self._join = None
         if finished.error is not None:
             raise finished.error
@@ -187,8 +184,6 @@ class ClassicMember(Member):
             self.assignment.assign(assignment)
             self.commits.restart_auto_commit()
             await self.assignment.listener.on_assigned(added)
-
-    # --- leaving ---------------------------------------------------------------------------------------
 
     async def _leave_expired(self, reason: str) -> None:
         with trio.move_on_after(LEAVE_SECONDS):

@@ -31,8 +31,6 @@ class MemberState(Enum):
 
 
 class ErrorAction(Enum):
-    """The reaction to an error."""
-
     IGNORE = "nothing"
     REJOIN = "join again at once"
     RETRY = "try again after a backoff"
@@ -69,12 +67,10 @@ class ClassicMembership:
 
     @property
     def can_commit(self) -> bool:
-        """Return whether the coordinator accepts commits of this member."""
         return self.state is MemberState.STABLE
 
     @property
     def sends_heartbeats(self) -> bool:
-        """Return whether the coordinator expects heartbeats of this member."""
         return self.state in (MemberState.COMPLETING, MemberState.STABLE)
 
     def request_rejoin(self, reason: str) -> None:
@@ -87,8 +83,6 @@ class ClassicMembership:
         self.generation = Generation(member_id=self.generation.member_id if keep_member_id else "")
         self.needs_prepare = True
         self.reason = reason
-
-    # --- joining ---------------------------------------------------------------------------------------
 
     def joining(self) -> Generation:
         """Note that JoinGroup is sent; return the generation it is sent in."""
@@ -115,13 +109,10 @@ class ClassicMembership:
             self.generation = Generation(member_id=member_id)
             self.reason = "rejoin with the member id that the coordinator gave"
             return ErrorAction.REJOIN
-        return self._round_failed(code, sent)
+        return self.sync_failed(code, sent)
 
     def sync_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
-        """Handle an error of SyncGroup."""
-        return self._round_failed(code, sent)
-
-    def _round_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
+        """Handle an error of SyncGroup, or one that JoinGroup shares with it."""
         self.request_rejoin(f"the rebalance failed: {code.name}")
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             return ErrorAction.REJOIN
@@ -132,10 +123,7 @@ class ClassicMembership:
             return ErrorAction.LOOK_UP
         return ErrorAction.RETRY if code.retriable else ErrorAction.FATAL
 
-    # --- being a member --------------------------------------------------------------------------------
-
     def heartbeat_failed(self, code: ErrorCode, sent: Generation) -> ErrorAction:
-        """Handle an error of a heartbeat."""
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             # A member that is joining need not join again.
             if self.state is MemberState.STABLE:

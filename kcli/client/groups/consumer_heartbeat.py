@@ -61,7 +61,6 @@ class HeartbeatFields:
         self._is_known = False
 
     def next(self, membership: ConsumerMembership) -> ConsumerGroupHeartbeatRequest:
-        """Return the next heartbeat to send."""
         config = self._config
         request = ConsumerGroupHeartbeatRequest(
             group_id=config.group_id,
@@ -158,7 +157,9 @@ class ConsumerHeartbeat(MemberHeartbeat):
             if isinstance(error, Disconnected):
                 self._link.forget()
             if not is_passing(error):
-                self._fail(self._explained(error))
+                if isinstance(error, UnsupportedVersion):
+                    error = UnsupportedVersion(error.message, hint=_HINTS[ErrorCode.UNSUPPORTED_VERSION])
+                self._fail(error)
                 return
         if action is ErrorAction.IGNORE:
             self._backoff.reset()
@@ -192,22 +193,12 @@ class ConsumerHeartbeat(MemberHeartbeat):
         code = ErrorCode.of(response.error_code)
         action = self._membership.refused(code, token)
         if action is ErrorAction.FATAL:
-            raise self._refusal(code, response.error_message)
+            what = "join" if self._membership.is_joining else "stay in"
+            what = f"cannot {what} group `{self._config.group_id}`"
+            why = response.error_message or code.description
+            raise KafkaError(code, f"{what}: {why}", hint=_HINTS.get(code))
         self._tell()
         return action
-
-    def _refusal(self, code: ErrorCode, why: str | None) -> KafkaError:
-        what = "join" if self._membership.is_joining else "stay in"
-        return KafkaError(
-            code,
-            f"cannot {what} group `{self._config.group_id}`: {why or code.description}",
-            hint=_HINTS.get(code),
-        )
-
-    def _explained(self, error: KcliError) -> KcliError:
-        if isinstance(error, UnsupportedVersion):
-            return UnsupportedVersion(error.message, hint=_HINTS[ErrorCode.UNSUPPORTED_VERSION])
-        return error
 
     def _fail(self, error: KcliError) -> None:
         self._membership.fail()
@@ -215,13 +206,13 @@ class ConsumerHeartbeat(MemberHeartbeat):
 
 
 _HINTS = {
-    ErrorCode.UNSUPPORTED_VERSION: "`group.protocol` classic is what older brokers speak, and those where "
+    ErrorCode.UNSUPPORTED_VERSION: "set `group.protocol` to classic for older brokers, and for brokers whose "
     "`group.version` is 0",
     ErrorCode.UNSUPPORTED_ASSIGNOR: "`group.remote.assignor` must be one of the broker's "
     "`group.consumer.assignors`",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the broker's `group.consumer.max.size` limits it",
     ErrorCode.UNRELEASED_INSTANCE_ID: "every member needs a `group.instance.id` of its own",
     ErrorCode.FENCED_INSTANCE_ID: "every member needs a `group.instance.id` of its own",
-    ErrorCode.GROUP_ID_NOT_FOUND: "a group of classic members that cannot change over is joined with "
-    "`group.protocol` classic",
+    ErrorCode.GROUP_ID_NOT_FOUND: "set `group.protocol` to classic to join a group whose classic members "
+    "cannot be upgraded",
 }

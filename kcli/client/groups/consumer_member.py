@@ -99,8 +99,6 @@ class ConsumerMember(Member):
         if self.membership.state is ConsumerState.RECONCILING:
             self._tell()
 
-    # --- driven by poll --------------------------------------------------------------------------------
-
     async def drive(self) -> None:
         if self.heartbeat.failure is not None:
             raise self.heartbeat.failure
@@ -189,8 +187,6 @@ class ConsumerMember(Member):
         self.membership.reconciled({topic_id: frozenset(indexes) for topic_id, indexes in by_id.items()})
         self.commits.restart_auto_commit()
         self.heartbeat.wake()
-
-    # --- leaving ---------------------------------------------------------------------------------------
 
     async def _leave_expired(self, reason: str) -> None:
         self._note(f"leaving group `{self._config.group_id}`: {reason}")

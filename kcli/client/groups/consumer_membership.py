@@ -42,8 +42,6 @@ STATIC_LEAVE_EPOCH = -2
 
 
 class ConsumerState(Enum):
-    """The state of a member."""
-
     UNSUBSCRIBED = "unsubscribed"
     JOINING = "joining"
     RECONCILING = "reconciling"
@@ -78,7 +76,6 @@ class ConsumerMembership:
 
     @property
     def sends_heartbeats(self) -> bool:
-        """Return whether the coordinator expects heartbeats of this member."""
         return self.state in _IN_GROUP
 
     @property
@@ -93,15 +90,12 @@ class ConsumerMembership:
 
     @property
     def can_commit(self) -> bool:
-        """Return whether the coordinator accepts commits of this member."""
         return self.sends_heartbeats and self.epoch > JOIN_EPOCH
 
     @property
     def generation(self) -> Generation:
         """Return the epoch, which commits carry as the generation, and the member id."""
         return Generation(self.epoch, self.member_id)
-
-    # --- requests of the member -----------------------------------------------------------------------------
 
     def join(self) -> None:
         """Join anew, without partitions."""
@@ -115,14 +109,13 @@ class ConsumerMembership:
     def sent(self) -> None:
         """Note that a heartbeat is sent, which reports changed partitions."""
         if self.state is ConsumerState.ACKNOWLEDGING:
-            self.state = self._where_it_is()
+            self.state = self._stable_or_reconciling()
 
     def leave(self, *, stale: bool = False) -> None:
         """Leave; `stale` if the application did not poll and has to learn of it."""
         self._become(ConsumerState.STALE if stale else ConsumerState.UNSUBSCRIBED)
 
     def fail(self) -> None:
-        """Note an error that is not retriable."""
         self._become(ConsumerState.FATAL)
 
     def _become(self, state: ConsumerState) -> None:
@@ -131,8 +124,6 @@ class ConsumerMembership:
         self.owned = self.target = None
         self.token = object()
         self.is_quiet = False
-
-    # --- responses ---------------------------------------------------------------------
 
     def answered(self, response: ConsumerGroupHeartbeatResponse, token: object, *, was_stable: bool) -> None:
         """Apply the response to a heartbeat of the membership with this token."""
@@ -148,9 +139,9 @@ class ConsumerMembership:
                 if entry.partitions
             }
         if self.state in (ConsumerState.JOINING, ConsumerState.STABLE):
-            self.state = self._where_it_is()
+            self.state = self._stable_or_reconciling()
 
-    def _where_it_is(self) -> ConsumerState:
+    def _stable_or_reconciling(self) -> ConsumerState:
         return ConsumerState.STABLE if self.owned == self.target else ConsumerState.RECONCILING
 
     def refused(self, code: ErrorCode, token: object) -> ErrorAction:

@@ -40,12 +40,8 @@ class CoordinatorLink:
         self.group_id = group_id
         self._client = client
         self._purpose = f"{COORDINATOR} {next(_NUMBERS)}"
-        self._node_id: int | None = None
-
-    @property
-    def node_id(self) -> int | None:
-        """Return the coordinator's id, None while it is unknown."""
-        return self._node_id
+        self.node_id: int | None = None
+        """The coordinator's id, None while it is unknown."""
 
     async def connection(self) -> Connection:
         """Return the open connection; look up the coordinator if needed.
@@ -55,7 +51,7 @@ class CoordinatorLink:
         link = self._known_link()
         if link is None:
             node = await self._client.coordinators.find(self.group_id)
-            self._node_id = node.node_id
+            self.node_id = node.node_id
             link = self._client.links.get(node.node_id, self._purpose)
         try:
             return await link.ready()
@@ -65,10 +61,10 @@ class CoordinatorLink:
 
     def _known_link(self) -> NodeLink | None:
         """Return the link in use, None if there is none or its connection was lost."""
-        if self._node_id is None:
+        if self.node_id is None:
             return None
-        if self._node_id in self._client.cluster.nodes:
-            link = self._client.links.get(self._node_id, self._purpose)
+        if self.node_id in self._client.cluster.nodes:
+            link = self._client.links.get(self.node_id, self._purpose)
             is_new = link.last_attempt == -math.inf
             if is_new or link.state is not LinkState.DISCONNECTED:
                 return link
@@ -77,22 +73,22 @@ class CoordinatorLink:
 
     def forget(self) -> None:
         """Close the connection and look up the coordinator next time; requests in flight fail."""
-        if self._node_id is not None:
+        if self.node_id is not None:
             self._client.coordinators.forget(self.group_id)
-            self._client.links.drop(self._node_id, self._purpose)
-            self._node_id = None
+            self._client.links.drop(self.node_id, self._purpose)
+            self.node_id = None
 
     def close(self) -> None:
         """Close the connection; requests in flight fail. The coordinator stays known."""
-        if self._node_id is not None:
-            self._client.links.drop(self._node_id, self._purpose)
+        if self.node_id is not None:
+            self._client.links.drop(self.node_id, self._purpose)
 
     async def leave(self, member_id: str, reason: str) -> None:
         """Send LeaveGroup for a member to the known coordinator; raise `KcliError` if it fails."""
-        assert self._node_id is not None
+        assert self.node_id is not None
         leaving = [MemberToRemove(member_id)]
         response: LeaveGroupResponse = await self._client.request_by_version(
-            self._node_id,
+            self.node_id,
             LeaveGroupRequest,
             lambda version: leave_request(self.group_id, leaving, reason, version),
         )

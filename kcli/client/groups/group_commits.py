@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,7 +18,6 @@ from kcli.client.admin.group_offsets import (
     FIRST_STATIC_VERSION,
     LAST_VERSION_BY_NAME,
     MIN_FETCH_VERSION,
-    commit_version,
     committed_offsets,
     expelled,
     offset_commit,
@@ -32,6 +32,7 @@ from kcli.client.network.backoff import Backoff
 from kcli.client.network.connection import Disconnected, RequestTimedOut
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.offset_commit import OffsetCommitRequest
 from kcli.protocol.messages.offset_fetch import OffsetFetchRequest
 from kcli.protocol.topics import TopicPartition
 
@@ -47,18 +48,16 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.offset_commit import OffsetCommitResponse
 
 
+@dataclass(slots=True, eq=False)
 class PendingCommit:
     """A commit without its outcome yet. One without a deadline is tried once."""
 
-    __slots__ = ("deadline", "done", "error", "is_abandoned", "offsets", "on_settled")
-
-    def __init__(self, offsets: Offsets, deadline: float | None, on_settled: Settled | None) -> None:
-        self.offsets = offsets
-        self.deadline = deadline
-        self.on_settled = on_settled
-        self.done = trio.Event()
-        self.error: KcliError | None = None
-        self.is_abandoned = False
+    offsets: Offsets
+    deadline: float | None
+    on_settled: Settled | None
+    done: trio.Event = field(default_factory=trio.Event)
+    error: KcliError | None = None
+    is_abandoned: bool = False
 
 
 class GroupCommits:
@@ -93,8 +92,6 @@ class GroupCommits:
         self._idle = trio.Event()
         self._auto_at = trio.current_time() + config.auto_commit_interval_ms / 1000
 
-    # --- positions --------------------------------------------------------------------------------
-
     def positions(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
@@ -117,8 +114,6 @@ class GroupCommits:
             for partition, offset in self.positions(partitions).items()
             if self._assigned[partition].committed != offset.offset
         }
-
-    # --- committing ------------------------------------------------------------------------------------
 
     def start(
         self, offsets: Offsets, *, timeout_ms: int | None = None, on_settled: Settled | None = None
@@ -148,7 +143,6 @@ class GroupCommits:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a commit has no outcome yet."""
         return bool(self._queue)
 
     async def settle(self) -> None:
@@ -212,9 +206,11 @@ class GroupCommits:
         instance_id = self._config.group_instance_id if self._topics.is_of_group else ""
         request = offset_commit(self._config.group_id, instance_id, generation=generation, offsets=offsets)
         first = FIRST_STATIC_VERSION if instance_id else 1
-        if self._commits_epochs:
+        if self._is_consumer_member:
             first = FIRST_EPOCH_VERSION
-        version = commit_version(connection.versions, first=first)
+        version = connection.versions.choose(
+            OffsetCommitRequest, min_version=first, max_version=LAST_VERSION_BY_NAME
+        )
         try:
             response: OffsetCommitResponse = await connection.request(request, version)
         except Disconnected:
@@ -240,8 +236,7 @@ class GroupCommits:
             link.close()
 
     @property
-    def _commits_epochs(self) -> bool:
-        """Return whether requests are those of a member of the consumer protocol."""
+    def _is_consumer_member(self) -> bool:
         return self._topics.is_of_group and self._config.is_consumer_protocol
 
     def _generation(self) -> Generation:
@@ -265,8 +260,6 @@ class GroupCommits:
             raise expelled(code)
         raise KafkaError(code, f"cannot commit the offset of {partition}: {code.description}")
 
-    # --- auto-commit -------------------------------------------------------------------------------------
-
     @property
     def next_auto_commit(self) -> float:
         """Return when the next auto-commit is due."""
@@ -288,8 +281,6 @@ class GroupCommits:
     def _auto_committed(self, offsets: Offsets, error: KcliError | None) -> None:
         if error is not None and is_passing(error):
             self._auto_at = trio.current_time() + self._client.config.retry_backoff_ms / 1000
-
-    # --- reading ---------------------------------------------------------------------------------------
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
@@ -325,7 +316,9 @@ class GroupCommits:
     ) -> dict[TopicPartition, CommittedOffset | None]:
         """Return the committed offsets, by one request."""
         connection = await self._link.connection()
-        reader = self._membership.generation if self._commits_epochs and self._membership.can_commit else None
+        reader = (
+            self._membership.generation if self._is_consumer_member and self._membership.can_commit else None
+        )
         version = connection.versions.choose(
             OffsetFetchRequest,
             min_version=MIN_FETCH_VERSION if reader is None else FIRST_MEMBER_VERSION,
@@ -381,7 +374,7 @@ class CommittedPositions:
         """Start a look-up if one is due; return when the next one is due."""
         if self._in_flight:
             return math.inf
-        waiting = self._assigned.initializing()
+        waiting = self._assigned.in_state(FetchState.INITIALIZING)
         if not waiting:
             return math.inf
         if self._not_before <= trio.current_time():

@@ -58,7 +58,6 @@ class MemberHeartbeat:
         raise NotImplementedError
 
     async def _beat(self) -> None:
-        """Send one heartbeat."""
         raise NotImplementedError
 
     def wake(self) -> None:
@@ -76,7 +75,6 @@ class MemberHeartbeat:
         self._changed.set()
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled."""
         while True:
             self._changed = trio.Event()
             due = self._due()

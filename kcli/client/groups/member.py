@@ -96,8 +96,6 @@ class Member:
     def _metadata_changed(self, cluster: ClusterMetadata) -> None:
         raise NotImplementedError
 
-    # --- leaving ---------------------------------------------------------------------------------------
-
     @property
     def _may_revoke(self) -> bool:
         """Return whether the partitions are still this member's, so that it can commit them."""

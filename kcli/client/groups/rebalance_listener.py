@@ -85,7 +85,7 @@ class GroupAssignment:
         self._scope = None
 
     def hurry(self, seconds: float) -> None:
-        """Limit everything, including what is under way, to so many seconds."""
+        """Limit everything that is shielded, also what is under way, to `seconds`."""
         self.deadline = min(self.deadline, trio.current_time() + seconds)
         if self._scope is not None:
             self._scope.deadline = min(self._scope.deadline, self.deadline)

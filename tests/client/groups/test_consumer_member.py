@@ -207,7 +207,7 @@ async def test_a_broker_without_the_protocol_is_named(autojump_clock: trio.testi
         consumer.subscribe(["orders"])
         with pytest.raises(UnsupportedVersion, match="does not support ConsumerGroupHeartbeat") as caught:
             await consumer.poll()
-        assert "`group.protocol` classic" in (caught.value.hint or "")
+        assert "`group.protocol` to classic" in (caught.value.hint or "")
 
 
 async def test_a_lost_connection_is_made_again(autojump_clock: trio.testing.MockClock) -> None:
