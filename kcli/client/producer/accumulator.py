@@ -71,8 +71,6 @@ class Accumulator:
         self._last_drained: dict[int, TopicPartition] = {}
         self._drain_count = 0
 
-    # --- appending -------------------------------------------------------------------------------------
-
     def append(
         self,
         topic: str,
@@ -137,8 +135,6 @@ class Accumulator:
         """Return whether every queued batch of a partition is full."""
         queue = self.topics.get(topic, {}).get(partition)
         return not queue or self.is_full(queue[-1])
-
-    # --- what is ready ---------------------------------------------------------------------------------
 
     def ready(self, cluster: ClusterMetadata, now: float) -> ReadyCheck:
         """Check the head of every queue."""
@@ -236,8 +232,6 @@ class Accumulator:
         else:
             self._ratios[topic] = max(known - RATIO_IMPROVING, observed)
 
-    # --- coming back -----------------------------------------------------------------------------------
-
     def put_back(self, batch: ProducerBatch) -> None:
         """Return a drained batch to its queue, in the order of first drains."""
         partition = batch.partition
@@ -328,7 +322,6 @@ class MemoryBudget:
             raise
 
     def release(self, size: int) -> None:
-        """Release `size` bytes."""
         self.available += size
         self._feed()
 

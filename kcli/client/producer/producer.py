@@ -98,8 +98,6 @@ class Producer(Background):
                 self._sender.close()
                 nursery.cancel_scope.cancel()
 
-    # --- sending ---------------------------------------------------------------------------------------
-
     def send_nowait(
         self,
         topic: str,
@@ -257,8 +255,6 @@ class Producer(Background):
                 f"the record takes {BATCH_OVERHEAD + size} bytes, the limit is {self._largest}",
                 hint="raise `max.request.size`, and `buffer.memory` if that is smaller",
             )
-
-    # --- topics, flushing, closing ---------------------------------------------------------------------
 
     async def partitions_for(self, topic: str) -> TopicMetadata:
         """Return a topic's metadata, waiting up to `max.block.ms`; raise `KafkaError`."""

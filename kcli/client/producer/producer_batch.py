@@ -116,7 +116,6 @@ class DeliveryRun:
         self.count = count
 
     def __iter__(self) -> Iterator[Delivery]:
-        """Yield the delivery of each record."""
         for index in range(self._first, self._first + self.count):
             yield Delivery(self._batch, index, self._timestamp)
 
@@ -165,30 +164,10 @@ class ProducerBatch:
     """Times are `trio.current_time()` seconds; `reserved` is its share of the memory budget."""
 
     __slots__ = (
-        "_callbacks",
-        "_done",
-        "attempts",
-        "base_offset",
-        "base_sequence",
-        "builder",
-        "count",
-        "created_at",
-        "data",
-        "delayed_since",
-        "drain_number",
-        "error",
-        "first_index",
-        "is_settled",
-        "leader_epoch",
-        "limit",
-        "log_append_time",
-        "partition",
-        "parts",
-        "producer_epoch",
-        "producer_id",
-        "record_errors",
-        "reserved",
-        "retry_at",
+        "_callbacks", "_done", "attempts", "base_offset", "base_sequence", "builder", "count", "created_at",
+        "data", "delayed_since", "drain_number", "error", "first_index", "is_settled", "leader_epoch",
+        "limit", "log_append_time", "partition", "parts", "producer_epoch", "producer_id", "record_errors",
+        "reserved", "retry_at",
     )  # fmt: skip
 
     def __init__(
@@ -236,7 +215,6 @@ class ProducerBatch:
 
     @property
     def has_sequence(self) -> bool:
-        """Return whether it has an idempotent sequence number."""
         return self.base_sequence != NO_SEQUENCE
 
     def append(

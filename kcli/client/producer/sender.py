@@ -103,11 +103,6 @@ def answers_of(
     return answers, leaders
 
 
-def nodes_of(response: ProduceResponse) -> list[Node]:
-    """Return the nodes of the new leaders in a response."""
-    return [Node(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints]
-
-
 THREAD_BYTES = 64 * 1024
 """From this size on, a worker thread costs less than the delay of the event loop."""
 
@@ -213,7 +208,6 @@ class Sender:
         self.wake()
 
     async def run(self) -> None:
-        """Send until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._wakeup = trio.Event()
@@ -222,8 +216,6 @@ class Sender:
                     await self._wakeup.wait()
                 # Several records often arrive together: let their senders run before the next check.
                 await trio.lowlevel.checkpoint()
-
-    # --- one look --------------------------------------------------------------------------------------
 
     def _send_what_is_ready(self, nursery: trio.Nursery) -> float:
         now = trio.current_time()
@@ -246,8 +238,9 @@ class Sender:
             check.next_check = min(check.next_check, self._warnings.note_no_leader(batch, cluster))
         if check.leaderless:
             self._client.request_metadata_update()
+        most = self._config.max_in_flight_requests_per_connection
         for node_id in check.nodes:
-            if node_id in self._building or not self._has_room(node_id):
+            if node_id in self._building or self._in_flight.get(node_id, 0) >= most:
                 continue
             link = self._client.links.get(node_id, "produce")
             if link.is_ready and link.connection is not None:
@@ -259,9 +252,6 @@ class Sender:
                 self._connecting.add(node_id)
                 nursery.start_soon(self._connect, node_id)
         return min(check.next_check, next_expiry)
-
-    def _has_room(self, node_id: int) -> bool:
-        return self._in_flight.get(node_id, 0) < self._config.max_in_flight_requests_per_connection
 
     def _begin(self, node_id: int, batches: list[ProducerBatch]) -> None:
         self._building.add(node_id)
@@ -290,8 +280,6 @@ class Sender:
             self._accumulator.remove(batch)
             self._fail(batch, self._warnings.expired(batch, self._config.delivery_timeout_ms))
         return math.inf
-
-    # --- producer id -----------------------------------------------------------------------------------
 
     def _needs_producer_id(self) -> bool:
         sequences = self._sequences
@@ -323,7 +311,6 @@ class Sender:
         self.wake()
 
     def _abort(self, error: KafkaError) -> None:
-        """Fail all batches, now and from now on."""
         self.fatal_error = error
         self._fail_all(error)
 
@@ -331,8 +318,6 @@ class Sender:
         for batch in list(self._accumulator.incomplete):
             self._accumulator.remove(batch)
             self._fail(batch, error)
-
-    # --- one request -----------------------------------------------------------------------------------
 
     async def _send(self, node_id: int, connection: Connection, batches: list[ProducerBatch]) -> None:
         try:
@@ -353,7 +338,10 @@ class Sender:
             self.wake()
             response = await call.wait()
         except Disconnected as error:
-            self._lost(batches, request_error(error), node_id=node_id)
+            lost = request_error(error)
+            self._client.request_metadata_update()
+            for batch in batches:
+                self._retry_or_fail(batch, lost, subject=broker_subject(node_id))
         except KcliError as error:
             # No common version, or records that its version cannot carry: a retry does not help.
             refused = error if isinstance(error, KafkaError) else None
@@ -378,13 +366,6 @@ class Sender:
         for batch, size in zip(unbuilt, sizes, strict=True):
             self._accumulator.observe_ratio(batch.partition.topic, size, batch.size)
 
-    # --- outcomes --------------------------------------------------------------------------------------
-
-    def _lost(self, batches: list[ProducerBatch], error: KafkaError, *, node_id: int) -> None:
-        self._client.request_metadata_update()
-        for batch in batches:
-            self._retry_or_fail(batch, error, subject=broker_subject(node_id))
-
     def _answered(
         self, batches: list[ProducerBatch], request: ProduceRequest, response: ProduceResponse | None
     ) -> None:
@@ -394,7 +375,8 @@ class Sender:
             return
         answers, leaders = answers_of(request, response)
         if leaders:
-            self._client.apply_new_leaders(leaders, nodes_of(response))
+            nodes = [Node(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints]
+            self._client.apply_new_leaders(leaders, nodes)
         for batch in batches:
             self._settle(batch, answers.get(batch.partition, NO_ANSWER))
 

@@ -52,7 +52,6 @@ class Sequences:
 
     @property
     def has_producer_id(self) -> bool:
-        """Return whether batches can be numbered."""
         return self.producer_id >= 0
 
     @property
