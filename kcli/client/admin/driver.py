@@ -213,8 +213,7 @@ async def _results_of_leader(
     except KcliError as error:
         failed = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, error.message, hint=error.hint)
         return {partition: _unanswered(client, partition, node_id, failed) for partition in group}
-    missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left this partition out of its answer")
-    return {partition: answered.get(partition, missing) for partition in group}
+    return {partition: answered.get(partition, omitted()) for partition in group}
 
 
 def _unanswered(client: Client, partition: TopicPartition, node_id: int, error: KafkaError) -> KafkaError:

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kcli.client.client import Client
-    from kcli.client.network.connection import NodeVersions
     from kcli.client.network.metadata import Node
 
     OffsetsToCommit: TypeAlias = Mapping[TopicPartition, CommittedOffset]
@@ -201,14 +200,6 @@ async def delete_group_offsets(
         return {partition: answered.get(partition, omitted()) for partition in wanted}
 
     return await ask_about_group(client, group_id, ask=ask, timeout_ms=timeout_ms)
-
-
-# --- requests and responses ------------------------------------------------------------------------------
-
-
-def commit_version(versions: NodeVersions, *, first: int = 1) -> int:
-    """Return the version of OffsetCommit to use; version 0 writes to ZooKeeper."""
-    return versions.choose(OffsetCommitRequest, min_version=first, max_version=LAST_VERSION_BY_NAME)
 
 
 def offset_commit(

@@ -6,6 +6,7 @@ consumer groups, or all if the broker is too old (Java's `DescribeConsumerGroups
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kcli.client.admin.cluster import ask_nodes
@@ -132,10 +133,7 @@ async def describe_groups(
 
     A group that does not exist is `GROUP_ID_NOT_FOUND`; brokers before 4.0 describe it in state Dead.
     """
-
-    async def ask(node: Node, groups: list[str]) -> dict[str, GroupDescription | KafkaError]:
-        return await _describe_at(client, node, groups)
-
+    ask = partial(_describe_at, client)
     return await ask_coordinators(client, group_ids, ask=ask, timeout_ms=timeout_ms)
 
 
@@ -220,9 +218,6 @@ async def _all_members(client: Client, group_id: str, timeout_ms: int | None) ->
     ]
 
 
-# --- descriptions ----------------------------------------------------------------------------------------
-
-
 async def _describe_at(
     client: Client, coordinator: Node, group_ids: list[str]
 ) -> dict[str, GroupDescription | KafkaError]:
@@ -260,9 +255,6 @@ async def _describe_classic(
         group.group_id: error_of(group.error_code, group.error_message) or _classic_group(group, coordinator)
         for group in response.groups
     }
-
-
-# --- Consumer groups -------------------------------------------------------------------------------------
 
 
 def _consumer_group(group: DescribedConsumerGroup, coordinator: Node) -> GroupDescription:
@@ -303,9 +295,6 @@ def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
             for index in topic.partitions
         )
     )
-
-
-# --- Classic groups --------------------------------------------------------------------------------------
 
 
 def _classic_group(group: DescribedClassicGroup, coordinator: Node) -> GroupDescription | KafkaError:

@@ -269,9 +269,8 @@ async def elect_leaders(
         )
         return {election_type: error_of(response.error_code) or response}
 
-    answer = (await retry_items(client, [election_type], timeout_ms=timeout_ms, attempt=attempt))[
-        election_type
-    ]
+    answers = await retry_items(client, [election_type], timeout_ms=timeout_ms, attempt=attempt)
+    answer = answers[election_type]
     if isinstance(answer, KafkaError):
         raise answer
     results = {

@@ -202,7 +202,7 @@ async def _describe_by_metadata(
 ) -> dict[str, TopicDescription | KafkaError]:
     response = await _metadata(client, names, remaining_ms)
     return {
-        topic.name: error_of(topic.error_code) or _described(topic)
+        topic.name: error_of(topic.error_code) or _topic(topic, map(_partition, topic.partitions))
         for topic in response.topics
         if topic.name is not None
     }
@@ -228,10 +228,6 @@ def _paged_description(
             entry, eligible_leaders=entry.eligible_leader_replicas, last_known=entry.last_known_elr
         )
     return _topic(topic, partitions.values())
-
-
-def _described(topic: MetadataResponseTopic) -> TopicDescription:
-    return _topic(topic, map(_partition, topic.partitions))
 
 
 def _topic(
@@ -280,21 +276,14 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 def _created(result: CreatableTopicResult) -> TopicCreated:
     # A tagged field says that the client may not see the configs; the topic exists all the same.
-    hidden = result.configs is None or result.topic_config_error_code != ErrorCode.NONE
-    configs = (
-        None
-        if hidden
-        else tuple(
+    configs = None
+    if result.configs is not None and result.topic_config_error_code == ErrorCode.NONE:
+        configs = tuple(
             ConfigEntry(
-                config.name,
-                config.value,
-                config_source(config.config_source),
-                config.read_only,
-                config.is_sensitive,
+                each.name, each.value, config_source(each.config_source), each.read_only, each.is_sensitive
             )
-            for config in result.configs or ()
+            for each in result.configs
         )
-    )
     return TopicCreated(
         result.name, result.topic_id, result.num_partitions, result.replication_factor, configs
     )

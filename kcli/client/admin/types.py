@@ -275,10 +275,10 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group and its members, in the order of the response. `assignor` is empty unless members agreed on
-    one.
+    """A group and its members, in the order of the response.
 
-    State Dead means that the group does not exist (brokers before 4.0).
+    `assignor` is empty until the members agree on one. Brokers before 4.0 describe a group that does not
+    exist, in state Dead.
     """
 
     group_id: str
