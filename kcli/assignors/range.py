@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from kcli.assignors.members import NO_RACKS, in_order, subscribed_topics
 from kcli.protocol.java import java_order
-from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,7 +56,7 @@ class _Topic:
 
     def give(self, assignment: Assignment, member_id: str, indexes: Sequence[int]) -> None:
         """Give partitions to a reader."""
-        assignment[member_id] += [TopicPartition(self.name, index) for index in indexes]
+        assignment[member_id] += [(self.name, index) for index in indexes]
         self._given[member_id] += len(indexes)
         self._extra -= self._given[member_id] > self._share
         for index in indexes:
@@ -113,4 +112,4 @@ class _RackMatching:
         return not rack or rack in self._of(topic, index)
 
     def _of(self, topic: _Topic, index: int) -> frozenset[str]:
-        return self._racks.get(TopicPartition(topic.name, index), frozenset())
+        return self._racks.get((topic.name, index), frozenset())

@@ -26,18 +26,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.assignors.members import NO_GENERATION, NO_RACKS, partitions_of, subscribed_topics
 from kcli.protocol.java import java_order
-from kcli.protocol.topics import TopicPartition, by_topic
+from kcli.protocol.topics import by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kcli.assignors.members import Assignment, MemberSubscription, Racks
+    from kcli.assignors.members import Assignment, MemberSubscription, Partition, Racks
 
 
 class PreviousAssignment(NamedTuple):
     """The partitions that one member claims to own, and the generation in which it got them."""
 
-    partitions: Sequence[TopicPartition]
+    partitions: Sequence[Partition]
     generation: int
 
 
@@ -52,7 +52,7 @@ def current_owners(
     rebalance. A claim is void if the partition is gone, if its member no longer subscribes to the topic, or
     if another member claims the partition for the same generation.
     """
-    best: dict[TopicPartition, list[str]] = {}
+    best: dict[Partition, list[str]] = {}
     for member_id in sorted(members, key=java_order):
         topics = members[member_id].topics
         partitions, generation = claims[member_id]
@@ -86,7 +86,7 @@ def balanced(
     return _uneven(topics, counts, members, owned)
 
 
-def _even(partitions: Sequence[TopicPartition], owned: Assignment) -> Assignment:
+def _even(partitions: Sequence[Partition], owned: Assignment) -> Assignment:
     """Give all members the same share: first of what they own, then of the rest in turns."""
     share, larger = divmod(len(partitions), max(1, len(owned)))
     assignment: Assignment = {}
@@ -124,7 +124,7 @@ def _uneven(
         assignment[holders[partition]].append(partition)
     old = [partition for mine in owned.values() for partition in mine]
 
-    def moves(partitions: Sequence[TopicPartition]) -> bool:
+    def moves(partitions: Sequence[Partition]) -> bool:
         return [_move(partition, readers, assignment, holders) for partition in partitions].count(True) > 0
 
     # Partitions without an owner move before owned ones. Every move lowers the sum of squares, so this ends.
@@ -138,10 +138,10 @@ def _least(readers: Sequence[str], assignment: Assignment) -> str:
 
 
 def _move(
-    partition: TopicPartition,
+    partition: Partition,
     readers: Mapping[str, Sequence[str]],
     assignment: Assignment,
-    holders: dict[TopicPartition, str],
+    holders: dict[Partition, str],
 ) -> bool:
     """Move a partition to its least loaded reader, if its holder has two more; return whether it moved."""
     holder, target = holders[partition], _least(readers[partition[0]], assignment)
@@ -161,7 +161,7 @@ def assign(
     return balanced(counts, members, current_owners(counts, members, claims))
 
 
-def user_data(assigned: Iterable[TopicPartition] | None, generation: int) -> bytes | None:
+def user_data(assigned: Iterable[Partition] | None, generation: int) -> bytes | None:
     """Return the user data for a member's last assignment, None before the first."""
     if assigned is None:
         return None
@@ -186,8 +186,8 @@ def decode_user_data(data: bytes | None) -> PreviousAssignment:
     return PreviousAssignment(partitions, generation)
 
 
-def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
-    partitions: list[TopicPartition] = []
+def _decode_partitions(data: bytes) -> tuple[list[Partition], int]:
+    partitions: list[Partition] = []
     (count,) = struct.unpack_from(">i", data, 0)
     position = 4
     for _ in range(count):
@@ -201,7 +201,7 @@ def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
         if not 0 <= indexes <= (len(data) - position) // 4:
             raise ValueError("cut short")
         numbers = struct.unpack_from(f">{indexes}i", data, position)
-        partitions += (TopicPartition(topic, index) for index in numbers)
+        partitions += ((topic, index) for index in numbers)
         position += 4 * indexes
     return partitions, position
 
@@ -225,7 +225,7 @@ def assign_cooperatively(
     }
 
 
-def cooperative_user_data(assigned: Iterable[TopicPartition] | None, generation: int) -> bytes:
+def cooperative_user_data(assigned: Iterable[Partition] | None, generation: int) -> bytes:
     """Return the user data for the generation of a member's last assignment."""
     return struct.pack(">i", generation)
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kcli.assignors import range, sticky
 from kcli.assignors.members import (
     NO_RACKS,
     Assignment,
     MemberSubscription,
+    Partition,
     Racks,
     in_order,
     partitions_of,
     subscribed_topics,
 )
 from kcli.errors import UsageError
-
-if TYPE_CHECKING:
-    from kcli.protocol.topics import TopicPartition
 
 Assign = Callable[[Mapping[str, int], Mapping[str, MemberSubscription], Racks], Assignment]
 """Takes the partition counts of topics, the members, and the racks of partitions."""
@@ -44,7 +42,7 @@ def assign_round_robin(
     return assignment
 
 
-def no_user_data(assigned: Iterable[TopicPartition] | None, generation: int) -> bytes | None:
+def no_user_data(assigned: Iterable[Partition] | None, generation: int) -> bytes | None:
     """Return no user data for any assignment."""
     return None
 
@@ -58,7 +56,7 @@ class Strategy(NamedTuple):
     name: str
     java_name: str
     assign: Assign
-    user_data: Callable[[Iterable[TopicPartition] | None, int], bytes | None] = no_user_data
+    user_data: Callable[[Iterable[Partition] | None, int], bytes | None] = no_user_data
     is_cooperative: bool = False
 
 

@@ -60,7 +60,7 @@ class LastAssignment(NamedTuple):
     generation_id: int = -1
 
 
-def _grouped(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
+def _grouped(partitions: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
     return {topic: tuple(indexes) for topic, indexes in by_topic(sorted(partitions)).items()}
 
 
