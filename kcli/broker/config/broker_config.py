@@ -72,8 +72,8 @@ _ORDERS = (
 
 
 _POOLS = ("num.recovery.threads.per.data.dir", "num.replica.fetchers")
-_WITHOUT_LIMIT = -1
-_AS_LONG_AS_ALL = -2
+_UNLIMITED = -1
+_SAME_AS_TOTAL = -2
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 _LOG_CONFIG_FIELDS = frozenset(LogConfig.__dataclass_fields__)
 
@@ -269,9 +269,9 @@ class BrokerConfig(BrokerSettings):
         for unit in ("ms", "bytes"):
             total = self.topic_defaults[f"retention.{unit}"]
             local = self.topic_defaults[f"local.retention.{unit}"]
-            if total == _WITHOUT_LIMIT or local == _AS_LONG_AS_ALL:
+            if total == _UNLIMITED or local == _SAME_AS_TOTAL:
                 continue
-            if local == _WITHOUT_LIMIT or local > total:
+            if local == _UNLIMITED or local > total:
                 raise InvalidConfig(
                     f"`log.local.retention.{unit}` ({local}) must not be above "
                     f"`log.retention.{unit}` ({total})"

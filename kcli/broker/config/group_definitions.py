@@ -34,12 +34,12 @@ SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 
-_PLACES = {
+_FIELD_SUFFIXES = {
     SESSION_TIMEOUT: "session_timeout_ms",
     HEARTBEAT_INTERVAL: "heartbeat_interval_ms",
     ASSIGNMENT_INTERVAL: "assignment_interval_ms",
 }
-"""What may be configured for one group, and how the fields of `GroupConfig` for it end."""
+"""The ends of the `GroupConfig` fields that a group may override, by the name of the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +73,22 @@ class GroupConfig:
 
     def value_of(self, name: str) -> int:
         """Return the value under one of Kafka's names for a group's configurations."""
-        value: int = getattr(self, f"consumer_{_PLACES[name]}")
+        value: int = getattr(self, f"consumer_{_FIELD_SUFFIXES[name]}")
         return value
 
     def limits(self, name: str) -> tuple[int, int]:
         """Return the lowest and the highest value that a group may have under one of Kafka's names."""
-        place = _PLACES[name]
-        return getattr(self, f"consumer_min_{place}"), getattr(self, f"consumer_max_{place}")
+        suffix = _FIELD_SUFFIXES[name]
+        return getattr(self, f"consumer_min_{suffix}"), getattr(self, f"consumer_max_{suffix}")
 
     def of_group(self, overrides: Mapping[str, str]) -> GroupConfig:
         """Return the settings of a group with configurations of its own, each within the broker's limits."""
         own = {}
-        for name, place in _PLACES.items():
+        for name, suffix in _FIELD_SUFFIXES.items():
             text = overrides.get(name, "")
             if text.isdecimal():
                 lowest, highest = self.limits(name)
-                own[f"consumer_{place}"] = min(max(int(text), lowest), highest)
+                own[f"consumer_{suffix}"] = min(max(int(text), lowest), highest)
         return replace(self, **own) if own else self  # type: ignore[arg-type]  # they are all numbers
 
 
@@ -147,7 +147,7 @@ _WITHOUT_EFFECT = (
     _inert("streams.session.timeout.ms", 45_000, 45_000, 60_000),
 )
 
-_OF_GROUPS_ALONE = frozenset(
+_WITHOUT_BROKER_DEFAULT = frozenset(
     {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
 )
 """Group configurations without a broker configuration for their default."""
@@ -162,7 +162,7 @@ def acts(name: str) -> bool:
 
 def broker_synonym(name: str) -> str:
     """Return the broker configuration with the default of a group configuration."""
-    return name if name in _OF_GROUPS_ALONE else f"group.{name}"
+    return name if name in _WITHOUT_BROKER_DEFAULT else f"group.{name}"
 
 
 def check_group_configs(values: Mapping[str, str], broker: GroupConfig) -> None:

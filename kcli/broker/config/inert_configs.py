@@ -15,7 +15,7 @@ from kcli.protocol.configs import no_effect_message
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_OF_KAFKA_4_3 = """
+_KAFKA_4_3 = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     allow.everyone.if.no.acl.found alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name background.threads
@@ -117,7 +117,7 @@ _OF_KAFKA_4_3 = """
     unstable.feature.versions.enable
 """
 
-_OF_OLDER_RELEASES = """
+_OLDER_RELEASES = """
     advertised.host.name advertised.port broker.id.generation.enable control.plane.listener.name
     controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms delegation.token.master.key
     eligible.leader.replicas.enable enable.zookeeper group.coordinator.new.enable host.name
@@ -135,19 +135,19 @@ _OF_OLDER_RELEASES = """
     zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type zookeeper.sync.time.ms
 """
 
-INERT_CONFIGS: frozenset[str] = frozenset((_OF_KAFKA_4_3 + _OF_OLDER_RELEASES).split())
+INERT_CONFIGS: frozenset[str] = frozenset((_KAFKA_4_3 + _OLDER_RELEASES).split())
 
 _LISTENER_PREFIX = "listener.name."
 _PREFIXES = (_LISTENER_PREFIX, "rlmm.config.", "rsm.config.")
-_OF_OTHER_GROUPS = ("share.", "streams.")
+_OTHER_GROUPS = ("share.", "streams.")
 """Prefixes of the configurations of groups that kcli does not have."""
 
-_OF_COMPACTION = """
+_COMPACTION = """
     delete.retention.ms min.cleanable.dirty.ratio min.compaction.lag.ms max.compaction.lag.ms
     log.cleaner.delete.retention.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
     log.cleaner.max.compaction.lag.ms
 """
-_ACCEPTED_ONLY: frozenset[str] = frozenset(_OF_COMPACTION.split())
+_ACCEPTED_ONLY: frozenset[str] = frozenset(_COMPACTION.split())
 
 _ACCESS_CONTROL: Mapping[str, frozenset[str]] = {
     "allow.everyone.if.no.acl.found": frozenset({"true"}),
@@ -178,7 +178,7 @@ def refusal(name: str, value: str) -> str | None:
 
 def warning(name: str, value: str) -> str | None:
     """Return a warning for a configuration without effect, None if it has its effect."""
-    if is_inert(name) or name in _ACCEPTED_ONLY or name.startswith(_OF_OTHER_GROUPS):
+    if is_inert(name) or name in _ACCEPTED_ONLY or name.startswith(_OTHER_GROUPS):
         return no_effect_message(name)
     if name in {"cleanup.policy", "log.cleanup.policy"} and "compact" in value:
         return f"`{name}={value}`: kcli does not compact logs yet and keeps every record of a key"

@@ -96,7 +96,7 @@ def check_routable(advertised: Iterable[ListenerConfig]) -> None:
                 replace(each, host="localhost") if each.host in _EVERY_ADDRESS else each for each in listeners
             )
             raise InvalidConfig(
-                f"clients cannot connect to the advertised `{listener}`: `{listener.host}` is no host",
+                f"clients cannot connect to the advertised `{listener}`: `{listener.host}` is not a host",
                 hint=f"`--override advertised.listeners={','.join(map(str, named))}` gives one they can use",
             )
 

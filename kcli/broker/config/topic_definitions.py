@@ -62,7 +62,6 @@ def topic_row(
     broker: str | None = None,
     check: Check | None = None,
     others: tuple[Synonym, ...] = (),
-    has_broker_default: bool = True,
     negative_is_unlimited: bool = False,
 ) -> TopicConfig:
     """Return a row. `broker` is the name of the main synonym, which has the same type and check.
@@ -76,7 +75,7 @@ def topic_row(
     main: ConfigDefinition[Any] = ConfigDefinition(
         broker,
         type,
-        default if has_broker_default and not others else None,
+        None if others else default,
         f"The default of the topic configuration `{name}`: {doc[0].lower()}{doc[1:]}",
         check=None if negative_is_unlimited else check,
         mode=UpdateMode.CLUSTER_WIDE,

@@ -245,7 +245,7 @@ class LogManager:
         """
         log = self.get(topic, partition)
         if log is not None:
-            self._settle_topic_id(log, topic_id)
+            self._set_topic_id(log, topic_id)
             return log
         topic_partition = TopicPartition(topic, partition)
         if not is_new and self.directories.offline:
@@ -297,7 +297,7 @@ class LogManager:
         self._add(log)
         return log
 
-    def _settle_topic_id(self, log: UnifiedLog, topic_id: bytes | None) -> None:
+    def _set_topic_id(self, log: UnifiedLog, topic_id: bytes | None) -> None:
         if topic_id is None or topic_id == log.topic_id:
             return
         if log.topic_id is not None:
@@ -400,7 +400,7 @@ class LogManager:
         self.commit_checkpoint(plan)
 
     def plan_checkpoint(self, name: str) -> CheckpointPlan:
-        """Return what writes one kind of checkpoint (see `CHECKPOINTS`) in all directories.
+        """Return the plan to write one kind of checkpoint (see `CHECKPOINTS`) in all directories.
 
         Run it, in a thread, then call `commit_checkpoint`.
         """
@@ -445,7 +445,7 @@ class LogManager:
         return sum(log.producer_state.remove_expired(now_ms) for log in self)
 
     def plan_deletions(self, now_ms: int) -> DeletionPlan | None:
-        """Return what unlinks the files and directories that were marked deleted long enough ago, if any.
+        """Return the plan to unlink the files and directories that are due, None without any.
 
         Run it, in a thread, then call `commit_deletions`.
         """
@@ -460,7 +460,7 @@ class LogManager:
             self.directories.path_failed(path, f"cannot delete `{path}`: {reason_of(error)}")
 
     def plan_directory_check(self) -> DirectoryCheckPlan:
-        """Take log directories offline that are gone; return what looks for the replicas in the others.
+        """Take missing log directories offline; return the plan to look for the replicas in the others.
 
         Run it, in a thread, then call `commit_directory_check`.
         """
@@ -470,7 +470,7 @@ class LogManager:
         return DirectoryCheckPlan([(log, log.directory) for log in self.all_logs])
 
     def commit_directory_check(self, plan: DirectoryCheckPlan) -> None:
-        """Take the log directories offline in which replicas are gone.
+        """Take the log directories offline in which replicas are missing.
 
         Each is checked again, because a log may have been deleted or renamed since.
         """

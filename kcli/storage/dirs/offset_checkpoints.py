@@ -91,7 +91,7 @@ class OffsetCheckpoints:
         return [name for name, stale in self._stale.items() if topic_partition in stale]
 
     def plan(self, name: str, files: Sequence[tuple[str, Mapping[TopicPartition, int]]]) -> CheckpointPlan:
-        """Return what writes checkpoints of one kind; `files` are pairs of path and current offsets."""
+        """Return the plan to write checkpoints of one kind; `files` are pairs of path and current offsets."""
         self._number += 1
         return CheckpointPlan(name, self._number, files=files, written=self._written)
 

@@ -62,11 +62,6 @@ class IndexFile:
                 os.truncate(self.path, keep * self.entry_size)
         self.entries = min(self.entries, entries)
 
-    def sync(self) -> None:
-        """Sync the file if it exists. Raises `OSError`."""
-        with suppress(FileNotFoundError):
-            disk.sync_path(self.path)
-
 
 class SegmentIndex:
     """An index of the segment at `base_offset`, in memory, with its file behind it."""
@@ -83,7 +78,8 @@ class SegmentIndex:
 
     def sync(self) -> None:
         """Sync the entries written so far. Raises `OSError`."""
-        self._file.sync()
+        with suppress(FileNotFoundError):
+            disk.sync_path(self.path)
 
     def renamed(self, path: str) -> None:
         self._file.path = path

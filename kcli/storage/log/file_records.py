@@ -197,7 +197,7 @@ class FileRecords:
         self.size = position + length
 
     def write_ahead(self, data: Buffer) -> WriteAhead:
-        """Return what writes `data` where the next append would. Raises `OSError`."""
+        """Return the write of `data` at the end. Raises `OSError`."""
         return WriteAhead(self.file or self.handle, self.size, data)
 
     def read(self, position: int, count: int) -> bytes:

@@ -126,7 +126,7 @@ class LogAppender:
     def write_ahead(
         self, validated: ValidatedRecords, *, leader_epoch: int, now_ms: int
     ) -> WriteAhead | None:
-        """Return what writes validated records where `append` will want them, None if the place is unknown.
+        """Return the write of validated records at the log end, None if it may need a new segment.
 
         Run it in any thread. Append nothing else until `append` was called or it was undone. Raises
         `KafkaError` KAFKA_STORAGE_ERROR.
@@ -346,7 +346,7 @@ class LogAppender:
 def _ordinary_batches(
     records: memoryview, next_offset: int, epoch: int, producers: Mapping[int, ProducerStateEntry]
 ) -> list[_Batch]:
-    """Return the whole batches of `records`, none unless all of them are ordinary."""
+    """Return the whole batches of `records`, an empty list unless all are ordinary."""
     batches: list[_Batch] = []
     written: dict[int, int] = {}
     at, end = 0, len(records)

@@ -155,10 +155,10 @@ class LogLoader:
                 )
             )
             self.was_changed = True
-        self._settle(max(log_start_offset, self.segments.first.base_offset), end_offset, has_producers)
+        self._end_at(max(log_start_offset, self.segments.first.base_offset), end_offset, has_producers)
         return end_offset
 
-    def _settle(self, log_start_offset: int, end_offset: int, has_producers: bool) -> None:
+    def _end_at(self, log_start_offset: int, end_offset: int, has_producers: bool) -> None:
         """Make epochs and producers end at the log end."""
         self.leader_epochs.truncate_from_end(end_offset)
         self.leader_epochs.truncate_from_start(log_start_offset)

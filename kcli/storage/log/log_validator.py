@@ -52,13 +52,6 @@ MAX_VALIDATED_BYTES = 64 * 1024 * 1024
 MAX_RECORD_ERRORS = 1000
 """How many bad records an error names at most."""
 
-_CODECS = {
-    "uncompressed": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
-}
 NO_LIMIT_MS = 2**63 - 1
 _NO_CLIENT_BITS = CONTROL_BIT | TIMESTAMP_TYPE_BIT
 
@@ -121,7 +114,8 @@ class LogValidator:
         # None: keep the codec of the producer.
         self._codec: Codec | None = None
         if config.compression_type != PRODUCER_COMPRESSION:
-            self._codec = _CODECS[config.compression_type]
+            name = config.compression_type.upper()
+            self._codec = Codec.NONE if name == "UNCOMPRESSED" else Codec[name]
         stores_as_is = self._codec is None and not self._is_compacted and not self._uses_append_time
         self.plain_bytes = 0
         """Up to this size `LogAppender.append_plain` checks all that this configuration demands."""

@@ -145,7 +145,7 @@ class SegmentIndexes:
             self._offset_index.append(last_offset, position)
             self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
             self._bytes_since_entry = 0
-            self._settle_fullness()
+            self._update_is_full()
         self._bytes_since_entry += size
 
     def truncate_to(self, offset: int, find_position: Callable[[int], int]) -> None:
@@ -157,7 +157,7 @@ class SegmentIndexes:
         self._time_index.truncate_to(offset)
         self.transactions.truncate_to(offset)
         self._bytes_since_entry = 0
-        self._settle_fullness()
+        self._update_is_full()
         if not self._records.size:
             self._first_timestamp = None
         self._max_timestamp, self._offset_of_max_timestamp = self._time_index.last_entry
@@ -169,7 +169,7 @@ class SegmentIndexes:
                     self._offset_of_max_timestamp = batch.last_offset
 
     def reset(self) -> None:
-        """Empty all three, as recovery does. Raises `OSError`."""
+        """Empty all three indexes, as recovery does. Raises `OSError`."""
         self.create()
         self._transaction_index.reset()
 
@@ -203,7 +203,7 @@ class SegmentIndexes:
         for index in (self._offset_index, self._time_index, self._transaction_index):
             index.renamed(f"{directory}/{os.path.basename(index.path)}")
 
-    def _settle_fullness(self) -> None:
+    def _update_is_full(self) -> None:
         self.is_full = self._offset_index.is_full or self._time_index.is_full
 
     def _load(self) -> int:
@@ -217,7 +217,7 @@ class SegmentIndexes:
             if not len(self._time_index) and records.size and self.first_timestamp >= 0:
                 raise CorruptIndex(f"no entries for {records.size} bytes of log: `{self._time_index.path}`")
             self._max_timestamp, self._offset_of_max_timestamp = self._time_index.last_entry
-            self._settle_fullness()
+            self._update_is_full()
         except (CorruptIndex, FileNotFoundError) as error:
             reason = error.message if isinstance(error, CorruptIndex) else f"`{error.filename}` is missing"
             self._report(f"rebuilding the indexes of `{records.path}`: {reason}")

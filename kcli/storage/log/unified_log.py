@@ -226,7 +226,7 @@ class UnifiedLog:
             raise self.failed("write the leader epochs of", error) from error
 
     def take_epochs_of(self, other: UnifiedLog) -> None:
-        """Take over the newer epochs of another log, those without a record so far. Raises `KafkaError`."""
+        """Assign the epochs of another log that are newer than the latest one here. Raises `KafkaError`."""
         try:
             for epoch, start_offset in other.leader_epochs.entries():
                 if epoch > self.leader_epochs.latest_epoch:

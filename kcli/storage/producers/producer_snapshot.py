@@ -221,32 +221,21 @@ class ProducerSnapshots:
         now_ms: int,
         report: Callable[[str], None],
     ) -> None:
-        """Build the state at `end_offset` from the newest snapshot and later batches, and write its snapshot.
+        """Build the state at `end_offset` from the newest valid snapshot and later batches, and write it.
 
-        `batches_between(start, end)` gives the batches that end within [start, end). Deletes the snapshots at
-        and below the log start and above the end. Raises `CorruptRecord` and `OSError`.
+        `batches_between(start, end)` gives the batches that end within [start, end). Deletes the snapshots
+        that are damaged, at or below the log start, or above the end. Raises `CorruptRecord` and `OSError`.
         """
         self.remove_if(below=log_start_offset + 1, above=end_offset)
-        self.load_newest_into(state, log_start_offset=log_start_offset, now_ms=now_ms, report=report)
+        state.clear(log_start_offset)
+        while (offset := self.latest) is not None:
+            try:
+                state.load(self.read(offset), end_offset=offset, now_ms=now_ms)
+                break
+            except CorruptSnapshot as error:
+                report(f"deleting a damaged producer snapshot: {error}: `{self.path(offset)}`")
+                self.remove(offset)
         for batch in batches_between(max(state.map_end_offset, log_start_offset), end_offset):
             state.replay(batch)
         state.map_end_offset = end_offset
         self.take(state)
-
-    def load_newest_into(
-        self,
-        state: ProducerStateManager,
-        *,
-        log_start_offset: int,
-        now_ms: int,
-        report: Callable[[str], None],
-    ) -> None:
-        """Load the newest valid snapshot, deleting newer ones that are damaged. Raises `OSError`."""
-        while (offset := self.latest) is not None:
-            try:
-                state.load(self.read(offset), end_offset=offset, now_ms=now_ms)
-                return
-            except CorruptSnapshot as error:
-                report(f"deleting a damaged producer snapshot: {error}: `{self.path(offset)}`")
-                self.remove(offset)
-        state.clear(log_start_offset)

@@ -176,12 +176,12 @@ def test_what_a_cleaner_would_do_is_one_warning_each() -> None:
         ({"listeners": "SSL://:1"}, "listener `SSL` is SSL, only PLAINTEXT is available", None),
         (
             {"advertised.listeners": "PLAINTEXT://0.0.0.0:1"},
-            "clients cannot connect to the advertised `PLAINTEXT://0.0.0.0:1`: `0.0.0.0` is no host",
+            "clients cannot connect to the advertised `PLAINTEXT://0.0.0.0:1`: `0.0.0.0` is not a host",
             "`--override advertised.listeners=PLAINTEXT://localhost:1` gives one they can use",
         ),
         (
             {"listeners": "PLAINTEXT://0.0.0.0:9092"},
-            "clients cannot connect to the advertised `PLAINTEXT://0.0.0.0:9092`: `0.0.0.0` is no host",
+            "clients cannot connect to the advertised `PLAINTEXT://0.0.0.0:9092`: `0.0.0.0` is not a host",
             "`--override advertised.listeners=PLAINTEXT://localhost:9092` gives one they can use",
         ),
         (
@@ -190,7 +190,7 @@ def test_what_a_cleaner_would_do_is_one_warning_each() -> None:
                 "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT,CONTROLLER:PLAINTEXT",
                 "controller.listener.names": "CONTROLLER",
             },
-            "clients cannot connect to the advertised `OUT://[::]:2`: `::` is no host",
+            "clients cannot connect to the advertised `OUT://[::]:2`: `::` is not a host",
             "`--override advertised.listeners=IN://a:1,OUT://localhost:2` gives one they can use",
         ),
         (
