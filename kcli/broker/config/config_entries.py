@@ -74,11 +74,8 @@ class DescribedConfigs:
 
     def topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """Return every configuration of a topic."""
-        return [
-            self._topic_entry(row, overrides)
-            for _, row in sorted(TOPIC_CONFIGS.items())
-            if not row.definition.internal
-        ]
+        rows = [row for _, row in sorted(TOPIC_CONFIGS.items()) if not row.definition.internal]
+        return [self._topic_entry(row, overrides) for row in rows]
 
     def new_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """Return a topic's entries as CreateTopics reports them: no synonyms, sources in other units too."""
@@ -92,11 +89,8 @@ class DescribedConfigs:
 
     def broker(self) -> list[ConfigEntry]:
         """Return every configuration of the broker."""
-        return [
-            self._broker_entry(row, self._config.value(name))
-            for name, row in sorted(BROKER_CONFIGS.items())
-            if not row.internal
-        ]
+        rows = [row for _, row in sorted(BROKER_CONFIGS.items()) if not row.internal]
+        return [self._broker_entry(row, self._config.value(row.name)) for row in rows]
 
     def default_broker(self) -> list[ConfigEntry]:
         """Return the dynamic defaults of all brokers that are set."""
@@ -105,9 +99,8 @@ class DescribedConfigs:
             row = BROKER_CONFIGS[name]
             value = None if row.is_sensitive else text
             source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-            entries.append(
-                ConfigEntry(row, value, source, _read_only(row), (ConfigSynonym(name, value, source),))
-            )
+            synonym = ConfigSynonym(name, value, source)
+            entries.append(ConfigEntry(row, value, source, _read_only(row), (synonym,)))
         return entries
 
     def group(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class FoundReplica(NamedTuple):
-    """A replica directory; the topic id is None if `partition.metadata` does not tell it."""
+    """A replica directory; the topic id is None if `partition.metadata` does not name it."""
 
     path: str
     topic_partition: TopicPartition

@@ -70,7 +70,7 @@ class DirectoryCheckPlan:
 
 
 class LogManager:
-    """The logs of one node, by topic and partition.
+    """The logs of one node, by topic and partition; iterating leaves out future logs.
 
     `config_for(topic)` returns a topic's configuration; without it, `default_config` serves. `report` takes
     one line for each event worth a log line. `on_directory_failure` is called after a directory went offline
@@ -126,7 +126,7 @@ class LogManager:
         """Load the logs of all directories.
 
         `keep(topic_partition, topic_id)` returns whether the node has this replica; the id is None if the
-        directory does not tell it. The others are renamed to `-stray`. Without `keep`, all are kept. Raises
+        directory does not name it. The others are renamed to `-stray`. Without `keep`, all are kept. Raises
         `KcliError` if a replica is found twice, or if no directory is left.
         """
         for directory in self.directories.online:
@@ -207,7 +207,6 @@ class LogManager:
             )
 
     def __iter__(self) -> Iterator[UnifiedLog]:
-        """Iterate over all logs except future logs."""
         return iter(tuple(self._logs.values()))
 
     def __len__(self) -> int:
@@ -258,29 +257,22 @@ class LogManager:
         directory = self.directories.for_new_log(
             self.all_logs, directory_id=directory_id, preferred=preferred
         )
-        name = replica_directory_name(topic_partition)
-        return self._create(
-            directory,
-            name,
-            topic_partition,
-            topic_id,
-            config=config,
-            now_ms=now_ms,
-            what=str(topic_partition),
-        )
+        return self._create(directory, topic_partition, topic_id, config, now_ms)
 
     def _create(
         self,
         directory: LogDirectory,
-        name: str,
         topic_partition: TopicPartition,
         topic_id: bytes | None,
-        *,
         config: LogConfig | None,
         now_ms: int,
-        what: str,
+        *,
+        is_future: bool = False,
     ) -> UnifiedLog:
-        """Create a log in the subdirectory `name`; an error message calls it `what`."""
+        name, what = replica_directory_name(topic_partition), str(topic_partition)
+        if is_future:
+            name = suffixed_directory_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, random_uuid().hex())
+            what = f"a copy of {topic_partition}"
         path = f"{directory.path}/{name}"
         try:
             os.makedirs(path, exist_ok=True)
@@ -337,17 +329,8 @@ class LogManager:
 
     def create_future_log(self, log: UnifiedLog, *, directory: str, now_ms: int) -> UnifiedLog:
         """Begin a copy of `log`, empty, in another log directory. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
-        topic_partition = log.topic_partition
-        name = suffixed_directory_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, random_uuid().hex())
-        copy = self._create(
-            self.directories.at(directory),
-            name,
-            topic_partition,
-            log.topic_id,
-            config=log.config,
-            now_ms=now_ms,
-            what=f"a copy of {topic_partition}",
-        )
+        target = self.directories.at(directory)
+        copy = self._create(target, log.topic_partition, log.topic_id, log.config, now_ms, is_future=True)
         if log.log_start_offset:
             copy.truncate_fully_and_start_at(log.log_start_offset, now_ms=now_ms)
         return copy
