@@ -128,7 +128,7 @@ class TopicErrors:
         others = self._with(is_struck=False)
         return _as_message(others) if isinstance(others, ProduceData) else others
 
-    def answer(self, served: Any, code: ErrorCode, *, why: str) -> Any:  # noqa: ANN401 - the API's response
+    def response(self, served: Any, code: ErrorCode, *, why: str) -> Any:  # noqa: ANN401 - the API's response
         """Return the response for the other topics, `served`, with rows for the refused ones."""
         refused = error_response(
             self._api, self._version, request=self._with(is_struck=True), code=code, why=why
@@ -143,7 +143,7 @@ class TopicErrors:
             setattr(request, name, [row for row in rows if self._is_struck(row) is is_struck])
         return request
 
-    def _is_struck(self, row: Any) -> bool:  # noqa: ANN401 - a topic of a request or of an answer
+    def _is_struck(self, row: Any) -> bool:  # noqa: ANN401 - a topic of a request or a response
         match row:
             case str(name):
                 topic_id = b""

@@ -171,7 +171,7 @@ class FaultEngine:
         if some.strike_some:
             served = buffer[start:end] if fault.after else self._frame(context, some.request_of_others())
             response = self._engine.feed(context, served, 0, len(served))
-            change = partial(some.answer, code=code, why=why)
+            change = partial(some.response, code=code, why=why)
             return then(response, partial(_changed, reply_to=reply_to, change=change))
         refusal = self._refusal(active, api, context, complete_fetch(request, context.node), why=why)
         if isinstance(refusal, FetchResponse):
@@ -195,12 +195,12 @@ class FaultEngine:
         assert code is not None
         response = error_response(api, context.api_version, request=request, code=code, why=why)
         if response is None:
-            raise CloseConnection(f"fault {active.number}: {api.name} has no answer for {code.name}")
+            raise CloseConnection(f"fault {active.number}: {api.name} has no response for {code.name}")
         return response
 
 
 def _close() -> Response:
-    raise CloseConnection("a fault left a request without an answer")
+    raise CloseConnection("a fault left a request without a response")
 
 
 def _changed(frame: Frame, *, reply_to: tuple[int, int, int], change: Callable[[Any], object]) -> Frame:

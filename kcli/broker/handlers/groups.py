@@ -1,7 +1,7 @@
 """Groups: the classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup; ListGroups, DescribeGroups,
 DeleteGroups) and that of KIP-848 (ConsumerGroupHeartbeat, ConsumerGroupDescribe).
 
-* A request for a group goes to the shard of its partition. A broker that is not the coordinator answers
+* A request for a group goes to the shard of its partition. A broker that is not the coordinator replies
   NOT_COORDINATOR, one that still loads the partition COORDINATOR_LOAD_IN_PROGRESS; but a classic heartbeat
   gets no error then, so that members stay.
 * An empty group id is INVALID_GROUP_ID in requests of members and in ConsumerGroupDescribe. A classic group
@@ -233,12 +233,12 @@ def delete_groups(
         if group_id in denied:
             continue
         by_partition.setdefault(runtime.partition_for(group_id), []).append(group_id)
-    answers = [_delete(runtime, index, group_ids) for index, group_ids in by_partition.items()]
+    replies = [_delete(runtime, index, group_ids) for index, group_ids in by_partition.items()]
     if denied:
-        answers.append(_not_deleted(sorted(denied), KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
-    if any(isinstance(answer, CoordinatorResponse) for answer in answers):
-        return _gather_deleted(runtime, answers)
-    return DeleteGroupsResponse(results=[result for results in answers for result in results])
+        replies.append(_not_deleted(sorted(denied), KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
+    if any(isinstance(reply, CoordinatorResponse) for reply in replies):
+        return _gather_deleted(runtime, replies)
+    return DeleteGroupsResponse(results=[result for results in replies for result in results])
 
 
 def _delete(runtime: GroupRuntime, index: int, group_ids: list[str]) -> Any:  # noqa: ANN401 - as `ask`
@@ -248,10 +248,10 @@ def _delete(runtime: GroupRuntime, index: int, group_ids: list[str]) -> Any:  # 
         return _not_deleted(group_ids, error)
 
 
-async def _gather_deleted(runtime: GroupRuntime, answers: list[Any]) -> DeleteGroupsResponse:
+async def _gather_deleted(runtime: GroupRuntime, replies: list[Any]) -> DeleteGroupsResponse:
     results: list[DeletableGroupResult] = []
-    for answer in answers:
-        results += await runtime.wait(answer) if isinstance(answer, CoordinatorResponse) else answer
+    for reply in replies:
+        results += await runtime.wait(reply) if isinstance(reply, CoordinatorResponse) else reply
     return DeleteGroupsResponse(results=results)
 
 

@@ -81,39 +81,39 @@ def list_offsets(
 ) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
     """Return the offset of each partition, or its error."""
     denied = authorize_topics(context, Operation.DESCRIBE, (topic.name for topic in request.topics))
-    answers = _answers(request, context, denied)
+    rows = _rows(request, context, denied)
     searches = sum(
         partition.timestamp >= 0 or partition.timestamp == MAX_TIMESTAMP
         for topic in request.topics
         for partition in topic.partitions
     )
     if searches > 1:
-        return _list_in_turns(request, answers)
-    return _response(request, list(answers))
+        return _list_in_turns(request, rows)
+    return _response(request, list(rows))
 
 
 async def _list_in_turns(
-    request: ListOffsetsRequest, answers: Iterator[tuple[int, ListOffsetsPartitionResponse]]
+    request: ListOffsetsRequest, rows: Iterator[tuple[int, ListOffsetsPartitionResponse]]
 ) -> ListOffsetsResponse:
     """Return the response; let others run between partitions, because each search may read megabytes."""
     found = []
-    for answer in answers:
-        found.append(answer)
+    for row in rows:
+        found.append(row)
         await checkpoint()
     return _response(request, found)
 
 
 def _response(
-    request: ListOffsetsRequest, answers: Iterable[tuple[int, ListOffsetsPartitionResponse]]
+    request: ListOffsetsRequest, rows: Iterable[tuple[int, ListOffsetsPartitionResponse]]
 ) -> ListOffsetsResponse:
     """Return the response with these rows, each with the number of its topic in the request."""
     topics = [ListOffsetsTopicResponse(name=topic.name, partitions=[]) for topic in request.topics]
-    for number, answer in answers:
-        topics[number].partitions.append(answer)
+    for number, row in rows:
+        topics[number].partitions.append(row)
     return ListOffsetsResponse(topics=topics)
 
 
-def _answers(
+def _rows(
     request: ListOffsetsRequest, context: RequestContext, denied: frozenset[str]
 ) -> Iterator[tuple[int, ListOffsetsPartitionResponse]]:
     isolation = Isolation.HIGH_WATERMARK
@@ -132,7 +132,7 @@ def _answers(
                 yield number, _failed_offset(partition, _TOPIC_DENIED)
                 continue
             twice = seen[TopicPartition(topic.name, partition.partition_index)] > 1
-            yield number, _answer(topic.name, partition, context, isolation, twice=twice)
+            yield number, _row(topic.name, partition, context, isolation, twice=twice)
 
 
 def failed_list_offsets(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
@@ -151,7 +151,7 @@ def _failed_offset(partition: ListOffsetsPartition, error: KafkaError) -> ListOf
     return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error.code)
 
 
-def _answer(
+def _row(
     topic: str, wanted: ListOffsetsPartition, context: RequestContext, isolation: Isolation, *, twice: bool
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)

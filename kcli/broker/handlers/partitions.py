@@ -150,10 +150,10 @@ def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Elec
     )
     results = []
     for topic, partitions in wanted:
-        answers = [_result(partition, next(outcomes)) for partition in partitions]
+        rows = [_result(partition, next(outcomes)) for partition in partitions]
         if request.topic_partitions is None:
-            answers = [each for each in answers if each.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-        results.append(ReplicaElectionResult(topic=topic, partition_result=answers))
+            rows = [each for each in rows if each.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        results.append(ReplicaElectionResult(topic=topic, partition_result=rows))
     return ElectLeadersResponse(replica_election_results=results)
 
 
