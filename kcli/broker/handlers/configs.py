@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 AlterResource = legacy.AlterConfigsResource | incremental.AlterConfigsResource
 R = TypeVar("R", legacy.AlterConfigsResource, incremental.AlterConfigsResource)
+A = TypeVar("A", legacy.AlterConfigsResourceResponse, incremental.AlterConfigsResourceResponse)
 
 
 def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
@@ -120,7 +121,10 @@ def incremental_alter_configs(
     )
     errors.update(_by_resource(accepted, outcomes))
     return incremental.IncrementalAlterConfigsResponse(
-        responses=[_altered(each, errors.get(_key(each))) for each in request.resources]
+        responses=[
+            _altered(incremental.AlterConfigsResourceResponse, each, errors.get(_key(each)))
+            for each in request.resources
+        ]
     )
 
 
@@ -128,7 +132,10 @@ def failed_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, error: KafkaError
 ) -> IncrementalAlterConfigsResponse:
     return incremental.IncrementalAlterConfigsResponse(
-        responses=[_altered(resource, error) for resource in request.resources]
+        responses=[
+            _altered(incremental.AlterConfigsResourceResponse, resource, error)
+            for resource in request.resources
+        ]
     )
 
 
@@ -146,13 +153,18 @@ def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> Alte
     )
     errors.update(_by_resource(accepted, outcomes))
     return legacy.AlterConfigsResponse(
-        responses=[_replaced(each, errors.get(_key(each))) for each in request.resources]
+        responses=[
+            _altered(legacy.AlterConfigsResourceResponse, each, errors.get(_key(each)))
+            for each in request.resources
+        ]
     )
 
 
 def failed_alter_configs(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
     return legacy.AlterConfigsResponse(
-        responses=[_replaced(resource, error) for resource in request.resources]
+        responses=[
+            _altered(legacy.AlterConfigsResourceResponse, resource, error) for resource in request.resources
+        ]
     )
 
 
@@ -342,21 +354,9 @@ def _by_resource(
     return {_key(resource): outcome for resource, outcome in zip(resources, outcomes, strict=True)}
 
 
-def _altered(
-    resource: incremental.AlterConfigsResource, error: KafkaError | None
-) -> incremental.AlterConfigsResourceResponse:
-    return incremental.AlterConfigsResourceResponse(
-        error_code=ErrorCode.NONE if error is None else error.code,
-        error_message=None if error is None else error.message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
-
-
-def _replaced(
-    resource: legacy.AlterConfigsResource, error: KafkaError | None
-) -> legacy.AlterConfigsResourceResponse:
-    return legacy.AlterConfigsResourceResponse(
+def _altered(response: type[A], resource: AlterResource, error: KafkaError | None) -> A:
+    """Return the row of a resource in the response of either API."""
+    return response(
         error_code=ErrorCode.NONE if error is None else error.code,
         error_message=None if error is None else error.message,
         resource_type=resource.resource_type,
