@@ -24,39 +24,30 @@ class Group(Protocol):
     @property
     def holds_offsets_only(self) -> bool:
         """True if only offsets keep the group: it is deleted with the last offset."""
-        ...
 
     def check_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
         """Check whether the client may commit these offsets."""
-        ...
 
     def check_fetch(self, request: OffsetFetchRequestGroup) -> ErrorCode:
         """Check whether the client may read the group's offsets."""
-        ...
 
     def check_delete(self) -> ErrorCode:
         """Check whether the group may be deleted."""
-        ...
 
     def check_offset_delete(self) -> ErrorCode:
         """Check whether any offsets may be deleted."""
-        ...
 
     def is_subscribed_to(self, topic: str) -> bool:
         """True if a member reads the topic, or may read it: then its offsets stay."""
-        ...
 
     def retention_start(self) -> Callable[[OffsetCommitValue], int] | None:
         """Return since when (time of day) an offset is not needed; None: none expires now (KIP-211)."""
-        ...
 
     def tombstones(self) -> list[CoordinatorRecord]:
         """Return the records that delete the group's own records."""
-        ...
 
     def listed(self) -> ListedGroup:
         """Return the group's line in ListGroups."""
-        ...
 
 
 class ClientInfo(NamedTuple):

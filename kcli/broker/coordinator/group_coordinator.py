@@ -73,8 +73,6 @@ class GroupCoordinator:
         self._consumer = ConsumerGroupManager(registry)
         self._classic_protocol = ConsumerGroupClassicProtocol(registry)
 
-    # --- members -----------------------------------------------------------------------------------
-
     def join_group(
         self, now: Now, token: Token, request: JoinGroupRequest, version: int, client: ClientInfo
     ) -> list[Effect]:
@@ -145,10 +143,7 @@ class GroupCoordinator:
     def consumer_group_heartbeat(
         self, now: Now, token: Token, request: ConsumerGroupHeartbeatRequest, version: int, client: ClientInfo
     ) -> list[Effect]:
-        """Handle ConsumerGroupHeartbeat."""
         return self._consumer.heartbeat(now, token, request, version=version, client=client)
-
-    # --- offsets -----------------------------------------------------------------------------------
 
     def offset_commit(
         self, now: Now, token: Token, request: OffsetCommitRequest, version: int
@@ -162,17 +157,13 @@ class GroupCoordinator:
         return self._offsets.commit(now, token, request, version)
 
     def offset_fetch(self, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """Return the offsets of one group."""
         return self._offsets.fetch(group)
 
     def offset_delete(self, now: Now, token: Token, request: OffsetDeleteRequest) -> list[Effect]:
         """Delete offsets of topics that no member reads."""
         return self._offsets.delete(token, request)
 
-    # --- groups ------------------------------------------------------------------------------------
-
     def list_groups(self) -> list[ListedGroup]:
-        """Return all groups of this shard."""
         return [group.listed() for group in self.groups.values()]
 
     def describe_groups(self, now: Now, group_ids: Sequence[str], version: int) -> list[DescribedGroup]:
@@ -197,17 +188,13 @@ class GroupCoordinator:
         return missing
 
     def consumer_group_describe(self, now: Now, group_ids: Sequence[str]) -> list[DescribedConsumerGroup]:
-        """Return groups as ConsumerGroupDescribe shows them."""
         return self._consumer.describe(group_ids)
 
     def delete_groups(self, now: Now, token: Token, group_ids: Sequence[str]) -> list[Effect]:
         """Delete groups without members, and their offsets; the response is a list of results."""
         return self._deletions.begin(token, group_ids)
 
-    # --- life --------------------------------------------------------------------------------------
-
     def replay(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any record of the topic
-        """Apply a record that is in the log."""
         match key:
             case OffsetCommitKey():
                 self._offsets.replay(key, value)
@@ -218,17 +205,14 @@ class GroupCoordinator:
                 self._consumer.replay(key, value)
 
     def loaded(self, now: Now) -> list[Effect]:
-        """Start to serve the replayed state."""
         self._offsets.create_missing_groups()
         return self._classic.loaded(now) + self._consumer.loaded(now)
 
     def unloaded(self, now: Now) -> list[Effect]:
-        """Stop: answer all parked requests and write nothing more."""
         effects = self._sweep.stop() + self._deleted_topics.stop() + self._deletions.stop()
         return self._classic.unloaded(now) + self._consumer.unloaded() + effects
 
     def expire(self, now: Now, key: Hashable) -> list[Effect]:
-        """Handle a timer."""
         if key == SWEEP_KEY:
             return self._sweep.go_on(now)
         if key == DELETED_TOPICS_KEY:

@@ -133,8 +133,6 @@ class ClassicGroup:
     initial_delay_left_ms: int | None = None
     new_member_added: bool = False
 
-    # --- properties --------------------------------------------------------------------------------
-
     @property
     def uses_consumer_protocol(self) -> bool:
         """True if the members are consumers, whose metadata holds their subscriptions."""
@@ -142,17 +140,14 @@ class ClassicGroup:
 
     @property
     def holds_offsets_only(self) -> bool:
-        """True if only offsets keep the group."""
         return self.state is ClassicGroupState.EMPTY and not self.pending
 
     @property
     def can_rebalance(self) -> bool:
-        """True if a rebalance may begin now."""
         return ClassicGroupState.PREPARING_REBALANCE in TRANSITIONS[self.state]
 
     @property
     def all_joined(self) -> bool:
-        """True if every member has joined the next generation."""
         return self.awaiting_joins == len(self.members) and not self.pending
 
     @property
@@ -176,8 +171,6 @@ class ClassicGroup:
         candidates = {name for name, supporters in self.supported.items() if supporters == count}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0] if votes else None
-
-    # --- members -----------------------------------------------------------------------------------
 
     def add(self, member: ClassicMember) -> None:
         """Add a member; the first one becomes the leader."""
@@ -220,7 +213,8 @@ class ClassicGroup:
         renamed = replace(
             member, member_id=new_id, awaiting_join=None, awaiting_sync=None, is_new=False, timer_ms=0
         )
-        self.members = {each.member_id: each for each in self._replaced(member, renamed)}
+        replaced = (renamed if each is member else each for each in self.members.values())
+        self.members = {each.member_id: each for each in replaced}
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = new_id
         if self.leader_id == member.member_id:
@@ -263,16 +257,11 @@ class ClassicGroup:
             self.leader_id = elected
         return True
 
-    def _replaced(self, old: ClassicMember, new: ClassicMember) -> Iterable[ClassicMember]:
-        return (new if each is old else each for each in self.members.values())
-
     def _count(self, member: ClassicMember, step: int) -> None:
         for name in {protocol.name for protocol in member.protocols}:
             self.supported[name] += step
             if not self.supported[name]:
                 del self.supported[name]
-
-    # --- state -------------------------------------------------------------------------------------
 
     def transition(self, now: Now, state: ClassicGroupState) -> None:
         """Change the state; a transition that is not in `TRANSITIONS` is a bug."""
@@ -299,8 +288,6 @@ class ClassicGroup:
         else:
             self.subscribed = _topics_in(each.metadata(self.protocol_name) for each in self.members.values())
 
-    # --- sessions ----------------------------------------------------------------------------------
-
     def arm_session(self, now: Now, member: ClassicMember, *, timeout_ms: int | None = None) -> list[Effect]:
         """Start a member's session anew; `timeout_ms` replaces its own session timeout."""
         delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
@@ -323,8 +310,6 @@ class ClassicGroup:
     def end_session(self, member_id: str) -> list[Effect]:
         """Cancel the timer of a member or a pending id that is gone."""
         return [Cancel(session_key(self.group_id, member_id))]
-
-    # --- records and responses -----------------------------------------------------------------------
 
     @classmethod
     def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
@@ -406,8 +391,6 @@ class ClassicGroup:
             ],
         )
 
-    # --- as a group of any kind ----------------------------------------------------------------------
-
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """Return NONE if the ids are those of a member, else the error."""
         if group_instance_id is not None:
@@ -447,7 +430,6 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def check_delete(self) -> ErrorCode:
-        """Return NONE if the group may be deleted: while it has no members."""
         if self.state is ClassicGroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.NONE if self.state is ClassicGroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
@@ -460,7 +442,6 @@ class ClassicGroup:
         return error
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """True if a member reads the topic, or may read it if the subscriptions are unknown."""
         if self.subscribed is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed
@@ -481,11 +462,9 @@ class ClassicGroup:
         return committed_at
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """Return the record that deletes the group's record."""
         return [CoordinatorRecord(GroupMetadataKey(group=self.group_id), None)]
 
     def listed(self) -> ListedGroup:
-        """Return the group's line in ListGroups."""
         return ListedGroup(
             group_id=self.group_id,
             protocol_type=self.protocol_type or "",
@@ -495,7 +474,6 @@ class ClassicGroup:
 
 
 def session_key(group_id: str, member_id: str) -> Hashable:
-    """Return the key of a session's timer."""
     return ("session", group_id, member_id)
 
 

@@ -142,8 +142,6 @@ class ClassicGroupManager:
             effects += complete_if_joined(now, group)
         return answers, effects
 
-    # --- life --------------------------------------------------------------------------------------
-
     def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
         """Apply a group's record; None deletes the group.
 

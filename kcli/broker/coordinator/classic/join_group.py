@@ -58,7 +58,6 @@ class JoinContext:
 
     @property
     def has_valid_session(self) -> bool:
-        """True if the session timeout is within the broker's limits."""
         config = self.config
         session_ms = self.request.session_timeout_ms
         return config.min_session_timeout_ms <= session_ms <= config.max_session_timeout_ms
@@ -123,9 +122,6 @@ def _turn_away(join: JoinContext, group: ClassicGroup) -> list[Effect]:
     return effects + complete_if_joined(join.now, group)
 
 
-# --- new members -----------------------------------------------------------------------------------
-
-
 def _join_without_id(join: JoinContext, group: ClassicGroup) -> list[Effect]:
     instance_id = join.request.group_instance_id
     if instance_id is not None:
@@ -171,9 +167,6 @@ def _add(join: JoinContext, group: ClassicGroup, member_id: str) -> list[Effect]
     return effects + rebalance(join.now, group, join.config)
 
 
-# --- known members ---------------------------------------------------------------------------------
-
-
 def _join_with_id(join: JoinContext, group: ClassicGroup) -> list[Effect]:
     request = join.request
     if request.member_id in group.pending and request.group_instance_id is None:
@@ -183,7 +176,7 @@ def _join_with_id(join: JoinContext, group: ClassicGroup) -> list[Effect]:
         return join.refuse(error)
     member = group.members[request.member_id]
     if _needs_rebalance(group, member, _member(join, member.member_id)):
-        return _rejoin(join, group, member)
+        return _park(join, group, member) + rebalance(join.now, group, join.config)
     # It may have missed the first response.
     return accept_join(join.token, group, member)
 
@@ -202,10 +195,6 @@ def _needs_rebalance(group: ClassicGroup, member: ClassicMember, update: Classic
             return True
 
 
-def _rejoin(join: JoinContext, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
-    return _park(join, group, member) + rebalance(join.now, group, join.config)
-
-
 def _park(join: JoinContext, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
     """Update a member and park its join; answer the one it sent before, which it has given up."""
     group.offer(member, _member(join, member.member_id))
@@ -213,9 +202,6 @@ def _park(join: JoinContext, group: ClassicGroup, member: ClassicMember) -> list
     if superseded is None:
         return []
     return refuse_join(superseded, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-
-
-# --- static members that come back -------------------------------------------------------------------
 
 
 def _return_as(join: JoinContext, group: ClassicGroup, *, former_id: str, new_id: str) -> list[Effect]:

@@ -63,12 +63,10 @@ def accept_join(
 
 
 def refuse_sync(token: Token, error: ErrorCode) -> list[Effect]:
-    """Answer a sync with an error."""
     return [Reply(token, SyncGroupResponse(error_code=error, assignment=b""))]
 
 
 def accept_sync(token: Token, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
-    """Answer a sync with the member's assignment."""
     response = SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
     )
@@ -98,9 +96,6 @@ def join_key(group_id: str) -> Hashable:
 def sync_key(group_id: str) -> Hashable:
     """Return the key of the timer that ends a sync phase."""
     return ("sync", group_id)
-
-
-# --- beginning -------------------------------------------------------------------------------------
 
 
 def rebalance(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
@@ -158,9 +153,6 @@ def end_sync_phase(group: ClassicGroup) -> list[Effect]:
     return [Cancel(sync_key(group.group_id))]
 
 
-# --- ending ----------------------------------------------------------------------------------------
-
-
 def complete_if_joined(now: Now, group: ClassicGroup) -> list[Effect]:
     """End the join phase if all members have joined; the delay of an initial rebalance is kept."""
     preparing = group.state is ClassicGroupState.PREPARING_REBALANCE
@@ -208,9 +200,6 @@ def _begin_sync_phase(now: Now, group: ClassicGroup) -> list[Effect]:
     return [*effects, Schedule(sync_key(group.group_id), timeout_ms)]
 
 
-# --- leaving ---------------------------------------------------------------------------------------
-
-
 def drop_member(group: ClassicGroup, member: ClassicMember) -> list[Effect]:
     """Remove a member; its parked requests get UNKNOWN_MEMBER_ID, so that the client joins anew."""
     effects = refuse_parked(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -227,9 +216,6 @@ def dissolve(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Effect]:
         effects += group.end_session(member_id)
     group.transition(now, ClassicGroupState.DEAD)
     return effects
-
-
-# --- time ------------------------------------------------------------------------------------------
 
 
 def expire_session(now: Now, group: ClassicGroup, member_id: str, *, config: GroupConfig) -> list[Effect]:

@@ -47,8 +47,6 @@ class ConsumerGroupClassicProtocol:
         self._registry = registry
         self._timers = registry.timers
 
-    # --- join --------------------------------------------------------------------------------------
-
     def join_group(self, join: JoinContext, group: ConsumerGroup) -> list[Effect]:
         """Add a member, or perform its next step."""
         member_id = join.request.member_id or join.new_id()
@@ -150,8 +148,6 @@ class ConsumerGroupClassicProtocol:
             if name in topics
         }
 
-    # --- sync --------------------------------------------------------------------------------------
-
     def sync_group(
         self, now: Now, token: Token, request: SyncGroupRequest, group: ConsumerGroup
     ) -> list[Effect]:
@@ -180,15 +176,13 @@ class ConsumerGroupClassicProtocol:
             Reply(token, response),
         ]
 
-    # --- heartbeat ---------------------------------------------------------------------------------
-
     def heartbeat(
         self, now: Now, token: Token, request: HeartbeatRequest, group: ConsumerGroup
     ) -> list[Effect]:
         """Renew a member's session, and tell it whether to join again.
 
-        It also updates the group's topics and target, as heartbeats of the consumer protocol do: no member
-        may be left that sends those.
+        It also updates the group's topics and target, as heartbeats of the consumer protocol do, because all
+        members may be classic.
         """
         try:
             member, offer = self._member(group, request.member_id, request.group_instance_id)
@@ -209,7 +203,7 @@ class ConsumerGroupClassicProtocol:
     def _heartbeat_response(self, token: Token, group: ConsumerGroup, member: ConsumerMember) -> list[Effect]:
         effects: list[Effect] = []
         error_code = ErrorCode.NONE
-        if _has_a_step_to_make(group, member):
+        if _must_rejoin(group, member):
             error_code = ErrorCode.REBALANCE_IN_PROGRESS
             if self._registry.has_member(group.group_id, member.member_id):
                 effects += self._expect_join(group, member)
@@ -220,8 +214,6 @@ class ConsumerGroupClassicProtocol:
         return self._timers.start_unless_running(
             Wait.JOIN, group.group_id, member.member_id, member.rebalance_timeout_ms
         )
-
-    # --- leave -------------------------------------------------------------------------------------
 
     def leave_group(
         self,
@@ -249,12 +241,10 @@ class ConsumerGroupClassicProtocol:
 
         return self._registry.remove(now, group, list(leaving.values()), left)
 
-    # --- checks ------------------------------------------------------------------------------------
-
     def _member(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None
     ) -> tuple[ConsumerMember, ClassicOffer]:
-        """Return the requesting classic member; raise `KafkaError` if there is none."""
+        """Return the requesting member and its offer; raise `KafkaError` unless it is a classic member."""
         if instance_id is None:
             member = group.member(member_id)
         else:
@@ -278,7 +268,7 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
 
-def _has_a_step_to_make(group: ConsumerGroup, member: ConsumerMember) -> bool:
+def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """True if a member has to join again to make progress."""
     match member.state:
         case MemberState.UNREVOKED_PARTITIONS:
@@ -293,9 +283,8 @@ def _subscription(request: JoinGroupRequest) -> Subscription:
     try:
         return decode_subscription(request.protocols[0].metadata)
     except DecodeError as error:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"malformed subscription: {error.message}"
-        ) from error
+        why = f"malformed subscription: {error.message}"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, why) from error
 
 
 def _updated(member: ConsumerMember, join: JoinContext, subscription: Subscription) -> ConsumerMember:

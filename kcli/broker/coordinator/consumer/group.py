@@ -127,8 +127,6 @@ class ConsumerGroupRecords(NamedTuple):
         )
         return CoordinatorRecord(self._regex_key(regex), value)
 
-    # --- tombstones --------------------------------------------------------------------------------
-
     def member_tombstones(self, member_id: str) -> list[CoordinatorRecord]:
         """Return the records that delete a member, in the order that Kafka requires when it reads them."""
         return [
@@ -138,7 +136,6 @@ class ConsumerGroupRecords(NamedTuple):
         ]
 
     def regex_tombstone(self, regex: str) -> CoordinatorRecord:
-        """Return the record that deletes an expression."""
         return CoordinatorRecord(self._regex_key(regex), None)
 
     def topics_tombstone(self) -> CoordinatorRecord:
@@ -157,8 +154,6 @@ class ConsumerGroupRecords(NamedTuple):
             self.topics_tombstone(),
             CoordinatorRecord(ConsumerGroupMetadataKey(group_id=self.group_id), None),
         ]
-
-    # --- keys --------------------------------------------------------------------------------------
 
     def _member_key(self, member_id: str) -> ConsumerGroupMemberMetadataKey:
         return ConsumerGroupMemberMetadataKey(group_id=self.group_id, member_id=member_id)
@@ -233,11 +228,8 @@ class ConsumerGroup:
     _owners: dict[TopicIdPartition, str] = field(default_factory=dict)
     _subscribed: frozenset[str] | None = None
 
-    # --- properties --------------------------------------------------------------------------------
-
     @property
     def state(self) -> ConsumerGroupState:
-        """The current state."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
@@ -286,8 +278,6 @@ class ConsumerGroup:
             for topic_id, partitions in self.targets.get(member.member_id, {}).items()
             for partition in partitions
         )
-
-    # --- records -----------------------------------------------------------------------------------
 
     def apply(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any of seven record types
         """Apply one of the group's records; the value None deletes what the key names."""
@@ -360,11 +350,8 @@ class ConsumerGroup:
                     if self._owners.get((topic_id, partition)) == member.member_id:
                         del self._owners[topic_id, partition]
 
-    # --- as a group of any kind ----------------------------------------------------------------------
-
     @property
     def holds_offsets_only(self) -> bool:
-        """True if only offsets keep the group."""
         return not self.members
 
     def check_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
@@ -410,7 +397,6 @@ class ConsumerGroup:
         return ErrorCode.NONE if request.member_epoch == member.epoch else _stale(member)
 
     def check_delete(self) -> ErrorCode:
-        """Return NONE if the group may be deleted: while it has no members."""
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
     def check_offset_delete(self) -> ErrorCode:
@@ -418,7 +404,6 @@ class ConsumerGroup:
         return ErrorCode.NONE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """True if a member reads the topic."""
         return topic in self.subscribed
 
     def retention_start(self) -> Callable[[OffsetCommitValue], int] | None:
@@ -426,7 +411,6 @@ class ConsumerGroup:
         return committed_at
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """Return the records that delete the group's own records."""
         return ConsumerGroupRecords(self.group_id).tombstones(self.members, self.regexes)
 
     def described(self, image: MetadataImage, assignor_name: str) -> DescribedGroup:
@@ -463,7 +447,6 @@ class ConsumerGroup:
         )
 
     def listed(self) -> ListedGroup:
-        """Return the group's line in ListGroups."""
         return ListedGroup(
             group_id=self.group_id,
             protocol_type=PROTOCOL_TYPE,

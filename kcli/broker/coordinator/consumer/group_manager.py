@@ -40,20 +40,14 @@ from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbe
 from kcli.protocol.re2 import InvalidExpression
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Sequence
 
     from kcli.broker.coordinator.consumer.group_registry import ConsumerGroupRegistry
     from kcli.broker.coordinator.consumer.group_update import GroupUpdate
     from kcli.broker.coordinator.effects import Now, Token
     from kcli.broker.coordinator.group import ClientInfo
     from kcli.broker.metadata.metadata_image import MetadataDelta
-    from kcli.broker.metadata.registrations import TopicImage
     from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-
-
-def no_such_group(group_id: str, why: str) -> DescribedGroup:
-    """Return the description of a group that does not exist, or is not a consumer group."""
-    return not_described(group_id, KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}."))
 
 
 def not_described(group_id: str, error: KafkaError) -> DescribedGroup:
@@ -81,8 +75,6 @@ class ConsumerGroupManager:
         self._registry = registry
         self._groups = registry.groups
         self._timers = registry.timers
-
-    # --- heartbeats --------------------------------------------------------------------------------
 
     def heartbeat(
         self,
@@ -197,8 +189,6 @@ class ConsumerGroupManager:
 
         return self._registry.write(now, records, stored)
 
-    # --- life --------------------------------------------------------------------------------------
-
     def replay(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any of seven record types
         """Apply a record of a consumer group."""
         group = self._groups.get(key.group_id)
@@ -263,7 +253,8 @@ class ConsumerGroupManager:
 
     def image_changed(self, delta: MetadataDelta) -> None:
         """Mark the groups that must check their topics at the next heartbeat."""
-        changed = {topic.name for topic in _topics_of(delta)}
+        topics = (*delta.created_topics, *delta.changed_topics, *delta.deleted_topics)
+        changed = {topic.name for topic in topics}
         if not changed:
             return
         for topic in delta.deleted_topics:
@@ -283,24 +274,21 @@ class ConsumerGroupManager:
     def describe(self, group_ids: Sequence[str]) -> list[DescribedGroup]:
         """Return groups as ConsumerGroupDescribe shows them."""
         image, assignors = self._registry.image(), self._registry.config.consumer_assignors
-        return [
-            group.described(image, choose_assignor(group.members.values(), assignors))
-            if isinstance(group := self._groups.get(group_id), ConsumerGroup)
-            else no_such_group(group_id, "not found" if group is None else "is not a consumer group")
-            for group_id in group_ids
-        ]
+        described: list[DescribedGroup] = []
+        for group_id in group_ids:
+            group = self._groups.get(group_id)
+            if isinstance(group, ConsumerGroup):
+                described.append(group.described(image, choose_assignor(group.members.values(), assignors)))
+            else:
+                why = f"Group {group_id} {'not found' if group is None else 'is not a consumer group'}."
+                described.append(not_described(group_id, KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)))
+        return described
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
     """True if a heartbeat has every field; its response then has every field, too."""
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != NO_TIMEOUT and subscribes and request.topic_partitions is not None
-
-
-def _topics_of(delta: MetadataDelta) -> Iterator[TopicImage]:
-    yield from delta.created_topics
-    yield from delta.changed_topics
-    yield from delta.deleted_topics
 
 
 def _matches_any(regex: str, created: Sequence[str], effort: Effort) -> bool:

@@ -73,10 +73,7 @@ class MemberTimers:
         self._sessions: dict[tuple[str, str], _Session] = {}
         self._waits: dict[tuple[Wait, str, str], int] = {}
 
-    # --- sessions ----------------------------------------------------------------------------------
-
     def renew_session(self, now: Now, group_id: str, member_id: str, timeout_ms: int) -> list[Effect]:
-        """Renew a member's session."""
         deadline_ms = now.ms + timeout_ms
         session = self._sessions.get((group_id, member_id))
         if session is None:
@@ -99,8 +96,6 @@ class MemberTimers:
         session.timer_ms = session.deadline_ms
         return [Schedule((Wait.SESSION, group_id, member_id), session.deadline_ms - now.ms)]
 
-    # --- waits -------------------------------------------------------------------------------------
-
     def start(
         self, wait: Wait, group_id: str, member_id: str, delay_ms: int, *, epoch: int = 0
     ) -> list[Effect]:
@@ -109,7 +104,6 @@ class MemberTimers:
         return [Schedule((wait, group_id, member_id), delay_ms)]
 
     def start_unless_running(self, wait: Wait, group_id: str, member_id: str, delay_ms: int) -> list[Effect]:
-        """Start a timer unless it runs."""
         if (wait, group_id, member_id) in self._waits:
             return []
         return self.start(wait, group_id, member_id, delay_ms)
@@ -124,8 +118,6 @@ class MemberTimers:
         """Return the epoch that a timer was started in, None if it does not run."""
         return self._waits.get((wait, group_id, member_id))
 
-    # --- ends --------------------------------------------------------------------------------------
-
     def forget(self, group_id: str, member_id: str) -> list[Effect]:
         """Stop all timers of a member that left."""
         effects: list[Effect] = []
@@ -136,7 +128,6 @@ class MemberTimers:
         return effects
 
     def forget_all(self) -> list[Effect]:
-        """Stop the timers of all members."""
         keys: list[Hashable] = [(Wait.SESSION, *key) for key in self._sessions]
         keys += self._waits
         self._sessions.clear()
@@ -183,7 +174,6 @@ class ConsumerGroupRegistry:
         self._becoming_classic: dict[str, ClassicGroup] = {}
 
     def consumer_groups(self) -> Iterator[ConsumerGroup]:
-        """Yield every consumer group."""
         return (group for group in self.groups.values() if isinstance(group, ConsumerGroup))
 
     def open(self, now: Now, group_id: str, *, joins: bool) -> OpenedGroup:
@@ -216,7 +206,6 @@ class ConsumerGroupRegistry:
     def update(
         self, now: Now, group: ConsumerGroup, records: Sequence[CoordinatorRecord] = ()
     ) -> GroupUpdate:
-        """Begin an update of a group."""
         return GroupUpdate(
             group,
             now,
@@ -271,7 +260,6 @@ class ConsumerGroupRegistry:
         return existing, new
 
     def has_member(self, group_id: str, member_id: str) -> bool:
-        """True if a consumer group has a member."""
         group = self.groups.get(group_id)
         return isinstance(group, ConsumerGroup) and member_id in group.members
 
@@ -288,8 +276,6 @@ class ConsumerGroupRegistry:
     ) -> list[Effect]:
         """Append records, then call `then`; call it at once if there are none."""
         return [Append(tuple(records), then)] if records else then(now, None)
-
-    # --- leaving -----------------------------------------------------------------------------------
 
     def remove(
         self,
@@ -328,7 +314,7 @@ class ConsumerGroupRegistry:
     ) -> list[Effect]:
         """Convert a group whose remaining members are all classic to a classic group."""
         group_id = update.group.group_id
-        everybody = [*update.group.members, *update.members]
+        member_ids = [*update.group.members, *update.members]
         classic = to_classic(
             group_id, members, targets=update.targets, epoch=update.group.epoch, now=now, image=self.image()
         )
@@ -340,7 +326,7 @@ class ConsumerGroupRegistry:
             if self._becoming_classic.get(group_id) is classic:
                 del self._becoming_classic[group_id]
             effects: list[Effect] = []
-            for member_id in everybody:
+            for member_id in member_ids:
                 if not self.has_member(group_id, member_id):
                     effects += self.timers.forget(group_id, member_id)
             if self.groups.get(group_id) is classic and classic.members:
@@ -361,10 +347,7 @@ class ConsumerGroupRegistry:
         self.groups[group_id] = classic
         return True
 
-    # --- settings ----------------------------------------------------------------------------------
-
     def session_timeout_ms(self, group_id: str, member: ConsumerMember) -> int:
-        """Return a member's session timeout."""
         if member.classic is not None:
             return member.classic.session_timeout_ms
         return self.config_of(group_id).consumer_session_timeout_ms

@@ -91,10 +91,7 @@ class GroupUpdate:
         self._fresh: dict[str, ResolvedRegex] = {}
         """The matches of expressions that are new to the group."""
 
-    # --- members -----------------------------------------------------------------------------------
-
     def put(self, member: ConsumerMember) -> None:
-        """Add a member, or update it."""
         if self.members.get(member.member_id) != member:
             self.records.append(self._record.member(member))
             self.members = {**self.members, member.member_id: member}
@@ -108,7 +105,6 @@ class GroupUpdate:
         self.targets = {**self.targets, new.member_id: target}
 
     def remove(self, members: Collection[ConsumerMember]) -> None:
-        """Remove members."""
         gone = {member.member_id for member in members}
         for member in members:
             self.records += self._record.member_tombstones(member.member_id)
@@ -138,8 +134,6 @@ class GroupUpdate:
         if with_target:
             self.update_target()
         return changed
-
-    # --- topics ------------------------------------------------------------------------------------
 
     def topics_of(self, member: ConsumerMember) -> Collection[str]:
         """Return the names of the topics that a member subscribes to, existing or not."""
@@ -201,8 +195,6 @@ class GroupUpdate:
         self.records.append(self._record.regex(regex, resolved))
         self.regexes = {**self.regexes, regex: resolved}
         return True
-
-    # --- epochs ------------------------------------------------------------------------------------
 
     def update_epoch(self, *, bump: bool) -> None:
         """Increase the epoch if `bump` is true or the hash of the group's topics changed."""

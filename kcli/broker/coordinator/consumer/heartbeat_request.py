@@ -29,9 +29,6 @@ CLIENTS_MAKE_IDS_FROM = 1
 NO_TIMEOUT = -1
 
 
-# --- requests --------------------------------------------------------------------------------------
-
-
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
     """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that is invalid for any group."""
     epoch = request.member_epoch
@@ -110,9 +107,6 @@ def updated_by(
     return member if said == member else said
 
 
-# --- members ---------------------------------------------------------------------------------------
-
-
 def check_epoch(member: ConsumerMember, epoch: int, owned: Mapping[bytes, Collection[int]] | None) -> None:
     """Raise FENCED_MEMBER_EPOCH for a member that must start again.
 
@@ -162,9 +156,6 @@ def check_released(member: ConsumerMember) -> None:
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"instance id `{member.instance_id}` is in use by member `{member.member_id}`",
         )
-
-
-# --- answers ---------------------------------------------------------------------------------------
 
 
 def refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

@@ -48,9 +48,6 @@ DOWNGRADES = frozenset({"bidirectional", "downgrade"})
 DISABLED = "disabled"
 
 
-# --- to the consumer protocol ----------------------------------------------------------------------
-
-
 def check_upgrade(group: ClassicGroup, config: GroupConfig) -> None:
     """Raise GROUP_ID_NOT_FOUND if a group cannot become a consumer group."""
     if config.migration_policy not in UPGRADES:
@@ -134,9 +131,6 @@ def _not_upgraded(group: ClassicGroup, why: str) -> KafkaError:
         ErrorCode.GROUP_ID_NOT_FOUND,
         f"classic group `{group.group_id}` cannot become a consumer group: {why}",
     )
-
-
-# --- to the classic protocol -----------------------------------------------------------------------
 
 
 def may_downgrade(

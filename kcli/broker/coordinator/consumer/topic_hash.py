@@ -197,12 +197,10 @@ class TopicHashes:
         return known[1]
 
     def forget(self, name: str) -> None:
-        """Forget a deleted topic."""
         self._known.pop(name, None)
 
 
 def topic_hash(topic: TopicImage, image: MetadataImage) -> int:
-    """Return the hash of one topic."""
     most, least = int.from_bytes(topic.topic_id[:8], "big"), int.from_bytes(topic.topic_id[8:], "big")
     parts = [
         _FORMAT,

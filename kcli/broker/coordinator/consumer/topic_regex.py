@@ -126,8 +126,6 @@ class TopicExpression:
             state.ends = any(self._program[step] is _MATCH for step in reachable)
         return state.ends
 
-    # --- matching ----------------------------------------------------------------------------------
-
     def _advance(self, state: _State, character: str, effort: Effort) -> _State:
         bit = _BIT.get(character, 0)
         last = "w" if bit & WORD else "-"
@@ -165,8 +163,6 @@ class TopicExpression:
             elif isinstance(what, Position) and _holds(what, state.last, following):
                 pending.append(step + 1)
         return found
-
-    # --- writing the program -----------------------------------------------------------------------
 
     def _write(self, node: Node) -> None:
         # Not only steps count: a part that matches nothing adds none, however often it is repeated.

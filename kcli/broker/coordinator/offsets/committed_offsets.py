@@ -65,11 +65,9 @@ class OffsetStore:
         return iter(self._groups)
 
     def of_group(self, group_id: str) -> Mapping[str, TopicOffsets]:
-        """Return a group's offsets, by topic and partition."""
         return self._groups.get(group_id, {})
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
-        """Return the offset of one partition."""
         topics = self._groups.get(group_id)
         if topics is None or (partitions := topics.get(topic)) is None:
             return None
@@ -92,8 +90,6 @@ class OffsetStore:
                 del topics[key.topic]
             if not topics:
                 del self._groups[key.group]
-
-    # --- tombstones --------------------------------------------------------------------------------
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
         """Return the records that delete all offsets of a group."""
@@ -156,8 +152,6 @@ class GroupOffsets:
             if group_id not in self._groups:
                 self._groups[group_id] = ClassicGroup(group_id)
 
-    # --- commit ------------------------------------------------------------------------------------
-
     def commit(self, now: Now, token: Token, request: OffsetCommitRequest, version: int) -> list[Effect]:
         """Store offsets; the response waits until they are stored. A commit renews the member's session."""
         group = self._groups.get(request.group_id)
@@ -202,8 +196,6 @@ class GroupOffsets:
             )
         return OffsetCommitResponse(topics=topics), records
 
-    # --- fetch -------------------------------------------------------------------------------------
-
     def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
         """Return the requested offsets, or all; -1 for a missing offset or group."""
         group = self._groups.get(request.group_id)
@@ -221,8 +213,6 @@ class GroupOffsets:
         else:
             topics = [_fetched_topic(topic, offsets.get(topic.name, {})) for topic in request.topics]
         return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
-
-    # --- delete ------------------------------------------------------------------------------------
 
     def delete(self, token: Token, request: OffsetDeleteRequest) -> list[Effect]:
         """Delete offsets of topics that no member reads (KIP-496)."""

@@ -51,7 +51,6 @@ class OffsetSweep:
         return self.go_on(now)
 
     def go_on(self, now: Now) -> list[Effect]:
-        """Take the next step."""
         unswept = self._unswept
         records: list[CoordinatorRecord] = []
         for _ in range(min(len(unswept), GROUPS_PER_STEP)):
@@ -98,13 +97,11 @@ class DeletedTopics:
         """The first record of the last step."""
 
     def begin(self, topics: Iterable[TopicImage]) -> list[Effect]:
-        """Add deleted topics to the queue."""
         is_under_way = bool(self._topics)
         self._topics.extend((topic.name, topic.topic_id) for topic in topics)
         return [] if is_under_way else self.go_on()
 
     def go_on(self) -> list[Effect]:
-        """Take the next step."""
         records: list[CoordinatorRecord] = []
         looks = TOPIC_GROUPS_PER_STEP
         while self._topics and looks > 0 and len(records) < TOPIC_TOMBSTONES_PER_STEP:
@@ -168,14 +165,12 @@ class GroupDeletions:
         self._count = 0
 
     def begin(self, token: Token, group_ids: Iterable[str]) -> list[Effect]:
-        """Delete groups; the response is a list of results."""
         self._count += 1
         deletion = _Deletion(("deletion", self._count), token, group_ids)
         self._under_way[deletion.key] = deletion
         return self._step(deletion)
 
     def go_on(self, key: DeletionKey) -> list[Effect]:
-        """Take the next step of one request."""
         deletion = self._under_way.get(key)
         return [] if deletion is None else self._step(deletion)
 

@@ -69,8 +69,6 @@ class CoordinatorRuntime(Generic[S]):
         self._nursery: trio.Nursery | None = None
         self._is_stopped = False
 
-    # --- requests --------------------------------------------------------------------------------
-
     def partition_for(self, name: str) -> int:
         """Return the partition of a group, or of a transactional id."""
         return _hash_of(name) % self.partition_count
@@ -156,10 +154,7 @@ class CoordinatorRuntime(Generic[S]):
         return host
 
     def now(self) -> Now:
-        """Return the current time on both clocks."""
         return Now(monotonic_ms(), self._wall_ms())
-
-    # --- following the metadata ------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply an image that the replica manager has applied."""
@@ -233,8 +228,6 @@ class CoordinatorRuntime(Generic[S]):
             _log.exception("the coordinator of %s-%d failed", *host.partition.key)
             return False
         return True
-
-    # --- life ------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load the shards that this node leads, until cancelled."""

@@ -53,23 +53,18 @@ class Shard(Protocol):
 
     def replay(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any record of its topic
         """Apply a record that is in the log; the value None deletes."""
-        ...
 
     def loaded(self, now: Now) -> list[Effect]:
         """Begin: the whole log has been replayed."""
-        ...
 
     def unloaded(self, now: Now) -> list[Effect]:
         """End: answer all parked requests. Appends fail from now on."""
-        ...
 
     def expire(self, now: Now, key: Hashable) -> list[Effect]:
         """Handle a timer."""
-        ...
 
     def image_changed(self, now: Now, delta: MetadataDelta) -> list[Effect]:
         """React to a change of the metadata."""
-        ...
 
 
 class CoordinatorResponse(DelayedOperation, Token):
@@ -173,20 +168,9 @@ class ShardHost(Generic[S]):
     """A shard with its timers, and its batches that are not committed yet."""
 
     __slots__ = (
-        "_clock",
-        "_codec",
-        "_commit_timeout_ms",
-        "_flush",
-        "_pending",
-        "_purgatory",
-        "_sweep",
-        "_sweep_interval_ms",
-        "_timers",
-        "is_closed",
-        "is_loaded",
-        "partition",
-        "shard",
-    )
+        "_clock", "_codec", "_commit_timeout_ms", "_flush", "_pending", "_purgatory", "_sweep",
+        "_sweep_interval_ms", "_timers", "is_closed", "is_loaded", "partition", "shard",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -212,8 +196,6 @@ class ShardHost(Generic[S]):
         self._sweep = sweep
         self._timers: dict[Hashable, ShardTimer] = {}
         self._pending: dict[PendingAppend, None] = {}
-
-    # --- events ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Begin to serve: the whole log has been replayed."""
@@ -278,10 +260,7 @@ class ShardHost(Generic[S]):
         if self.is_loaded:
             self.perform(self.shard.unloaded(now), now)
 
-    # --- effects ---------------------------------------------------------------------------------
-
     def perform(self, effects: Iterable[Effect], now: Now) -> None:
-        """Perform the shard's effects."""
         for effect in effects:
             match effect:
                 case Reply(token, response):
