@@ -66,7 +66,6 @@ class Script(NamedTuple):
     script: str
 
     def lines(self) -> Sequence[str]:
-        """Return the lines of the script."""
         return self.script.splitlines()
 
 

@@ -232,7 +232,6 @@ class ConfigRow(NamedTuple):
     synonyms: Sequence[Synonym]
 
     def line(self) -> str:
-        """Return the line of `kafka-configs`."""
         synonyms = ", ".join(f"{source}:{name}={text(value)}" for source, name, value in self.synonyms)
         sensitive = str(self.is_sensitive).lower()
         return f"  {self.name}={text(self.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
@@ -256,7 +255,6 @@ class Configs(NamedTuple):
     is_missing: bool = False
 
     def lines(self) -> Iterator[str]:
-        """Return the lines of `kafka-configs`."""
         scope = "All" if self.is_all else "Dynamic"
         for kind, name, rows in self.entities:
             if self.is_missing:

@@ -66,7 +66,6 @@ class QuotaRow(NamedTuple):
     quotas: Mapping[str, float]
 
     def line(self) -> str:
-        """Return the line of `kafka-configs`."""
         named = (
             f"the default {shown}" if self.entity[type] is None else f"{shown} '{self.entity[type]}'"
             for type, shown in _PRINCIPAL.items()

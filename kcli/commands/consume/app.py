@@ -129,7 +129,6 @@ class RangeOptions(NamedTuple):
         )
 
     def end(self) -> End:
-        """Return where to end."""
         from kcli.commands.consume.reading import End
         from kcli.commands.shared.times import asked_time
 

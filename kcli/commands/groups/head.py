@@ -47,7 +47,6 @@ class GroupHead(NamedTuple):
 
     @classmethod
     def of(cls, group: GroupDescription) -> GroupHead:
-        """Return the head of a described group."""
         node = group.coordinator
         return cls(
             group.group_id,

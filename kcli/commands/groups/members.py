@@ -40,7 +40,6 @@ class MemberRow(NamedTuple):
 
     @classmethod
     def of(cls, member: GroupMember, group: GroupDescription) -> MemberRow:
-        """Return a member of a described group."""
         target = member.target_assignment
         return cls(
             member.member_id,
@@ -65,7 +64,6 @@ class GroupMembers(NamedTuple):
 
     @classmethod
     def of(cls, group: GroupDescription) -> GroupMembers:
-        """Return the members of a described group."""
         return cls(GroupHead.of(group), [MemberRow.of(member, group) for member in group.members])
 
     def owners(self) -> list[Owner]:

@@ -161,7 +161,6 @@ def wanted_time(to_datetime: str | None, by_duration: str | None) -> int:
 
 
 def chosen_kind(given: dict[ResetKind, bool]) -> ResetKind:
-    """Return the kind of the one chosen option."""
     chosen = [kind for kind, is_given in given.items() if is_given]
     if not chosen:
         options = ", ".join(kind.value for kind in given)

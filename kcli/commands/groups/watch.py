@@ -73,7 +73,7 @@ async def watch_below(
     """Print one result below the other, each except JSON below a line with the time."""
     is_first = True
     while True:
-        result = await look(take, is_first=is_first)
+        result = await take_result(take, is_first=is_first)
         if result is not None:
             if chosen_format(output) is not OutputFormat.JSON:
                 print(time_text() if is_first else f"\n{time_text()}")
@@ -82,7 +82,7 @@ async def watch_below(
         await trio.sleep(seconds)
 
 
-async def look(take: Callable[[], Awaitable[Watched]], *, is_first: bool) -> Watched | None:
+async def take_result(take: Callable[[], Awaitable[Watched]], *, is_first: bool) -> Watched | None:
     """Take a result and print its errors; return None if a later call fails."""
     try:
         result = await take()
@@ -104,7 +104,7 @@ async def watch_in_place(
     """Show the tables of the latest result."""
     from rich.live import Live
 
-    first = await look(take, is_first=True)
+    first = await take_result(take, is_first=True)
     with Live(console=console(), auto_refresh=False) as live:
         show(live, first, time_text())
         while True:

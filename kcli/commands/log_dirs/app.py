@@ -75,7 +75,6 @@ class LogDirs(NamedTuple):
         yield json.dumps({"brokers": brokers, "version": 1}, separators=(",", ":"), ensure_ascii=False)
 
     def tables(self) -> Iterator[Table]:
-        """Return a table of directories and one of replicas."""
         directories = [(broker.broker, log_dir) for broker in self.brokers for log_dir in broker.log_dirs]
         yield Table(
             ("Broker", "Directory", "Replicas", "Bytes", "Volume bytes", "Usable bytes", "Error"),
@@ -278,8 +277,8 @@ async def _move(
     started, failures = await start_log_dir_moves(client, moves, timeout_ms=0)
     if wait and started:
         await wait_for_moves(client, plan, holders, plan.copies(holders, before))
-    look = partial(_look, client, plan)
-    states = await (settled(look, lambda seen: not _undone(seen)) if wait and not failures else look())
+    read = partial(_read_states, client, plan)
+    states = await (settled(read, lambda seen: not _undone(seen)) if wait and not failures else read())
     if wait and not failures and (undone := _undone(states)):
         failures.append(ChecksFailed(f"{undone} of {len(states)} replicas are not in the target directory"))
     rows = [
@@ -289,7 +288,7 @@ async def _move(
     return Moved(rows, started, failures)
 
 
-async def _look(client: Client, plan: Plan) -> list[LogDirState]:
+async def _read_states(client: Client, plan: Plan) -> list[LogDirState]:
     from kcli.commands.reassignment.cluster import places_of
 
     brokers = {replica.broker for replica in plan.log_dirs}

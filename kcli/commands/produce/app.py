@@ -217,7 +217,6 @@ class ProducerOptions(NamedTuple):
     ] = None
 
     def properties(self) -> dict[str, str]:
-        """Return the properties of the given options."""
         values = {
             "compression.type": self.compression_codec,
             "acks": self.acks,

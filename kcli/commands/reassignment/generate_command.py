@@ -160,7 +160,6 @@ def _spread(current: Assignment, goal: Goal, start_index: int | None, shift: int
 
 
 def _topics(named: Sequence[str], path: Path | None, *, all_topics: bool, drains: bool) -> list[str] | None:
-    """Return the topics to plan for, None for all."""
     from kcli.commands.reassignment.plan import parse_topics, refuse_twice
     from kcli.commands.shared.input_files import read_text
 

@@ -38,7 +38,6 @@ class PartitionState(NamedTuple):
     target: Sequence[int]
 
     def line(self) -> str:
-        """Return Kafka's line."""
         name = f"{self.topic}-{self.partition}"
         match self.state:
             case ReassignmentState.MOVING:
@@ -64,7 +63,6 @@ class LogDirState(NamedTuple):
     target: str
 
     def line(self) -> str:
-        """Return Kafka's line."""
         name = f"{self.topic}-{self.partition}"
         match self.state:
             case ReassignmentState.MOVING:
@@ -111,7 +109,6 @@ class Proposal(NamedTuple):
     partitions: int
 
     def lines(self) -> Iterator[str]:
-        """Return Kafka's lines."""
         yield from ("Current partition replica assignment", self.current, "")
         yield from ("Proposed partition reassignment configuration", self.proposed)
 
@@ -157,7 +154,6 @@ class Started(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return Kafka's lines."""
         yield from ("Current partition replica assignment", "", self.rollback, "")
         yield "Save this to use as the --reassignment-json-file option during rollback"
         if self.warns:
@@ -253,7 +249,6 @@ class Moving(NamedTuple):
     partitions: Sequence[MovingPartition]
 
     def lines(self) -> Iterator[str]:
-        """Return Kafka's lines."""
         if not self.partitions:
             yield "No partition reassignments found."
             return

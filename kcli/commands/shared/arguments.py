@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli import properties
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +47,11 @@ def parse_properties(pairs: Sequence[str] | None, option: str) -> dict[str, str]
 
 def read_properties(path: Path | None) -> dict[str, str]:
     """Read a Java properties file; None gives no properties."""
-    return {} if path is None else properties.read_properties(path)
+    if path is None:
+        return {}
+    from kcli.properties import read_properties as read
+
+    return read(path)
 
 
 def flag(properties: Mapping[str, str], name: str, *, default: bool = False) -> bool:

@@ -66,7 +66,6 @@ async def ask_cluster(fetch: Fetch, parameters: Mapping[str, Any]) -> list[str]:
 
 
 async def fetch_topic_names(client: Client) -> list[str]:
-    """Return the names of the cluster's topics."""
     from kcli.client import admin
 
     return [listing.name for listing in await admin.list_topics(client)]

@@ -198,7 +198,6 @@ class TopicRow(NamedTuple):
         return f"{self.topic}  id {self.topic_id or '-'}" + (f"  {configs}" if configs else "")
 
     def line(self) -> str:
-        """Return Kafka's line."""
         fields = [f"Topic: {self.topic}"]
         if self.topic_id is not None:
             fields.append(f"TopicId: {self.topic_id}")
