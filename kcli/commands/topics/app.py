@@ -175,30 +175,13 @@ async def describe(
     topic_id: Annotated[
         str | None, typer.Option(metavar="ID", help="Describe the topic with this id", show_default=False)
     ] = None,
-    under_replicated_partitions: Annotated[
-        bool, typer.Option("--under-replicated-partitions", help="Only partitions with replicas out of sync")
-    ] = False,
-    unavailable_partitions: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Only partitions without a live leader")
-    ] = False,
-    under_min_isr_partitions: Annotated[
-        bool, typer.Option("--under-min-isr-partitions", help="Only partitions below min.insync.replicas")
-    ] = False,
-    at_min_isr_partitions: Annotated[
-        bool, typer.Option("--at-min-isr-partitions", help="Only partitions exactly at min.insync.replicas")
-    ] = False,
-    topics_with_overrides: Annotated[
-        bool,
-        typer.Option(
-            "--topics-with-overrides", help="Only topics with configurations of their own, one line each"
-        ),
-    ] = False,
+    *,
+    report: ReportOptions,
     exclude_internal: ExcludeInternal = False,
     if_exists: IfExists = False,
     partition_size_limit_per_response: Annotated[
         int, typer.Option(min=1, help="The largest number of partitions in a broker's answer", hidden=True)
     ] = 2000,
-    *,
     cluster: ClusterAddress,
 ) -> TopicReport:
     """Show the partitions, leaders, replicas and in-sync replicas of the named topics, or of all."""
@@ -207,14 +190,7 @@ async def describe(
 
     pattern = one_topic_or_none(topic, topic_option)
     wanted_id = None if topic_id is None else parse_topic_id(topic_id)
-    options = ReportOptions(
-        under_replicated=under_replicated_partitions,
-        unavailable=unavailable_partitions,
-        under_min_isr=under_min_isr_partitions,
-        at_min_isr=at_min_isr_partitions,
-        overrides_only=topics_with_overrides,
-    )
-    options.check()
+    report.check()
     async with cluster.connect() as client:
         if wanted_id is None:
             names = await matching_topics(client, pattern, exclude_internal=exclude_internal)
@@ -223,7 +199,7 @@ async def describe(
         if not names and (pattern or topic_id) and not if_exists:
             raise unknown_topic(topic_id or pattern)
         return await report_topics(
-            client, names, options, partitions_per_answer=partition_size_limit_per_response
+            client, names, report, partitions_per_answer=partition_size_limit_per_response
         )
 
 

@@ -6,7 +6,9 @@ The text is that of Kafka's tool (class `TopicCommand`), including its order of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
 
 from kcli.commands.shared.formatting import ids_text
 from kcli.commands.shared.output import OutputFormat, Table, chosen_format, note
@@ -100,16 +102,29 @@ def tell_matches(names: Sequence[str], topic_list: str, *, verb: str, output: Ou
 class ReportOptions(NamedTuple):
     """The topics and partitions to report; at most one flag may be set."""
 
-    under_replicated: bool = False
-    unavailable: bool = False
-    under_min_isr: bool = False
-    at_min_isr: bool = False
-    overrides_only: bool = False
+    under_replicated_partitions: Annotated[
+        bool, typer.Option("--under-replicated-partitions", help="Only partitions with replicas out of sync")
+    ] = False
+    unavailable_partitions: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Only partitions without a live leader")
+    ] = False
+    under_min_isr_partitions: Annotated[
+        bool, typer.Option("--under-min-isr-partitions", help="Only partitions below min.insync.replicas")
+    ] = False
+    at_min_isr_partitions: Annotated[
+        bool, typer.Option("--at-min-isr-partitions", help="Only partitions exactly at min.insync.replicas")
+    ] = False
+    topics_with_overrides: Annotated[
+        bool,
+        typer.Option(
+            "--topics-with-overrides", help="Only topics with configurations of their own, one line each"
+        ),
+    ] = False
 
     @property
     def partitions_only(self) -> bool:
         """Tell whether a flag selects partitions; then topics have no line of their own."""
-        return self.under_replicated or self.unavailable or self.under_min_isr or self.at_min_isr
+        return any(self[:4])
 
     def check(self) -> None:
         """Raise `UsageError` for more than one flag."""
@@ -145,10 +160,10 @@ class PartitionRow(NamedTuple):
         """Tell whether the report flags select the partition."""
         leader, in_sync = self.leader, len(self.isr)
         return (
-            (options.under_replicated and in_sync < self.replication_factor)
-            or (options.unavailable and (leader is None or leader not in live))
-            or (options.under_min_isr and (leader is None or in_sync < minimum_isr))
-            or (options.at_min_isr and in_sync == minimum_isr)
+            (options.under_replicated_partitions and in_sync < self.replication_factor)
+            or (options.unavailable_partitions and (leader is None or leader not in live))
+            or (options.under_min_isr_partitions and (leader is None or in_sync < minimum_isr))
+            or (options.at_min_isr_partitions and in_sync == minimum_isr)
         )
 
     def cell(self, column: str) -> object:
@@ -263,7 +278,7 @@ async def report_topics(
     from kcli.client import admin
     from kcli.commands.shared.session import failure
 
-    show_topics, show_partitions = not options.partitions_only, not options.overrides_only
+    show_topics, show_partitions = not options.partitions_only, not options.topics_with_overrides
     if not names:
         return TopicReport([], show_topics, show_partitions)
     described = await admin.describe_topics(client, names, partitions_per_answer=partitions_per_answer)
@@ -289,7 +304,7 @@ async def report_topics(
                 ]
                 row = row._replace(partitions=selected)
             without_match = options.partitions_only and not row.partitions
-            if not without_match and (row.configs or not options.overrides_only):
+            if not without_match and (row.configs or not options.topics_with_overrides):
                 rows.append(row)
     return TopicReport(rows, show_topics, show_partitions, failures)
 
