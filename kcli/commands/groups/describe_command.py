@@ -14,10 +14,9 @@ from kcli.commands.groups.options import (
     GroupOption,
     LogDir,
     TimeoutMs,
-    View,
+    ViewOptions,
     app,
     chosen_groups,
-    chosen_view,
     refuse_broker_options,
 )
 from kcli.commands.shared.options import ClusterAddress, OutputFormat
@@ -37,20 +36,8 @@ async def describe(
     groups: GroupArguments = None,
     group: GroupOption = None,
     all_groups: AllGroups = False,
-    offsets: Annotated[
-        bool, typer.Option("--offsets", help="Show partitions, offsets and lag: the default")
-    ] = False,
-    members: Annotated[bool, typer.Option("--members", help="Show members and their partitions")] = False,
-    state: Annotated[bool, typer.Option("--state", help="Show state, coordinator and assignor")] = False,
-    total_lag: Annotated[
-        bool, typer.Option("--total-lag", help="Show the lag of each group, and of all together")
-    ] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say why a group rebalances, is empty, stuck or behind")
-    ] = False,
-    history: Annotated[
-        bool, typer.Option("--history", help="Show the past commits and generations that still exist")
-    ] = False,
+    *,
+    views: ViewOptions,
     time_lag: Annotated[
         bool, typer.Option("--time-lag", help="Show the age of the first unread record")
     ] = False,
@@ -67,7 +54,6 @@ async def describe(
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     log_dir: LogDir = None,
     output: OutputFormat | None = None,
-    *,
     cluster: ClusterAddress,
 ) -> object:
     """Describe consumer groups: their partitions and lag, members or state.
@@ -77,16 +63,7 @@ async def describe(
     from kcli.commands.groups.description import DescribeOptions, describe_files, describe_live
 
     names = chosen_groups(groups, group, all_groups=all_groups)
-    view = chosen_view(
-        {
-            View.OFFSETS: offsets,
-            View.MEMBERS: members,
-            View.STATE: state,
-            View.TOTAL_LAG: total_lag,
-            View.EXPLAIN: explain,
-            View.HISTORY: history,
-        }
-    )
+    view = views.chosen()
     view.check(time_lag=time_lag, watch=watch is not None, offline=bool(log_dir))
     if log_dir:
         refuse_broker_options(context)

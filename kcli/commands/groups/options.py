@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -132,8 +132,27 @@ class View(Enum):
                 raise UsageError(f"`{option}` needs a broker, it cannot be used with `--log-dir`")
 
 
-def chosen_view(flags: dict[View, bool]) -> View:
-    """Return the view whose flag is set, by default the offsets."""
-    chosen = [view for view, is_set in flags.items() if is_set]
-    refuse_several(chosen)
-    return chosen[0] if chosen else View.OFFSETS
+class ViewOptions(NamedTuple):
+    """The options that choose a view."""
+
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="Show partitions, offsets and lag: the default")
+    ] = False
+    members: Annotated[bool, typer.Option("--members", help="Show members and their partitions")] = False
+    state: Annotated[bool, typer.Option("--state", help="Show state, coordinator and assignor")] = False
+    total_lag: Annotated[
+        bool, typer.Option("--total-lag", help="Show the lag of each group, and of all together")
+    ] = False
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say why a group rebalances, is empty, stuck or behind")
+    ] = False
+    history: Annotated[
+        bool, typer.Option("--history", help="Show the past commits and generations that still exist")
+    ] = False
+
+    def chosen(self) -> View:
+        """Return the view whose flag is set, by default the offsets."""
+        views = (View.OFFSETS, View.MEMBERS, View.STATE, View.TOTAL_LAG, View.EXPLAIN, View.HISTORY)
+        chosen = [view for view, is_set in zip(views, self, strict=True) if is_set]
+        refuse_several(chosen)
+        return chosen[0] if chosen else View.OFFSETS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -41,27 +41,23 @@ from kcli.errors import KcliError, UsageError
 DRY_RUN_NOTE = "dry run: nothing was changed, `--execute` sets these offsets"
 
 
-@command(
-    app, "reset-offsets", example="kcli consumer-groups reset-offsets billing --to-earliest --topic orders"
-)
-async def reset_offsets(
-    groups: GroupArguments = None,
-    group: GroupOption = None,
-    all_groups: AllGroups = False,
+class PositionOptions(NamedTuple):
+    """The options that choose the new offsets."""
+
     to_earliest: Annotated[
         bool, typer.Option("--to-earliest", help="To the first record of each partition")
-    ] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of each partition")] = False,
+    ] = False
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of each partition")] = False
     to_current: Annotated[
         bool, typer.Option("--to-current", help="To the committed offset; to the end without one")
-    ] = False,
+    ] = False
     to_offset: Annotated[
         int | None, typer.Option(metavar="OFFSET", help="To this offset", show_default=False)
-    ] = None,
+    ] = None
     shift_by: Annotated[
         int | None,
         typer.Option(metavar="N", help="Forward by N records, or back if negative", show_default=False),
-    ] = None,
+    ] = None
     to_datetime: Annotated[
         str | None,
         typer.Option(
@@ -69,19 +65,56 @@ async def reset_offsets(
             help="To the first record of this time: 2025-12-31T23:59:59.000, UTC without a zone",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     by_duration: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION", help="To the first record since: P1D is a day ago", show_default=False
         ),
-    ] = None,
+    ] = None
     from_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE", help="To the offsets in a CSV file as --export writes them", show_default=False
         ),
-    ] = None,
+    ] = None
+
+    def kind(self) -> ResetKind:
+        """Return the kind of the one chosen option."""
+        kinds = [kind for kind in ResetKind if kind is not ResetKind.COPY]
+        given = [value is not None and value is not False for value in self]
+        chosen = [kind for kind, is_given in zip(kinds, given, strict=True) if is_given]
+        if not chosen:
+            raise UsageError("no new offsets are chosen", hint=", ".join(kind.value for kind in kinds))
+        refuse_several(chosen)
+        return chosen[0]
+
+    def value(self) -> int:
+        """Return the offset, the distance, or the time in ms since 1970; 0 if the option has no value."""
+        if self.to_datetime is not None:
+            return parse_datetime(self.to_datetime)
+        if self.by_duration is not None:
+            return time.time_ns() // 1_000_000 - parse_duration(self.by_duration)
+        return self.to_offset or self.shift_by or 0
+
+    def file(self, groups: set[str]) -> OffsetsFile:
+        """Return the offsets in the file, none without one."""
+        if self.from_file is None:
+            return OffsetsFile()
+        from kcli.commands.shared.input_files import read_text
+
+        return parse_offsets(read_text(self.from_file), str(self.from_file), groups)
+
+
+@command(
+    app, "reset-offsets", example="kcli consumer-groups reset-offsets billing --to-earliest --topic orders"
+)
+async def reset_offsets(
+    groups: GroupArguments = None,
+    group: GroupOption = None,
+    all_groups: AllGroups = False,
+    *,
+    position: PositionOptions,
     topic: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,7 +128,6 @@ async def reset_offsets(
     dry_run: DryRun = False,
     export: Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV")] = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    *,
     cluster: ClusterAddress,
 ) -> ResetView | Exported:
     """Set the committed offsets of groups without members; without --execute only show them.
@@ -106,22 +138,11 @@ async def reset_offsets(
     from kcli.commands.groups.reset import OffsetReset, ResetRequest
 
     refuse_dry_execution(execute=execute, dry_run=dry_run)
-    kind = chosen_kind(
-        {
-            ResetKind.EARLIEST: to_earliest,
-            ResetKind.LATEST: to_latest,
-            ResetKind.CURRENT: to_current,
-            ResetKind.OFFSET: to_offset is not None,
-            ResetKind.SHIFT: shift_by is not None,
-            ResetKind.DATETIME: to_datetime is not None,
-            ResetKind.DURATION: by_duration is not None,
-            ResetKind.FILE: from_file is not None,
-        }
-    )
+    kind = position.kind()
     scope = chosen_scope(topic or (), kind, all_topics=all_topics)
-    value = to_offset or shift_by or wanted_time(to_datetime, by_duration)
+    value = position.value()
     named = [*(groups or ()), *(group or ())]
-    planned = OffsetsFile() if from_file is None else read_plan(from_file, named)
+    planned = position.file(set(named))
     names = chosen_groups(named or (() if all_groups else list(planned.offsets)), (), all_groups=all_groups)
     async with cluster.connect(timeout_ms=timeout_ms) as client:
         unlisted: list[KcliError] = []
@@ -149,30 +170,6 @@ def chosen_scope(topics: Sequence[str], kind: ResetKind, *, all_topics: bool) ->
             "no topics are named", hint="`--topic TOPIC`, or `--all-topics` for those with committed offsets"
         )
     return parse_scope(topics, all_topics=all_topics)
-
-
-def wanted_time(to_datetime: str | None, by_duration: str | None) -> int:
-    """Return the requested time in ms since 1970, 0 without one."""
-    if to_datetime is not None:
-        return parse_datetime(to_datetime)
-    if by_duration is not None:
-        return time.time_ns() // 1_000_000 - parse_duration(by_duration)
-    return 0
-
-
-def chosen_kind(given: dict[ResetKind, bool]) -> ResetKind:
-    chosen = [kind for kind, is_given in given.items() if is_given]
-    if not chosen:
-        options = ", ".join(kind.value for kind in given)
-        raise UsageError("no new offsets are chosen", hint=options)
-    refuse_several(chosen)
-    return chosen[0]
-
-
-def read_plan(path: Path, groups: list[str]) -> OffsetsFile:
-    from kcli.commands.shared.input_files import read_text
-
-    return parse_offsets(read_text(path), str(path), set(groups))
 
 
 @command(app, "clone", example="kcli consumer-groups clone billing billing-test --execute")
