@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 
 def plural(noun: str, count: int) -> str:
@@ -86,4 +85,6 @@ def lag_text(duration_ms: int | None) -> str | None:
 
 def moment_text(at_ms: int) -> str:
     """Return a moment in UTC, to the second."""
+    from datetime import UTC, datetime
+
     return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
