@@ -95,9 +95,6 @@ class EncodeError(KcliError):
     """A value that does not fit its field, or for which the version has no field."""
 
 
-# --- classes ---------------------------------------------------------------------------------------
-
-
 class _Message:
     """Base of all declared classes: a constructor compiled on first use, equality and a repr."""
 
@@ -180,9 +177,6 @@ def _declaration(key: int, versions: str, flexible: str) -> Callable[[type[T]], 
     return declare
 
 
-# --- facts about a message -------------------------------------------------------------------------
-
-
 class MessageInfo:
     """What a `@message` or `@record` declares. `key` is the API key or the record's type id."""
 
@@ -198,7 +192,6 @@ class MessageInfo:
 
     @property
     def response(self) -> type[Any]:
-        """The response class of a request class."""
         return _RESPONSES[self.key]
 
     def is_flexible(self, version: int) -> bool:
@@ -229,9 +222,6 @@ def response_class(api_key: int) -> type[Any]:
 def is_flexible(api_key: int, version: int) -> bool:
     """Return whether a version of an API is flexible; False for an API that no imported module declares."""
     return version >= _FLEXIBLE_FROM.get(api_key, LATEST + 1)
-
-
-# --- codecs ----------------------------------------------------------------------------------------
 
 
 class MessageCodec(Generic[T]):

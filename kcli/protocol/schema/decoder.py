@@ -4,9 +4,8 @@ The function it makes is `decode(b, p, end) -> (object, position)`. What makes i
 
 - Neighbouring fields of fixed size, the length or count behind them and the byte that counts tags are one
   `struct.Struct`; integers of an array and what follows them are one more, cached by array length.
-- Everything is inlined: loops, strings, nested structs. A compact length below 127 is one byte, looked at
-  in place.
-- An array of rows that are nothing but fixed fields is read by one `Struct.iter_unpack`.
+- Everything is inlined: loops, strings, nested structs, and compact lengths below 127, which are one byte.
+- An array of rows of fixed fields is read by one `Struct.iter_unpack`.
 
 What makes it safe: reading a fixed field or an index beyond the end raises. A string cut short leaves the
 position beyond the end, where the next read raises or, at the very end, `MessageCodec` does. Counts of
@@ -18,9 +17,9 @@ hundred.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import repeat
 from struct import Struct
-from struct import error as StructError
 from typing import Any
 
 from kcli.protocol.schema.fields import Field, Fresh, fields_of, has_records
@@ -88,18 +87,12 @@ class _DecoderWriter:
         self.pending: list[tuple[str, str]] = []
         self.pending_array: tuple[str, str, str] | None = None
         self.source = GeneratedSource(
-            {
-                "new": object.__new__,
-                "repeat": repeat,
-                "varint": decode_unsigned_varint,
-                "StructError": StructError,
-            }
+            {"new": object.__new__, "repeat": repeat, "varint": decode_unsigned_varint}
         )
         self.emit = self.source.emit
+        self.block = self.source.block
         self.fresh_name = self.source.fresh_name
         self.constant = self.source.constant
-
-    # --- writing ---
 
     def class_name(self, struct: type[Any]) -> str:
         return self.constant((struct.__name__, "class"), lambda: struct)
@@ -115,14 +108,12 @@ class _DecoderWriter:
         letters = "".join(letter for letter, _ in self.pending)
         targets = "".join(f", {target}" for _, target in self.pending) or ","
         family = self.constant(("ints", item, letters), lambda: Unpackers(item, letters))
-        self.emit(f"if {length}:")
-        self.emit(f"    *{array}{targets} = {family}[{length}](b, p)")
-        self.emit(f"    p += {Struct('>' + item).size} * {length} + {Struct('>' + letters).size}")
-        self.emit("else:")
-        self.source.depth += 1
-        self.emit(f"{array} = []")
-        self.read_fixed()
-        self.source.depth -= 1
+        with self.block(f"if {length}:"):
+            self.emit(f"*{array}{targets} = {family}[{length}](b, p)")
+            self.emit(f"p += {Struct('>' + item).size} * {length} + {Struct('>' + letters).size}")
+        with self.block("else:"):
+            self.emit(f"{array} = []")
+            self.read_fixed()
 
     def read_fixed(self) -> None:
         letters = "".join(letter for letter, _ in self.pending)
@@ -136,8 +127,6 @@ class _DecoderWriter:
             self.emit(f"{targets}{comma} = {unpack}(b, p)")
             self.emit(f"p += {Struct('>' + letters).size}")
         self.pending = []
-
-    # --- structs ---
 
     def struct(self, struct: type[Any], variable: str) -> None:
         """Write the reading of a struct into the attributes of an existing object."""
@@ -170,30 +159,24 @@ class _DecoderWriter:
         count = self.fresh_name("t")
         self.pending.append(("B", count))
         self.flush()
-        self.emit(f"if {count}:")
-        self.source.depth += 1
-        self.emit(f"if {count} > 127: {count}, p = varint(b, p - 1)")
-        self.count_down(count)
-        self.emit(f"for _ in repeat(None, {count}):")
-        self.source.depth += 1
-        number, stop = self.fresh_name("tag"), self.fresh_name("e")
-        self.emit(f"{number}, p = varint(b, p)")
-        self.emit(f"{stop}, p = varint(b, p)")
-        self.emit(f"{stop} += p")
-        self.emit(f"if {stop} > end: raise ValueError('a tagged field beyond the end')")
-        for field in tagged:
-            assert field.tag is not None
-            self.emit(f"if {number} == {field.tag.number}:")
-            self.source.depth += 1
-            self.field(field, f"{variable}.{field.name}")
-            self.flush()
-            self.emit(f"if p != {stop}: raise ValueError('{field.name}: not as long as its tag says')")
-            self.emit("continue")
-            self.source.depth -= 1
-        self.emit(f"p = {stop}")
-        self.source.depth -= 2
-
-    # --- fields ---
+        with self.block(f"if {count}:"):
+            self.emit(f"if {count} > 127: {count}, p = varint(b, p - 1)")
+            self.count_down(count)
+            with self.block(f"for _ in repeat(None, {count}):"):
+                number, stop = self.fresh_name("tag"), self.fresh_name("e")
+                self.emit(f"{number}, p = varint(b, p)")
+                self.emit(f"{stop}, p = varint(b, p)")
+                self.emit(f"{stop} += p")
+                self.emit(f"if {stop} > end: raise ValueError('a tagged field beyond the end')")
+                for field in tagged:
+                    assert field.tag is not None
+                    with self.block(f"if {number} == {field.tag.number}:"):
+                        self.field(field, f"{variable}.{field.name}")
+                        self.flush()
+                        wrong_size = f"{field.name}: not as long as its tag says"
+                        self.emit(f"if p != {stop}: raise ValueError('{wrong_size}')")
+                        self.emit("continue")
+                self.emit(f"p = {stop}")
 
     def field(self, field: Field, target: str) -> None:
         if field.is_array:
@@ -218,12 +201,10 @@ class _DecoderWriter:
         self.flush()
         self.emit(f"if {present} {'<=' if field.is_tagged(self.version) else '<'} 0:")
         self.emit(f"    {target} = None")
-        self.emit("else:")
-        self.source.depth += 1
-        self.emit(f"{target} = {inner} = new({self.class_name(struct)})")
-        self.struct(struct, inner)
-        self.flush()
-        self.source.depth -= 1
+        with self.block("else:"):
+            self.emit(f"{target} = {inner} = new({self.class_name(struct)})")
+            self.struct(struct, inner)
+            self.flush()
 
     def length(self, letter: str, *, is_text: bool = False) -> str:
         """Write the reading of a length or count, and return the variable: -1 for null."""
@@ -231,10 +212,10 @@ class _DecoderWriter:
         self.pending.append(("B" if self.flexible else letter, length))
         self.flush()
         if self.flexible:
-            self.emit(f"if {length} > 127:")
-            self.emit(f"    {length}, p = varint(b, p - 1)")
-            if is_text:
-                self.emit(f"    if {length} > 32768: raise ValueError('a string longer than 32767 bytes')")
+            with self.block(f"if {length} > 127:"):
+                self.emit(f"{length}, p = varint(b, p - 1)")
+                if is_text:
+                    self.emit(f"if {length} > 32768: raise ValueError('a string longer than 32767 bytes')")
             self.emit(f"{length} -= 1")
         return length
 
@@ -245,18 +226,16 @@ class _DecoderWriter:
         length = self.length("h", is_text=True) if kind == "string" else self.length("i")
         stop = self.fresh_name("e")
         self.emit(f"if {length} < 0:")
-        if self.version in field.nullable:
+        is_nullable = self.version in field.nullable
+        if is_nullable:
             self.emit(f"    if {length} < -1: raise ValueError('{field.name}: a negative length')")
             self.emit(f"    {target} = None")
-            self.emit("else:")
-            self.source.depth += 1
         else:
             self.emit(f"    raise ValueError('{field.name}: a negative length, or null')")
-        self.emit(f"{stop} = p + {length}")
-        self.emit(f"{target} = {self.slice(kind, stop)}")
-        self.emit(f"p = {stop}")
-        if self.version in field.nullable:
-            self.source.depth -= 1
+        with self.block("else:") if is_nullable else nullcontext():
+            self.emit(f"{stop} = p + {length}")
+            self.emit(f"{target} = {self.slice(kind, stop)}")
+            self.emit(f"p = {stop}")
 
     def slice(self, kind: str, stop: str) -> str:
         match kind:
@@ -267,27 +246,23 @@ class _DecoderWriter:
             case _:
                 return f"str(b[p:{stop}], 'utf-8')" if self.has_records else f"b[p:{stop}].decode()"
 
-    # --- arrays ---
-
     def array(self, field: Field, target: str) -> None:
         length = self.length("i")
-        if self.version in field.nullable:
+        is_nullable = self.version in field.nullable
+        if is_nullable:
             self.emit(f"if {length} == -1:")
             self.emit(f"    {target} = None")
-            self.emit("else:")
-            self.source.depth += 1
-        wire = field.wire
-        if wire is not None and len(wire.format) == 1:
-            self.pending_array = (wire.format, target, length)
-            if self.version in field.nullable:
-                self.flush()
-        elif wire is not None:
-            self.check_count(field, length, 16 if wire.format else 1)
-            self.items(field, length, target)
-        else:
-            self.rows(field, length, target)
-        if self.version in field.nullable:
-            self.source.depth -= 1
+        with self.block("else:") if is_nullable else nullcontext():
+            wire = field.wire
+            if wire is None:
+                self.rows(field, length, target)
+            elif len(wire.format) == 1:
+                self.pending_array = (wire.format, target, length)
+                if is_nullable:
+                    self.flush()
+            else:
+                self.check_count(field, length, 16 if wire.format else 1)
+                self.items(field, length, target)
 
     def check_count(self, field: Field, length: str, size: int) -> None:
         limit = "end - p" if size == 1 else f"(end - p) // {size}"
@@ -305,14 +280,12 @@ class _DecoderWriter:
         """Write the reading of an array of strings, byte strings or ids."""
         items, item = self.fresh_name("x"), self.fresh_name("s")
         self.emit(f"{target} = {items} = []")
-        self.emit(f"for _ in repeat(None, {length}):")
-        self.source.depth += 1
-        one = Field(field.name)
-        one.wire = field.wire
-        self.field(one, item)
-        self.flush()
-        self.emit(f"{items}.append({item})")
-        self.source.depth -= 1
+        with self.block(f"for _ in repeat(None, {length}):"):
+            one = Field(field.name)
+            one.wire = field.wire
+            self.field(one, item)
+            self.flush()
+            self.emit(f"{items}.append({item})")
 
     def rows(self, field: Field, length: str, target: str) -> None:
         """Write the reading of an array of structs."""
@@ -322,17 +295,13 @@ class _DecoderWriter:
         self.check_count(field, length, size)
         rows, row = self.fresh_name("x"), self.fresh_name("o")
         is_fixed = self.fixed_rows(struct, f"{target} = {rows}", row, length, size)
-        if is_fixed:
-            self.emit("else:")
-            self.source.depth += 1
-        self.emit(f"{target} = {rows} = []")
-        self.emit(f"for _ in repeat(None, {length}):")
-        self.source.depth += 1
-        self.emit(f"{row} = new({self.class_name(struct)})")
-        self.emit(f"{rows}.append({row})")
-        self.struct(struct, row)
-        self.flush()
-        self.source.depth -= 2 if is_fixed else 1
+        with self.block("else:") if is_fixed else nullcontext():
+            self.emit(f"{target} = {rows} = []")
+            with self.block(f"for _ in repeat(None, {length}):"):
+                self.emit(f"{row} = new({self.class_name(struct)})")
+                self.emit(f"{rows}.append({row})")
+                self.struct(struct, row)
+                self.flush()
 
     def fixed_rows(self, struct: type[Any], target: str, row: str, length: str, size: int) -> bool:
         """Write the reading of many rows by one `iter_unpack`, and return whether rows are of fixed size.
@@ -358,20 +327,16 @@ class _DecoderWriter:
             condition += f" and p + {size} * {length} <= end"
             condition += f" and not any(b[p + {size - 1}:p + {size} * {length}:{size}])"
         unpack = self.constant(("rows", letters), lambda: Struct(">" + letters).iter_unpack)
-        comma = "," if len(values) == 1 else ""
-        self.emit(f"if {condition}:")
-        self.source.depth += 1
-        self.emit(f"{stop} = p + {size} * {length}")
-        self.emit(f"{target} = list(map(new, repeat({self.class_name(struct)}, {length})))")
-        self.emit(f"for {row}, ({', '.join(values)}{comma}) in zip({rows}, {unpack}(b[p:{stop}])):")
-        self.source.depth += 1
-        for field in others:
-            self.set_default(field, f"{row}.{field.name}")
-        if not others:
-            self.emit("pass")
-        self.source.depth -= 1
-        self.emit(f"p = {stop}")
-        self.source.depth -= 1
+        with self.block(f"if {condition}:"):
+            self.emit(f"{stop} = p + {size} * {length}")
+            self.emit(f"{target} = list(map(new, repeat({self.class_name(struct)}, {length})))")
+            columns = f"({', '.join(values)}{',' if len(values) == 1 else ''})"
+            with self.block(f"for {row}, {columns} in zip({rows}, {unpack}(b[p:{stop}])):"):
+                for field in others:
+                    self.set_default(field, f"{row}.{field.name}")
+                if not others:
+                    self.emit("pass")
+            self.emit(f"p = {stop}")
         return True
 
 

@@ -14,6 +14,7 @@ value it could not encode: after a failure `reason_not_encodable` goes through t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Sized
+from contextlib import nullcontext
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
@@ -75,10 +76,9 @@ class _EncoderWriter:
         self.pending_lengths: list[str] = []
         self.source = GeneratedSource({"varint": encode_unsigned_varint})
         self.emit = self.source.emit
+        self.block = self.source.block
         self.fresh_name = self.source.fresh_name
         self.constant = self.source.constant
-
-    # --- writing ---
 
     def flush(self) -> None:
         """Write one pack of everything pending."""
@@ -97,8 +97,6 @@ class _EncoderWriter:
             self.emit(f"{self.add}({pack}({values}))")
         self.pending = []
         self.pending_lengths = []
-
-    # --- structs ---
 
     def struct(self, struct: type[Any], variable: str) -> None:
         tagged = []
@@ -144,10 +142,8 @@ class _EncoderWriter:
         self.pending.append(("B", " + ".join(present.values())))
         self.flush()
         for field in tagged:
-            self.emit(f"if {present[field.name]}:")
-            self.source.depth += 1
-            self.tagged_field(field, f"{variable}.{field.name}")
-            self.source.depth -= 1
+            with self.block(f"if {present[field.name]}:"):
+                self.tagged_field(field, f"{variable}.{field.name}")
 
     def tagged_field(self, field: Field, value: str) -> None:
         assert field.tag is not None
@@ -162,8 +158,6 @@ class _EncoderWriter:
         self.emit(f"{self.add}({encode_unsigned_varint(field.tag.number)!r} + varint(len({body})))")
         self.emit(f"{self.add}({body})")
 
-    # --- fields ---
-
     def field(self, field: Field, value: str) -> None:
         if field.is_array:
             self.array(field, value)
@@ -171,17 +165,13 @@ class _EncoderWriter:
             self.nested(field, field.struct, value)
         else:
             assert field.wire is not None
-            if field.wire.format:
-                self.fixed(field, value)
-            else:
+            if not field.wire.format:
                 self.blob(field, value)
-
-    def fixed(self, field: Field, value: str) -> None:
-        assert field.wire is not None
-        if field.wire.kind == "uuid":
-            # `struct` would pad or cut anything else to 16 bytes.
-            self.emit(f"if len({value}) != 16: raise ValueError('{field.name}: not 16 bytes')")
-        self.pending.append((field.wire.format, value))
+                return
+            if field.wire.kind == "uuid":
+                # `struct` would pad or cut anything else to 16 bytes.
+                self.emit(f"if len({value}) != 16: raise ValueError('{field.name}: not 16 bytes')")
+            self.pending.append((field.wire.format, value))
 
     def nested(self, field: Field, struct: type[Any], value: str) -> None:
         inner = self.fresh_name("o")
@@ -194,12 +184,10 @@ class _EncoderWriter:
         null = r"b'\0'" if field.is_tagged(self.version) else r"b'\xff'"
         self.emit(f"if {inner} is None:")
         self.emit(f"    {self.add}({null})")
-        self.emit("else:")
-        self.source.depth += 1
-        self.pending.append(("b", "1"))
-        self.struct(struct, inner)
-        self.flush()
-        self.source.depth -= 1
+        with self.block("else:"):
+            self.pending.append(("b", "1"))
+            self.struct(struct, inner)
+            self.flush()
 
     def length(self, letter: str, length: str, *, is_text: bool = False) -> None:
         """Write a length or count; `length` is -1 for null."""
@@ -209,31 +197,26 @@ class _EncoderWriter:
             return
         self.pending.append(("B", f"{length} + 1 if {length} < 127 else ({length} + 1) & 127 | 128"))
         self.flush()
-        self.emit(f"if {length} > 126:")
-        if is_text:
-            self.emit(f"    if {length} > 32767: raise ValueError('a string longer than 32767 bytes')")
-        self.emit(f"    {self.add}(varint(({length} + 1) >> 7))")
+        with self.block(f"if {length} > 126:"):
+            if is_text:
+                self.emit(f"if {length} > 32767: raise ValueError('a string longer than 32767 bytes')")
+            self.emit(f"{self.add}(varint(({length} + 1) >> 7))")
 
     def blob(self, field: Field, value: str) -> None:
         """Write a string, bytes or record data."""
         assert field.wire is not None
         kind = field.wire.kind
         content, length = self.fresh_name("s"), self.fresh_name("n")
-        encoded = f"{value}.encode()" if kind == "string" else value
-        if self.version in field.nullable:
+        is_nullable = self.version in field.nullable
+        if is_nullable:
             self.emit(f"if {value} is None:")
             self.emit(f"    {content} = b''")
             self.emit(f"    {length} = -1")
-            self.emit("else:")
-            self.source.depth += 1
-        self.emit(f"{content} = {encoded}")
-        self.emit(f"{length} = len({content})")
-        if self.version in field.nullable:
-            self.source.depth -= 1
+        with self.block("else:") if is_nullable else nullcontext():
+            self.emit(f"{content} = {value}.encode()" if kind == "string" else f"{content} = {value}")
+            self.emit(f"{length} = len({content})")
         self.length("h" if kind == "string" else "i", length, is_text=kind == "string")
         self.emit(f"{self.add}({content})")
-
-    # --- arrays ---
 
     def array(self, field: Field, value: str) -> None:
         items, length = self.fresh_name("x"), self.fresh_name("n")
@@ -252,17 +235,15 @@ class _EncoderWriter:
             return
         self.length("i", length)
         item = self.fresh_name("o")
-        self.emit(f"for {item} in {items}:")
-        self.source.depth += 1
-        if wire is not None:
-            one = Field(field.name)
-            one.wire = wire
-            self.field(one, item)
-        else:
-            assert field.struct is not None
-            self.struct(field.struct, item)
-        self.flush()
-        self.source.depth -= 1
+        with self.block(f"for {item} in {items}:"):
+            if wire is not None:
+                one = Field(field.name)
+                one.wire = wire
+                self.field(one, item)
+            else:
+                assert field.struct is not None
+                self.struct(field.struct, item)
+            self.flush()
 
     def integers(self, letter: str, items: str, length: str) -> None:
         if self.flexible:

@@ -117,7 +117,6 @@ class Field:
         self.default: Any = None
 
     def is_tagged(self, version: int) -> bool:
-        """Return whether the field is tagged in a version."""
         return self.tag is not None and version in self.tag.versions
 
     def make_default(self) -> object:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class GeneratedSource:
-    """A function's body, line by line; `names` are its globals, `depth` indents the next line."""
+class GeneratedSource(AbstractContextManager[None]):
+    """A function's body, line by line; `names` are its globals. As a context manager it indents lines."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self.names = names
-        self.depth = 1
+        self._depth = 1
         self._lines: list[str] = []
         self._serial = 0
         self._constants: dict[tuple[str, ...], str] = {}
 
     def emit(self, line: str) -> None:
-        """Write a line."""
-        self._lines.append("    " * self.depth + line)
+        self._lines.append("    " * self._depth + line)
+
+    def block(self, line: str) -> GeneratedSource:
+        """Write a line; the lines written in a `with` statement of the result are indented below it."""
+        self.emit(line)
+        return self
+
+    def __enter__(self) -> None:
+        self._depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        self._depth -= 1
 
     def fresh_name(self, prefix: str) -> str:
         """Return the name of an unused variable."""
