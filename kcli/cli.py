@@ -52,10 +52,7 @@ COMMANDS = {
         "kcli.commands.export.spark_export",
         "Export topics to Parquet files, from brokers or from log directories.",
     ),
-    "spark-import": (
-        "kcli.commands.export.spark_import",
-        "Bring the records of an export back to a topic.",
-    ),
+    "spark-import": ("kcli.commands.export.spark_import", "Bring the records of an export back to a topic."),
     "log-dirs": (
         "kcli.commands.log_dirs.app",
         "Describe the log directories of brokers, and move replicas between them.",
@@ -93,7 +90,6 @@ class WholeSummaries(TyperGroup):
     """A group whose help does not shorten the summaries of commands."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  # Typer's own click
-        """Write the names and summaries of the commands."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(

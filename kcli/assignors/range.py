@@ -55,7 +55,6 @@ class _Topic:
         return max(0, self._share + (self._extra > 0) - self._given[member_id])
 
     def give(self, assignment: Assignment, member_id: str, indexes: Sequence[int]) -> None:
-        """Give partitions to a reader."""
         assignment[member_id] += [(self.name, index) for index in indexes]
         self._given[member_id] += len(indexes)
         self._extra -= self._given[member_id] > self._share

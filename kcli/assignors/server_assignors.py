@@ -50,7 +50,6 @@ def kept(member: ServerMember, counts: Mapping[bytes, int]) -> list[TopicIdParti
 
 
 def partitions_by_topic(partitions: Iterable[TopicIdPartition]) -> Partitions:
-    """Group partitions by topic."""
     gathered: dict[bytes, set[int]] = {}
     for topic_id, partition in partitions:
         gathered.setdefault(topic_id, set()).add(partition)
@@ -151,7 +150,6 @@ class _Plan:
         return moved
 
     def assignment(self) -> dict[str, Partitions]:
-        """Return the partitions of each member."""
         return {
             member_id: partitions_by_topic(
                 (topic_id, partition) for topic_id in owned for partition in owned[topic_id]
@@ -220,7 +218,6 @@ def _had(
 
 
 def _shares(had: Mapping[str, list[TopicIdPartition]], total: int) -> dict[str, int]:
-    """Return how many partitions each member is to have."""
     share, extra = divmod(total, len(had))
     order = sorted(had, key=lambda member_id: (-len(had[member_id]), member_id))
     return {member_id: share + (position < extra) for position, member_id in enumerate(order)}

@@ -43,7 +43,6 @@ def assign_round_robin(
 
 
 def no_user_data(assigned: Iterable[Partition] | None, generation: int) -> bytes | None:
-    """Return no user data for any assignment."""
     return None
 
 

@@ -46,8 +46,6 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """The type of a value."""
-
     UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2

@@ -283,8 +283,6 @@ class _Parser:
     def _literal(self, character: str) -> None:
         self._add(Characters(single(character, fold_case=self._group.fold_case)))
 
-    # --- groups ------------------------------------------------------------------------------------
-
     def _open(self) -> None:
         fold_case = self._group.fold_case
         if self._text.startswith("(?", self._at):
@@ -321,8 +319,6 @@ class _Parser:
         node = self._stack.pop().node()
         self._add(node)
 
-    # --- repetition --------------------------------------------------------------------------------
-
     def _repeat(self, was_repeat: bool) -> None:
         start = self._at
         if self._text[start] == "{":
@@ -349,8 +345,6 @@ class _Parser:
         part = self._group.parts[-1]
         self._group.parts[-1] = Repeat(part, least, most)
         self._group.after_repeat = True
-
-    # --- backslashes -------------------------------------------------------------------------------
 
     def _backslash(self) -> None:
         letter = self._text[self._at + 1 : self._at + 2]
@@ -423,8 +417,6 @@ class _Parser:
             raise InvalidExpression("invalid escape sequence", self._text[start : start + 4])
         self._at = digits.end()
         return chr(code)
-
-    # --- classes -----------------------------------------------------------------------------------
 
     def _class(self) -> int:
         start = self._at

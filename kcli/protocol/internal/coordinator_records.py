@@ -71,8 +71,6 @@ class OffsetCommitValue:
 
 @record(type=2, versions="0")
 class GroupMetadataKey:
-    """A classic group."""
-
     group: string
 
 
@@ -104,8 +102,6 @@ class GroupMetadataValue:
 
 @record(type=3, versions="0")
 class ConsumerGroupMetadataKey:
-    """A group of the consumer protocol."""
-
     group_id: string
 
 
@@ -151,8 +147,6 @@ class ConsumerGroupPartitionMetadataValue:
 
 @record(type=5, versions="0")
 class ConsumerGroupMemberMetadataKey:
-    """A member of a group."""
-
     group_id: string
     member_id: string
 
@@ -193,8 +187,6 @@ class ConsumerGroupMemberMetadataValue:
 
 @record(type=6, versions="0")
 class ConsumerGroupTargetAssignmentMetadataKey:
-    """The target assignment of a group."""
-
     group_id: string
 
 
@@ -208,8 +200,6 @@ class ConsumerGroupTargetAssignmentMetadataValue:
 
 @record(type=7, versions="0")
 class ConsumerGroupTargetAssignmentMemberKey:
-    """The target assignment of one member."""
-
     group_id: string
     member_id: string
 
@@ -224,15 +214,11 @@ class TargetPartitions:
 
 @record(type=7, versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue:
-    """The target assignment of a member."""
-
     topic_partitions: list[TargetPartitions]
 
 
 @record(type=8, versions="0")
 class ConsumerGroupCurrentMemberAssignmentKey:
-    """The current assignment of one member."""
-
     group_id: string
     member_id: string
 
@@ -279,8 +265,6 @@ class ConsumerGroupRegularExpressionValue:
 
 @record(type=0, versions="0")
 class TransactionLogKey:
-    """A transactional id."""
-
     transactional_id: string
 
 
@@ -308,8 +292,6 @@ class TransactionLogValue:
     transaction_start_timestamp_ms: i64
     client_transaction_version: Annotated[i16, v("1+"), tag(2, "1+")] = 0
 
-
-# --- bytes -----------------------------------------------------------------------------------------
 
 GROUP_RECORDS: dict[int, tuple[type[Any], type[Any]]] = {
     0: (OffsetCommitKey, OffsetCommitValue),

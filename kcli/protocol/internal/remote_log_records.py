@@ -41,8 +41,6 @@ PARTITION_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELE
 
 @struct
 class TopicIdPartitionEntry:
-    """A partition."""
-
     name: string
     id: uuid
     partition: i32
@@ -50,8 +48,6 @@ class TopicIdPartitionEntry:
 
 @struct
 class RemoteLogSegmentIdEntry:
-    """A segment."""
-
     topic_id_partition: TopicIdPartitionEntry
     id: uuid
 

@@ -13,16 +13,12 @@ from kcli.protocol.schema.declaration import i8, i16, i32, i64, ignorable, recor
 
 @record(type=10, versions="0")
 class ShareGroupMemberMetadataKey:
-    """A member of a group."""
-
     group_id: string
     member_id: string
 
 
 @record(type=10, versions="0", flexible="0+")
 class ShareGroupMemberMetadataValue:
-    """The subscription of a member."""
-
     rack_id: string | None
     client_id: string
     client_host: string
@@ -31,8 +27,6 @@ class ShareGroupMemberMetadataValue:
 
 @record(type=11, versions="0")
 class ShareGroupMetadataKey:
-    """A group."""
-
     group_id: string
 
 
@@ -46,8 +40,6 @@ class ShareGroupMetadataValue:
 
 @record(type=12, versions="0")
 class ShareGroupTargetAssignmentMetadataKey:
-    """The target assignment of a group."""
-
     group_id: string
 
 
@@ -61,8 +53,6 @@ class ShareGroupTargetAssignmentMetadataValue:
 
 @record(type=13, versions="0")
 class ShareGroupTargetAssignmentMemberKey:
-    """The target assignment of one member."""
-
     group_id: string
     member_id: string
 
@@ -77,15 +67,11 @@ class SharePartitions:
 
 @record(type=13, versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMemberValue:
-    """The target assignment of a member."""
-
     topic_partitions: list[SharePartitions]
 
 
 @record(type=14, versions="0")
 class ShareGroupCurrentMemberAssignmentKey:
-    """The current assignment of one member."""
-
     group_id: string
     member_id: string
 
@@ -109,8 +95,6 @@ class ShareGroupStatePartitionMetadataKey:
 
 @struct
 class TopicPartitionsInfo:
-    """Partitions of a topic."""
-
     topic_id: uuid
     topic_name: string
     partitions: list[i32]
@@ -118,8 +102,6 @@ class TopicPartitionsInfo:
 
 @struct
 class TopicInfo:
-    """A topic."""
-
     topic_id: uuid
     topic_name: string
 
@@ -179,8 +161,6 @@ class ShareSnapshotValue:
 
 @record(type=1, versions="0")
 class ShareUpdateKey:
-    """The key of an update since the snapshot."""
-
     group_id: string
     topic_id: uuid
     partition: i32

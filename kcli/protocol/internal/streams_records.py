@@ -32,8 +32,6 @@ class KeyValue:
 
 @record(type=17, versions="0")
 class StreamsGroupMetadataKey:
-    """A group."""
-
     group_id: string
 
 
@@ -49,8 +47,6 @@ class StreamsGroupMetadataValue:
 
 @record(type=19, versions="0")
 class StreamsGroupMemberMetadataKey:
-    """A member of a group."""
-
     group_id: string
     member_id: string
 
@@ -65,8 +61,6 @@ class Endpoint:
 
 @record(type=19, versions="0", flexible="0+")
 class StreamsGroupMemberMetadataValue:
-    """The subscription of a member."""
-
     instance_id: string | None
     rack_id: string | None
     client_id: string
@@ -80,8 +74,6 @@ class StreamsGroupMemberMetadataValue:
 
 @record(type=20, versions="0")
 class StreamsGroupTargetAssignmentMetadataKey:
-    """The target assignment of a group."""
-
     group_id: string
 
 
@@ -95,8 +87,6 @@ class StreamsGroupTargetAssignmentMetadataValue:
 
 @record(type=21, versions="0")
 class StreamsGroupTargetAssignmentMemberKey:
-    """The target assignment of one member."""
-
     group_id: string
     member_id: string
 
@@ -111,8 +101,6 @@ class TargetTaskIds:
 
 @record(type=21, versions="0", flexible="0+")
 class StreamsGroupTargetAssignmentMemberValue:
-    """The target assignment of a member."""
-
     active_tasks: list[TargetTaskIds]
     standby_tasks: list[TargetTaskIds]
     warmup_tasks: list[TargetTaskIds]
@@ -120,8 +108,6 @@ class StreamsGroupTargetAssignmentMemberValue:
 
 @record(type=22, versions="0")
 class StreamsGroupCurrentMemberAssignmentKey:
-    """The current assignment of one member."""
-
     group_id: string
     member_id: string
 
@@ -152,8 +138,6 @@ class StreamsGroupCurrentMemberAssignmentValue:
 
 @record(type=23, versions="0")
 class StreamsGroupTopologyKey:
-    """The topology of a group."""
-
     group_id: string
 
 

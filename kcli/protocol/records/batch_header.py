@@ -174,7 +174,6 @@ class BatchProperties(AttributeProperties):
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
         return self.attributes & TRANSACTIONAL_BIT != 0 and self.magic == MAGIC
 
     @property
@@ -184,7 +183,6 @@ class BatchProperties(AttributeProperties):
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent producer wrote it."""
         return self.producer_id >= 0
 
     @property

@@ -112,7 +112,6 @@ class LegacyEntry(AttributeProperties):
 
     @property
     def is_compressed(self) -> bool:
-        """Whether it is a wrapper."""
         return bool(self.attributes & CODEC_MASK)
 
     @property
@@ -127,12 +126,10 @@ class LegacyEntry(AttributeProperties):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record."""
         return self.offset
 
     @property
     def next_offset(self) -> int:
-        """The offset at which a reader continues."""
         return self.offset + 1
 
     @property

@@ -280,7 +280,6 @@ class ClassicGroup:
         self.pending_syncs = set(self.members)
 
     def update_subscribed(self) -> None:
-        """Update `subscribed` from the members' metadata."""
         if not self.uses_consumer_protocol:
             self.subscribed = None
         elif not self.members:

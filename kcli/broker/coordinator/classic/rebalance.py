@@ -89,12 +89,10 @@ def refuse_parked(group: ClassicGroup, member: ClassicMember, error: ErrorCode) 
 
 
 def join_key(group_id: str) -> Hashable:
-    """Return the key of the timer that ends a join phase."""
     return ("join", group_id)
 
 
 def sync_key(group_id: str) -> Hashable:
-    """Return the key of the timer that ends a sync phase."""
     return ("sync", group_id)
 
 

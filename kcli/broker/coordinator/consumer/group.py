@@ -93,7 +93,6 @@ class ConsumerGroupRecords(NamedTuple):
         return CoordinatorRecord(ConsumerGroupMetadataKey(group_id=self.group_id), value)
 
     def target(self, member_id: str, target: Mapping[bytes, frozenset[int]]) -> CoordinatorRecord:
-        """Return the record of a member's target assignment."""
         value = ConsumerGroupTargetAssignmentMemberValue(
             topic_partitions=[
                 TargetPartitions(topic_id=topic_id, partitions=sorted(target[topic_id]))
@@ -110,7 +109,6 @@ class ConsumerGroupRecords(NamedTuple):
         return CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), value)
 
     def assignment(self, member: ConsumerMember) -> CoordinatorRecord:
-        """Return the record of a member's current assignment and epoch."""
         value = ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=member.epoch,
             previous_member_epoch=member.previous_epoch,
@@ -121,7 +119,6 @@ class ConsumerGroupRecords(NamedTuple):
         return CoordinatorRecord(self._assignment_key(member.member_id), value)
 
     def regex(self, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
-        """Return the record of the topics that an expression matched."""
         value = ConsumerGroupRegularExpressionValue(
             topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.wall_ms
         )
@@ -267,7 +264,6 @@ class ConsumerGroup:
         return found
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Return the member with an instance id."""
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return None if member_id is None else self.members.get(member_id)
 

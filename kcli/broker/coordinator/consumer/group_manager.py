@@ -190,7 +190,6 @@ class ConsumerGroupManager:
         return self._registry.write(now, records, stored)
 
     def replay(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any of seven record types
-        """Apply a record of a consumer group."""
         group = self._groups.get(key.group_id)
         if not isinstance(group, ConsumerGroup):
             if value is None:

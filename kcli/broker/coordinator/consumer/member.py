@@ -121,7 +121,6 @@ class ConsumerMember:
     classic: ClassicOffer | None = None
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """True if the member has reached the target of an epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def has_owned(self, topic_id: bytes, partition: int, *, since: int) -> bool:

@@ -43,7 +43,6 @@ TopicOffsets = dict[int, "OffsetCommitValue"]
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """Return the record that deletes a group's offset of one partition."""
     return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 

@@ -93,8 +93,6 @@ class CoordinatorResponse(DelayedOperation, Token):
 
 
 class ShardTimer(TimerTask):
-    """One timer of a shard."""
-
     __slots__ = ("_host", "key")
 
     def __init__(self, host: ShardHost[Any], key: Hashable) -> None:
@@ -205,7 +203,6 @@ class ShardHost(Generic[S]):
         self._schedule(_SWEEP, self._sweep_interval_ms + self.partition.index * SWEEP_GAP_MS, now)
 
     def tell(self, delta: MetadataDelta) -> None:
-        """Pass a change of the metadata to the shard."""
         now = self._clock()
         self.perform(self.shard.image_changed(now, delta), now)
 
