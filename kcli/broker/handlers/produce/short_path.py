@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from kcli.broker.replication.partition import Partition
     from kcli.protocol.messages.produce import ProduceResponse
 
+    Reader = Callable[[memoryview, int, int], tuple[ProduceData | ShortProduce, int]]
+
 FIRST_VERSION = 5
 """The first version whose response has a log start offset; those before have no short form."""
 
@@ -50,21 +52,12 @@ _NO_TAGS = b"\x00\x00\x00"
 _NEVER = 2**63 - 1
 
 
-def reader(version: int) -> Callable[[memoryview, int, int], tuple[ProduceData | ShortProduce, int]]:
+def reader(version: int) -> Reader:
     """Return what reads a request body of this version for the handler. It raises `DecodeError`."""
     read_in_full = decoder(version)
     if not FIRST_VERSION <= version < TOPIC_IDS_FROM:
         return read_in_full
-    read_short = read_flexible if version >= FLEXIBLE_FROM else read_plain
-
-    def read(buffer: memoryview, position: int, end: int) -> tuple[ProduceData | ShortProduce, int]:
-        try:
-            found = read_short(buffer, position, end)
-        except (StructError, IndexError):
-            found = None  # Cut short; the decoder says where.
-        return read_in_full(buffer, position, end) if found is None else (found, end)
-
-    return read
+    return _flexible_reader(read_in_full) if version >= FLEXIBLE_FROM else _plain_reader(read_in_full)
 
 
 def in_full(request: ShortProduce, version: int) -> ProduceData:
@@ -116,46 +109,57 @@ def append(request: ShortProduce, context: RequestContext) -> Frame | ProduceRes
     )
 
 
-def read_plain(buffer: memoryview, start: int, end: int) -> ShortProduce | None:
-    """Read a request before the flexible versions; None if it is not of this shape."""
-    no_id, acks, _, topic_count, size = _read_plain_head(buffer, start)
-    name_start = start + _PLAIN_HEAD_SIZE
-    position = name_start + size
-    if no_id != -1 or topic_count != 1 or size < 0:
-        return None
-    partition_count, index, size = _read_plain_partition(buffer, position)
-    if partition_count != 1 or size < 0 or position + 12 + size != end:
-        return None
-    name = buffer[name_start:position].tobytes()
-    return acks, name, index, buffer[position + 12 : end], buffer, start, end
+def _plain_reader(read_in_full: Reader) -> Reader:
+    """Return what reads versions before the flexible ones."""
+
+    def read(buffer: memoryview, start: int, end: int) -> tuple[ProduceData | ShortProduce, int]:
+        try:
+            no_id, acks, _, topic_count, size = _read_plain_head(buffer, start)
+            name_start = start + _PLAIN_HEAD_SIZE
+            position = name_start + size
+            if no_id == -1 and topic_count == 1 and size >= 0:
+                partition_count, index, size = _read_plain_partition(buffer, position)
+                if partition_count == 1 and size >= 0 and position + 12 + size == end:
+                    name = buffer[name_start:position].tobytes()
+                    return (acks, name, index, buffer[position + 12 : end], buffer, start, end), end
+        except StructError:
+            pass  # Cut short; the decoder says where.
+        return read_in_full(buffer, start, end)
+
+    return read
 
 
-def read_flexible(buffer: memoryview, start: int, end: int) -> ShortProduce | None:
-    """Read a request of the flexible versions; None if it is not of this shape, or of more than 2 MB."""
-    no_id, acks, _, topic_count, size = _read_flexible_head(buffer, start)
-    if no_id or topic_count != 2 or not 0 < size <= 0x7F:
-        return None
-    name_start = start + _FLEXIBLE_HEAD_SIZE
-    position = name_start + size - 1
-    partition_count, index, size = _read_flexible_partition(buffer, position)
-    if partition_count != 2 or not size:
-        return None
-    name = buffer[name_start:position].tobytes()
-    position += 6
-    if size >= 0x80:
-        byte = buffer[position]
-        size = size & 0x7F | (byte & 0x7F) << 7
-        position += 1
-        if byte >= 0x80:
-            byte = buffer[position]
-            size |= byte << 14
-            position += 1
-            if byte >= 0x80:
-                return None
-    stop = position + size - 1
-    if stop + 3 != end or buffer[stop:end] != _NO_TAGS:
-        return None
-    return acks, name, index, buffer[position:stop], buffer, start, end
+def _flexible_reader(read_in_full: Reader) -> Reader:
+    """Return what reads the flexible versions; a short form has at most 2 MB of records."""
+
+    def read(buffer: memoryview, start: int, end: int) -> tuple[ProduceData | ShortProduce, int]:
+        try:
+            no_id, acks, _, topic_count, size = _read_flexible_head(buffer, start)
+            name_start = start + _FLEXIBLE_HEAD_SIZE
+            position = name_start + size - 1
+            if no_id or topic_count != 2 or not 0 < size <= 0x7F:
+                return read_in_full(buffer, start, end)
+            partition_count, index, size = _read_flexible_partition(buffer, position)
+            name = buffer[name_start:position].tobytes()
+            position += 6
+            if size >= 0x80:
+                byte = buffer[position]
+                size = size & 0x7F | (byte & 0x7F) << 7
+                position += 1
+                if byte >= 0x80:
+                    byte = buffer[position]
+                    size |= byte << 14
+                    position += 1
+                    if byte >= 0x80:
+                        return read_in_full(buffer, start, end)
+            stop = position + size - 1
+            if partition_count == 2 and size and stop + 3 == end and buffer[stop:end] == _NO_TAGS:
+                return (acks, name, index, buffer[position:stop], buffer, start, end), end
+        except (StructError, IndexError):
+            pass  # Cut short; the decoder says where.
+        return read_in_full(buffer, start, end)
+
+    return read
 
 
 def _refusal(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from struct import error as StructError
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.broker.handlers.produce.short_path import FIRST_VERSION, read_flexible, read_plain
+from kcli.broker.handlers.produce.short_path import FIRST_VERSION, reader
 from kcli.broker.handlers.produce.wire import FLEXIBLE_FROM, decoder
 from kcli.broker.network.apis import APIS, Api
 from kcli.protocol.error_codes import ErrorCode
@@ -27,12 +26,11 @@ BEFORE = b"\x00" * 7
 def read(data: bytes, version: int) -> Any:
     """Return what the short reader makes of a body, None for another shape."""
     buffer = memoryview(bytearray(BEFORE + data + b"\x00" * 50))
-    reading = read_flexible if version >= FLEXIBLE_FROM else read_plain
     try:
-        found = reading(buffer, len(BEFORE), len(BEFORE) + len(data))
-    except (StructError, IndexError):
+        found, _ = reader(version)(buffer, len(BEFORE), len(BEFORE) + len(data))
+    except DecodeError:
         return None
-    if found is None:
+    if type(found) is not tuple:
         return None
     acks, name, index, records = found[:4]
     return acks, name, index, bytes(records)
