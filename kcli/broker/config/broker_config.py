@@ -115,9 +115,8 @@ class BrokerConfig(BrokerSettings):
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """Check and type a broker's static properties.
 
-        Raises `UsageError` for a name Kafka does not have, with the nearest known one as a hint, and for
-        an invalid value, and for a property of access control that kcli does not act on. Any other property
-        of Kafka without effect becomes a warning.
+        Raises `UsageError` for an unknown name, an invalid value, and a property of access control that kcli
+        does not act on. Any other property of Kafka without effect becomes a warning.
         """
         static: dict[str, str] = {}
         warnings = []

@@ -64,7 +64,7 @@ def topic_row(
     others: tuple[Synonym, ...] = (),
     negative_is_unlimited: bool = False,
 ) -> TopicConfig:
-    """Return a row. `broker` is the name of the main synonym, which has the same type and check.
+    """Return a row. `broker` names the main synonym, which has the same type and check.
 
     If `others` give the value in another unit, the main synonym has no default. With `negative_is_unlimited`
     it may be any number, and every negative one counts as -1.

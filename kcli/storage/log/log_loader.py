@@ -4,7 +4,7 @@
    cover, except those at or above the lowest `.cleaned`: such a swap was not complete.
 2. Open the segments; delete index files without a log.
 3. After an unclean stop, check every segment from the recovery point on. Cut the first damaged one at the
-damage and delete all later ones.
+   damage and delete all later ones.
 4. Restart a log that ends below its checkpointed start as empty at that start.
 
 After a clean stop only the end of the last segment is checked; one that does not end with a whole batch is

@@ -233,7 +233,7 @@ class LogSegment:
     def first_at(
         self, timestamp: int, from_offset: int, start_offset: int = 0
     ) -> tuple[int, int, int] | None:
-        """Do `find_timestamp` in the batches from the one that holds `from_offset` on."""
+        """Return what `find_timestamp` does, searching from the batch that holds `from_offset` on."""
         entry = self.find(from_offset)
         if entry is None:
             return None

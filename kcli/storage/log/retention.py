@@ -1,9 +1,9 @@
 """Retention: which of a log's oldest segments may be deleted.
 
 Three rules apply one after the other: segments below the log start, over `retention.bytes`, and older than
-`retention.ms`. Each takes segments from the old end up to the first that it must keep. None passes the high
-watermark. The active segment qualifies too unless it is empty. Only the first rule applies to a log that is
-only compacted (Kafka class `UnifiedLog`).
+`retention.ms`. Each takes segments from the old end up to the first that it must keep. No rule passes the
+high watermark. The active segment qualifies too unless it is empty. Only the first rule applies to a log that
+is only compacted (Kafka class `UnifiedLog`).
 """
 
 from __future__ import annotations

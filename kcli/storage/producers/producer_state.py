@@ -14,7 +14,6 @@ the high watermark (Kafka classes `ProducerStateManager`, `ProducerStateEntry`, 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,16 +58,33 @@ class BatchMetadata(NamedTuple):
         return sequence if sequence >= 0 else sequence + MAX_SEQUENCE + 1
 
 
-@dataclass(slots=True, eq=False)
 class ProducerStateEntry:
     """One producer: its epoch and its last batches, newest last."""
 
-    producer_id: int
-    producer_epoch: int = NO_PRODUCER_EPOCH
-    coordinator_epoch: int = NO_COORDINATOR_EPOCH
-    last_timestamp: int = NO_TIMESTAMP
-    current_txn_first_offset: int = NO_OFFSET
-    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_TO_RETAIN), init=False)
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    # Not a dataclass: `dump-log` and `verify-index` start without importing that module.
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+        last_timestamp: int = NO_TIMESTAMP,
+        current_txn_first_offset: int = NO_OFFSET,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_txn_first_offset = current_txn_first_offset
+        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_TO_RETAIN)
 
     @property
     def last_sequence(self) -> int:
@@ -117,6 +133,10 @@ class ProducerStateEntry:
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"ProducerStateEntry({fields})"
 
 
 class ProducerStateManager:
