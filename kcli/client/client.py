@@ -141,10 +141,7 @@ class Coordinators:
         self._node_ids.pop(group_id, None)
 
     async def find(self, group_id: str, *, timeout_ms: int | None = None) -> Node:
-        """Return the group's coordinator.
-
-        Raises `KafkaError` if the lookup is refused, or gets retriable errors until the time is up.
-        """
+        """Return the group's coordinator; raise `KafkaError` if it is refused, or not found in time."""
         found = (await self.find_many([group_id], timeout_ms=timeout_ms))[group_id]
         if isinstance(found, KafkaError):
             raise found
@@ -301,10 +298,7 @@ class Client:
         min_version: int = 0,
         max_version: int | None = None,
     ) -> Any:  # noqa: ANN401  # the type follows from the request
-        """Send a request and return its response.
-
-        Raises `UnsupportedVersion`, or the last error when the time is up.
-        """
+        """Return the response; raise `UnsupportedVersion`, or the last error when the time is up."""
         return await self.request_by_version(
             target,
             type(request),
@@ -370,10 +364,7 @@ class Client:
     async def metadata(
         self, topics: Collection[str] | None = None, *, timeout_ms: int | None = None
     ) -> ClusterMetadata:
-        """Fetch and return the metadata of all topics, or of some; the snapshot is updated too.
-
-        Never creates a topic. `errors` holds the errors of topics.
-        """
+        """Return fresh metadata of all topics, or of some, and update the snapshot; creates no topic."""
         response: MetadataResponse = await self.request_by_version(
             ANY,
             MetadataRequest,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from kcli.client.admin.driver import check, error_of, retry_items
+from kcli.client.admin.driver import check, error_of, retry
 from kcli.client.admin.types import (
     ApiVersionRange,
     ClusterDescription,
@@ -108,16 +108,14 @@ async def describe_log_dirs(
 async def unregister_broker(client: Client, broker_id: int, *, timeout_ms: int | None = None) -> None:
     """Unregister a broker at the controller (KIP-500); a running broker registers again."""
 
-    async def attempt(pending: list[int], remaining_ms: int) -> dict[int, KafkaError | None]:
+    async def attempt(remaining_ms: int) -> KafkaError | None:
         request = UnregisterBrokerRequest(broker_id=broker_id)
         response: UnregisterBrokerResponse = await client.request(
             CONTROLLER, request, timeout_ms=remaining_ms
         )
-        return {broker_id: error_of(response.error_code, response.error_message)}
+        return error_of(response.error_code, response.error_message)
 
-    refused = (await retry_items(client, [broker_id], timeout_ms=timeout_ms, attempt=attempt))[broker_id]
-    if refused is not None:
-        raise refused
+    await retry(client, attempt, timeout_ms=timeout_ms)
 
 
 async def ask_nodes(

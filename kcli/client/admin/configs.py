@@ -48,10 +48,7 @@ async def describe_configs(
     include_documentation: bool = False,
     timeout_ms: int | None = None,
 ) -> dict[ConfigResource, tuple[ConfigEntry, ...] | KafkaError]:
-    """Return the configs of each resource, all or the named ones, by name.
-
-    The configs of a broker are asked of that broker, because no other knows its static ones.
-    """
+    """Return the configs of each resource, all or those in `names`; only a broker knows its static ones."""
 
     async def attempt(
         pending: list[ConfigResource], remaining_ms: int
@@ -112,10 +109,7 @@ async def incremental_alter_configs(
 async def list_config_resources(
     client: Client, types: Iterable[ConfigResourceType] = (), *, timeout_ms: int | None = None
 ) -> list[ConfigResource]:
-    """Return the resources of these types, or of all types, that the brokers list (KIP-1142).
-
-    Brokers before 4.1 list client metrics resources only.
-    """
+    """Return the listed resources (KIP-1142); brokers before 4.1 list client metrics resources only."""
     kinds = [int(kind) for kind in types]
 
     def build(version: int) -> ListConfigResourcesRequest:

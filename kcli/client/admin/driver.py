@@ -16,7 +16,7 @@ from kcli.client.network.backoff import Backoff
 from kcli.client.network.bootstrap import Unreachable
 from kcli.client.network.connection import Disconnected, UnsupportedVersion
 from kcli.client.network.metadata import STALE_METADATA, Node
-from kcli.client.network.retry_warnings import broker_subject, request_error
+from kcli.client.network.retry_warnings import request_error
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.schema.declaration import EncodeError
@@ -96,6 +96,20 @@ async def retry_items(
     return {item: settled[item] if item in settled else omitted() for item in wanted}
 
 
+async def retry(
+    client: Client, attempt: Callable[[int], Awaitable[Value | KafkaError]], *, timeout_ms: int | None
+) -> Value:
+    """Call `attempt(remaining_ms)` until it returns a value; raise an error that is not retriable."""
+
+    async def attempt_one(_: list[str], remaining_ms: int) -> dict[str, Value | KafkaError]:
+        return {"": await attempt(remaining_ms)}
+
+    result = (await retry_items(client, [""], timeout_ms=timeout_ms, attempt=attempt_one))[""]
+    if isinstance(result, KafkaError):
+        raise result
+    return result
+
+
 def error_of(code: int, message: str | None = None) -> KafkaError | None:
     """Return the error of a response's code and text, None for no error."""
     return KafkaError(ErrorCode.of(code), message or None) if code else None
@@ -131,10 +145,7 @@ async def ask_leaders(
     min_version: int = 0,
     warnings: RetryWarnings | None = None,
 ) -> dict[TopicPartition, Value | KafkaError]:
-    """Send `build(partitions, remaining_ms)` to each leader, and merge the results of `read`.
-
-    A partition without a leader, or without a response, gets its own error.
-    """
+    """Send `build(partitions, remaining_ms)` to each leader, and merge the results of `read`."""
 
     async def ask(node_id: int, group: list[TopicPartition], remaining_ms: int) -> dict[TopicPartition, Any]:
         request = build(group, remaining_ms)
@@ -172,7 +183,7 @@ async def _watch(client: Client, nodes: Iterable[int], warnings: RetryWarnings) 
         known = client.cluster.nodes
         for link in (client.links.get(node_id) for node_id in nodes if node_id in known):
             if link.last_error is not None:
-                warnings.note(broker_subject(link.node.node_id), request_error(link.last_error), since=start)
+                warnings.note(f"broker {link.node.node_id}", request_error(link.last_error), since=start)
 
 
 def _by_leader(
@@ -318,10 +329,7 @@ async def request_once(
     min_version: int = 0,
     max_version: int | None = None,
 ) -> Any:  # noqa: ANN401  # the type follows from the request
-    """Send one request to a coordinator and return its response.
-
-    Unlike `Client.request` it does not retry, because the coordinator may change meanwhile.
-    """
+    """Send one request to a coordinator, without retries: another may be the coordinator by then."""
     connection = await client.links.get(coordinator.node_id).ready()
     version = connection.versions.choose(request_class, min_version=min_version, max_version=max_version)
     return await connection.request(build(version), version)

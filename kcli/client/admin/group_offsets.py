@@ -135,10 +135,7 @@ async def alter_group_offsets(
     *,
     timeout_ms: int | None = None,
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Commit offsets in the name of a group, creating it if it does not exist.
-
-    A group with members refuses each with `UNKNOWN_MEMBER_ID`.
-    """
+    """Commit offsets for a group, which may be new; one with members refuses: `UNKNOWN_MEMBER_ID`."""
 
     async def attempt(
         pending: list[TopicPartition], remaining_ms: int
@@ -175,10 +172,7 @@ async def alter_group_offsets(
 async def delete_group_offsets(
     client: Client, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Delete a group's offsets of some partitions; raise if there is no such group.
-
-    A topic that its members read gets `GROUP_SUBSCRIBED_TO_TOPIC`.
-    """
+    """Delete a group's offsets; a topic that its members read gets `GROUP_SUBSCRIBED_TO_TOPIC`."""
     wanted = list(partitions)
     request = OffsetDeleteRequest(
         group_id=group_id,

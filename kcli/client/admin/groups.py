@@ -17,7 +17,7 @@ from kcli.client.admin.driver import (
     error_of,
     omitted,
     request_once,
-    retry_items,
+    retry,
 )
 from kcli.client.admin.types import (
     CLASSIC,
@@ -74,30 +74,21 @@ async def list_groups(
     types: Collection[str] = (),
     timeout_ms: int | None = None,
 ) -> GroupListings:
-    """Return the groups of all brokers, of all states and types or of some, in the order of the responses.
-
-    `errors` holds the brokers that cannot be asked, or are too old for a filter.
-    """
+    """Return the groups of all brokers; `errors` has brokers that failed or are too old for a filter."""
     minimum = _TYPES_VERSION if _needs_filter(types) else _STATES_VERSION if states else 0
 
     def build(version: int) -> ListGroupsRequest:
         wanted = list(types) if version >= _TYPES_VERSION else []
         return ListGroupsRequest(states_filter=list(states), types_filter=wanted)
 
-    async def attempt(
-        pending: list[int], remaining_ms: int
-    ) -> dict[int, tuple[GroupListing, ...] | KafkaError]:
-        (node_id,) = pending
-        response: ListGroupsResponse = await client.request_by_version(
-            node_id, ListGroupsRequest, build, timeout_ms=remaining_ms, min_version=minimum
-        )
-        return {node_id: error_of(response.error_code) or tuple(map(_listing, response.groups))}
-
     async def ask(node_id: int) -> tuple[GroupListing, ...]:
-        answer = (await retry_items(client, [node_id], timeout_ms=timeout_ms, attempt=attempt))[node_id]
-        if isinstance(answer, KafkaError):
-            raise answer
-        return answer
+        async def attempt(remaining_ms: int) -> tuple[GroupListing, ...] | KafkaError:
+            response: ListGroupsResponse = await client.request_by_version(
+                node_id, ListGroupsRequest, build, timeout_ms=remaining_ms, min_version=minimum
+            )
+            return error_of(response.error_code) or tuple(map(_listing, response.groups))
+
+        return await retry(client, attempt, timeout_ms=timeout_ms)
 
     return _merged(await ask_nodes(client, None, ask))
 
@@ -129,10 +120,7 @@ def _listing(group: ListedGroup) -> GroupListing:
 async def describe_groups(
     client: Client, group_ids: Iterable[str], *, timeout_ms: int | None = None
 ) -> dict[str, GroupDescription | KafkaError]:
-    """Return each group with its members.
-
-    A group that does not exist is `GROUP_ID_NOT_FOUND`; brokers before 4.0 describe it in state Dead.
-    """
+    """Return each group or `GROUP_ID_NOT_FOUND`; brokers before 4.0 describe a missing one as Dead."""
     ask = partial(_describe_at, client)
     return await ask_coordinators(client, group_ids, ask=ask, timeout_ms=timeout_ms)
 
@@ -160,10 +148,7 @@ async def remove_members(
     reason: str = "",
     timeout_ms: int | None = None,
 ) -> dict[MemberToRemove, KafkaError | None]:
-    """Remove members of a classic group, or all current members; raise if the group refuses.
-
-    Brokers before 2.4 remove one at a time, and no static ones.
-    """
+    """Remove members, or all, of a classic group; brokers before 2.4 remove only one dynamic member."""
     if members is None:
         members = await _all_members(client, group_id, timeout_ms)
     if not members:

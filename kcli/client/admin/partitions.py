@@ -101,10 +101,7 @@ def _topics(
 async def delete_records(
     client: Client, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, int | KafkaError]:
-    """Delete the records before an offset of each partition; -1 means the high watermark.
-
-    The value of a partition is its new low watermark.
-    """
+    """Delete records before an offset, -1: the high watermark; return each new low watermark."""
 
     def build(group: list[TopicPartition], remaining_ms: int) -> DeleteRecordsRequest:
         return DeleteRecordsRequest(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from kcli.client.admin.driver import error_of, omitted, retry_items
+from kcli.client.admin.driver import error_of, omitted, retry, retry_items
 from kcli.client.network.metadata import CONTROLLER
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -105,19 +105,15 @@ async def list_partition_reassignments(
             for topic, indexes in by_topic(partitions).items()
         ]
 
-    async def attempt(
-        pending: list[str], remaining_ms: int
-    ) -> dict[str, ListPartitionReassignmentsResponse | KafkaError]:
+    async def attempt(remaining_ms: int) -> ListPartitionReassignmentsResponse | KafkaError:
         response: ListPartitionReassignmentsResponse = await client.request(
             CONTROLLER,
             ListPartitionReassignmentsRequest(timeout_ms=remaining_ms, topics=topics),
             timeout_ms=remaining_ms,
         )
-        return {"list": error_of(response.error_code, response.error_message) or response}
+        return error_of(response.error_code, response.error_message) or response
 
-    answer = (await retry_items(client, ["list"], timeout_ms=timeout_ms, attempt=attempt))["list"]
-    if isinstance(answer, KafkaError):
-        raise answer
+    answer = await retry(client, attempt, timeout_ms=timeout_ms)
     found = {
         TopicPartition(topic.name, entry.partition_index): PartitionReassignment(
             tuple(entry.replicas), tuple(entry.adding_replicas), tuple(entry.removing_replicas)
@@ -161,10 +157,7 @@ class ReplicaPlace:
 async def alter_replica_log_dirs(
     client: Client, moves: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
 ) -> dict[TopicPartitionReplica, KafkaError | None]:
-    """Start to move replicas to directories of their brokers (absolute paths).
-
-    `REPLICA_NOT_AVAILABLE` means that the broker has no such replica yet: it creates the replica there later.
-    """
+    """Start to move replicas to these paths; after `REPLICA_NOT_AVAILABLE` they are created there."""
     results: dict[TopicPartitionReplica, KafkaError | None] = {}
 
     async def ask(broker: int, own: list[TopicPartitionReplica]) -> None:
@@ -257,9 +250,7 @@ async def elect_leaders(
             for topic, indexes in by_topic(partitions).items()
         ]
 
-    async def attempt(
-        pending: list[ElectionType], remaining_ms: int
-    ) -> dict[ElectionType, ElectLeadersResponse | KafkaError]:
+    async def attempt(remaining_ms: int) -> ElectLeadersResponse | KafkaError:
         request = ElectLeadersRequest(
             election_type=election_type, topic_partitions=topics, timeout_ms=remaining_ms
         )
@@ -267,12 +258,9 @@ async def elect_leaders(
         response: ElectLeadersResponse = await client.request(
             CONTROLLER, request, timeout_ms=remaining_ms, min_version=1 if election_type else 0
         )
-        return {election_type: error_of(response.error_code) or response}
+        return error_of(response.error_code) or response
 
-    answers = await retry_items(client, [election_type], timeout_ms=timeout_ms, attempt=attempt)
-    answer = answers[election_type]
-    if isinstance(answer, KafkaError):
-        raise answer
+    answer = await retry(client, attempt, timeout_ms=timeout_ms)
     results = {
         TopicPartition(topic.topic, entry.partition_id): error_of(entry.error_code, entry.error_message)
         for topic in answer.replica_election_results

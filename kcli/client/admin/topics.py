@@ -251,13 +251,9 @@ def _partition(
         tuple(entry.replica_nodes),
         tuple(entry.isr_nodes),
         tuple(entry.offline_replicas),
-        _optional_tuple(eligible_leaders),
-        _optional_tuple(last_known),
+        None if eligible_leaders is None else tuple(eligible_leaders),
+        None if last_known is None else tuple(last_known),
     )
-
-
-def _optional_tuple(values: list[int] | None) -> tuple[int, ...] | None:
-    return None if values is None else tuple(values)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

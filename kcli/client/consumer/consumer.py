@@ -219,7 +219,7 @@ class Consumer(Background):
             with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1000):
                 await trio.lowlevel.checkpoint()
                 while True:
-                    news = self._fetcher.arrived()
+                    news = self._fetcher.arrived
                     if self._member is not None:
                         await self._member.drive()
                     # From here on, a cancellation would lose records.
@@ -328,7 +328,7 @@ class Consumer(Background):
                 state = self._assigned[partition]
                 if state.state is FetchState.FETCHING:
                     return state.position
-                news = self._fetcher.arrived()
+                news = self._fetcher.arrived
                 self._raise_error()
                 await news.wait()
 

@@ -55,10 +55,7 @@ class FetchedRecords(NamedTuple):
 
 
 def end_of(data: Buffer, start: int) -> int:
-    """Return the offset after the last whole batch in `data`, `start` if there is none.
-
-    It reads sizes only; decoding finds damaged batches.
-    """
+    """Return the offset after the last whole batch in `data`, else `start`; reads sizes only."""
     end = len(data)
     position = last = 0
     found = False
@@ -117,10 +114,7 @@ class CompletedFetch:
         self._aborted_ids: set[int] = set()
 
     async def take(self, limit: int) -> FetchedRecords | None:
-        """Return up to `limit` more records; None when all are handed out.
-
-        Moves `next_offset`. Raises `BadFetch` with partition and offset for damaged data.
-        """
+        """Return up to `limit` more records, None after the last; raise `BadFetch` for damaged data."""
         if self._error is not None:
             raise self._error
         try:

@@ -163,6 +163,8 @@ class Fetcher:
         warn: Callable[[str], None],
     ) -> None:
         self.error: KcliError | None = None
+        self.arrived = trio.Event()
+        """The event of the next data, position or error."""
         self.start_committed: Callable[[trio.Nursery], float] | None = None
         """In a group: starts the look-up of committed offsets if it is due; returns when the next one is."""
         self._client = client
@@ -170,7 +172,6 @@ class Fetcher:
         self._assigned = assigned
         self._wall_ms = wall_ms
         self._wakeup = trio.Event()
-        self._arrived = trio.Event()
         self._outstanding: set[int] = set()
         self._held_since: dict[int, float] = {}
         self._sessions: dict[int, FetchSession] = {}
@@ -189,10 +190,6 @@ class Fetcher:
     def wake(self) -> None:
         """Start the fetches that have become possible."""
         self._wakeup.set()
-
-    def arrived(self) -> trio.Event:
-        """Return the event of the next data, position or error."""
-        return self._arrived
 
     def close(self) -> None:
         if self._metadata_changed in self._client.cache.listeners:
@@ -213,8 +210,8 @@ class Fetcher:
 
     def tell(self) -> None:
         """Wake the poll that waits."""
-        self._arrived.set()
-        self._arrived = trio.Event()
+        self.arrived.set()
+        self.arrived = trio.Event()
 
     def _fail(self, error: KcliError) -> None:
         self.error = self.error or error

@@ -280,18 +280,15 @@ class ClassicJoin:
             protocol_name=sent.protocol,
             assignments=assignments,
         )
-        version = connection.versions.choose(
-            SyncGroupRequest, min_version=_FIRST_STATIC_SYNC if instance_id else 0
-        )
+        minimum = _FIRST_STATIC_SYNC if instance_id else 0
+        version = connection.versions.choose(SyncGroupRequest, min_version=minimum)
         seconds = self._client.config.request_timeout_ms / 1000
         response: SyncGroupResponse = await connection.request(request, version, seconds=seconds)
         if response.error_code:
             code = ErrorCode.of(response.error_code)
             return self._unless_fatal(self._membership.sync_failed(code, sent), code)
-        if response.protocol_type not in (None, PROTOCOL_TYPE) or response.protocol_name not in (
-            None,
-            sent.protocol,
-        ):
+        is_other = response.protocol_name not in (None, sent.protocol)
+        if is_other or response.protocol_type not in (None, PROTOCOL_TYPE):
             raise self._refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         assignment = read_assignment(response.assignment)
         if self._membership.synced(sent):

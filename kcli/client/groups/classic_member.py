@@ -64,11 +64,9 @@ class ClassicMember(Member):
 
     @property
     def metadata(self) -> GroupMetadata:
-        generation = self.membership.generation
-        instance_id = self._config.group_instance_id or None
-        return GroupMetadata(
-            self._config.group_id, generation.generation_id, generation.member_id, instance_id
-        )
+        generation, config = self.membership.generation, self._config
+        instance_id = config.group_instance_id or None
+        return GroupMetadata(config.group_id, generation.generation_id, generation.member_id, instance_id)
 
     @property
     def is_settled(self) -> bool:

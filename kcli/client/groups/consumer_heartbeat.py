@@ -174,9 +174,8 @@ class ConsumerHeartbeat(MemberHeartbeat):
         connection = await self._link.connection()
         if token is not self._membership.token:
             return ErrorAction.IGNORE  # the membership changed while the coordinator was looked up
-        version = connection.versions.choose(
-            ConsumerGroupHeartbeatRequest, min_version=self._fields.min_version
-        )
+        first = self._fields.min_version
+        version = connection.versions.choose(ConsumerGroupHeartbeatRequest, min_version=first)
         sent_at = trio.current_time()
         was_stable = self._membership.state is ConsumerState.STABLE
         request = self._fields.next(self._membership)

@@ -44,10 +44,7 @@ class CoordinatorLink:
         """The coordinator's id, None while it is unknown."""
 
     async def connection(self) -> Connection:
-        """Return the open connection; look up the coordinator if needed.
-
-        Raises `KcliError`; `is_passing` tells whether to try again.
-        """
+        """Return the open connection; raise `KcliError`: `is_passing` tells whether to try again."""
         link = self._known_link()
         if link is None:
             node = await self._client.coordinators.find(self.group_id)

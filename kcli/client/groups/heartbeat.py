@@ -165,9 +165,8 @@ class ClassicHeartbeat(MemberHeartbeat):
             return ErrorAction.IGNORE  # the membership changed while the coordinator was looked up
         sent = self._membership.generation
         instance_id = self._config.group_instance_id
-        version = connection.versions.choose(
-            HeartbeatRequest, min_version=_FIRST_STATIC_VERSION if instance_id else 0
-        )
+        minimum = _FIRST_STATIC_VERSION if instance_id else 0
+        version = connection.versions.choose(HeartbeatRequest, min_version=minimum)
         request = HeartbeatRequest(
             group_id=self._config.group_id,
             generation_id=sent.generation_id,
@@ -182,8 +181,7 @@ class ClassicHeartbeat(MemberHeartbeat):
         if action is ErrorAction.LOOK_UP:
             self._link.forget()
         elif action is ErrorAction.FATAL:
-            self._fail(
-                KafkaError(code, f"cannot stay in group `{self._config.group_id}`: {code.description}")
-            )
+            why = f"cannot stay in group `{self._config.group_id}`: {code.description}"
+            self._fail(KafkaError(code, why))
         self._tell()
         return action

@@ -34,10 +34,7 @@ class Callbacks(NamedTuple):
 
 
 class Member:
-    """The member behind one consumer.
-
-    Every poll calls `drive` in the application's task; `start` runs the tasks beside it.
-    """
+    """The member behind one consumer. Every poll calls `drive`; `start` runs the tasks beside it."""
 
     heartbeat: MemberHeartbeat
 

@@ -109,10 +109,7 @@ class GroupAssignment:
             self.assign(one for one in self._assigned.partitions if one not in partitions)
 
     async def lose(self, partitions: set[TopicPartition], *, why: str | None = None) -> None:
-        """Give up partitions that another member may own already.
-
-        `why` tells how the member lost its place in the group, None if it leaves.
-        """
+        """Give up partitions that others may own already; `why` is None if the member leaves."""
         if why is not None:
             group = self._config.group_id
             self._warn(f"this member lost its place in group `{group}`: {why}; {READ_AGAIN}")

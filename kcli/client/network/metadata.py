@@ -111,10 +111,7 @@ class ClusterMetadata:
 
     @classmethod
     def of(cls, response: MetadataResponse) -> ClusterMetadata:
-        """Read a metadata response; a topic with an error is in `errors`, not in `topics`.
-
-        A topic that only lacks a leader or a replica keeps its partitions.
-        """
+        """Read a response; a topic with an error, other than a missing leader or replica, is in `errors`."""
         topics: dict[str, TopicMetadata] = {}
         errors: dict[str, ErrorCode] = {}
         for topic in response.topics:
@@ -321,10 +318,7 @@ class MetadataCache:
             self._replace(cluster.with_nodes(nodes))
 
     def update_nodes(self, answer: ClusterMetadata) -> None:
-        """Apply brokers and controller of a response that the refresh task did not ask for.
-
-        Of its topics, only those in the snapshot are updated.
-        """
+        """Apply brokers, controller and known topics of a response not meant for the refresh task."""
         if not answer.nodes:
             return
         merged = self.cluster.merged(answer)

@@ -91,10 +91,7 @@ class NodeLink:
             self._nursery.start_soon(self._run)
 
     async def ready(self) -> Connection:
-        """Return the open connection, connecting if needed; raise the error of a failed try.
-
-        It makes one try at most. A second call waits for the backoff.
-        """
+        """Return the open connection; try once at most, after the backoff, and raise the error."""
         if self.connection is not None and not self.connection.is_closed:
             return self.connection
         while self.state is LinkState.READY:
@@ -225,10 +222,7 @@ class NodeLinks:
         return bool(nodes) and all(self._link(node).is_failing for node in nodes)
 
     def replace_moved(self) -> None:
-        """Drop links to brokers that moved or left, and links to bootstrap addresses.
-
-        A bootstrap link to the address of a broker becomes the link of that broker.
-        """
+        """Drop links to brokers that moved or left; bootstrap links become those of their brokers."""
         nodes = self._cache.cluster.nodes
         if not nodes:
             return
@@ -246,10 +240,7 @@ class NodeLinks:
                 link.close()
 
     async def reach_bootstrap(self, seconds: float) -> None:
-        """Try the bootstrap addresses, each a little after the one before, until one is ready.
-
-        Raises `KcliError` naming them if none answers as a broker within `seconds`.
-        """
+        """Try the bootstrap addresses, staggered, until one is ready; raise `KcliError` if none is."""
         give_up_at = trio.current_time() + REFUSED_SECONDS
         errors: dict[int, KcliError] = {}
         reached = False

@@ -51,11 +51,6 @@ def request_error(error: KcliError) -> KafkaError:
     )
 
 
-def broker_subject(node_id: int) -> str:
-    """Return how warnings name a broker."""
-    return f"broker {node_id}"
-
-
 def error_text(error: KafkaError) -> str:
     """Return an error's name and text."""
     return f"{error.code.name}: {error.message}"

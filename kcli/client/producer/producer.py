@@ -161,10 +161,7 @@ class Producer(Background):
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp: int | None = None,
     ) -> Delivery:
-        """Queue a record, waiting up to `max.block.ms` for metadata and memory; see `send_nowait`.
-
-        Raises `KafkaError` 7 if they do not come in time.
-        """
+        """Queue a record as `send_nowait`, waiting up to `max.block.ms`; then raise `KafkaError` 7."""
         try:
             delivery = self.send_nowait(
                 topic, value, key, partition=partition, headers=headers, timestamp=timestamp

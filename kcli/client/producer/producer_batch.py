@@ -51,10 +51,7 @@ class Delivery:
         self._timestamp = timestamp
 
     def on_settled(self, callback: Callable[[Delivery], None]) -> None:
-        """Call `callback(delivery)`, in order of sending, when the record is delivered or failed.
-
-        It runs in the sender's task and must not raise: an exception ends the producer.
-        """
+        """Call `callback(delivery)` in sending order, in the sender's task; it must not raise."""
         batch = self._batch
         if batch.parts is not None:
             batch, _ = batch.part_of(self._index)
@@ -120,11 +117,7 @@ class DeliveryRun:
             yield Delivery(self._batch, index, self._timestamp)
 
     def on_settled(self, callback: Callable[[DeliveryRun], None]) -> None:
-        """Call `callback(run)` when the records are delivered or failed.
-
-        If the batch is split, it is called for each part of the run. It must not raise, as with
-        `Delivery.on_settled`.
-        """
+        """As `Delivery.on_settled`; if the batch is split, `callback` is called for each part."""
         batch = self._batch
         if batch.parts is not None:
             for run in self._by_part():

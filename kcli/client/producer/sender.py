@@ -11,13 +11,7 @@ from kcli.client.network.backoff import Backoff
 from kcli.client.network.bootstrap import Unreachable
 from kcli.client.network.connection import Disconnected
 from kcli.client.network.metadata import ANY, STALE_METADATA, NewLeader, Node
-from kcli.client.network.retry_warnings import (
-    PATIENCE_SECONDS,
-    RetryWarnings,
-    broker_subject,
-    error_text,
-    request_error,
-)
+from kcli.client.network.retry_warnings import PATIENCE_SECONDS, RetryWarnings, error_text, request_error
 from kcli.client.producer.producer_batch import GivenUp
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -55,10 +49,7 @@ NO_ANSWER = PartitionProduceResponse(index=-1, error_code=-1, base_offset=-1)
 def produce_request(
     batches: list[ProducerBatch], cluster: ClusterMetadata, *, config: ProducerConfig, versions: NodeVersions
 ) -> tuple[ProduceRequest, int]:
-    """Return the Produce request for built batches, at most one per partition, and its version.
-
-    Raises `UnsupportedVersion`.
-    """
+    """Return the Produce request for built batches, and its version; raise `UnsupportedVersion`."""
     topics: dict[str, TopicProduceData] = {}
     has_ids = True
     for batch in batches:
@@ -266,7 +257,7 @@ class Sender:
             # The batches wait, at most `delivery.timeout.ms`. The leader may have changed.
             self._client.request_metadata_update()
             for batch in self._accumulator.heads(node_id, self._client.cluster):
-                self._warnings.note(batch, request_error(error), subject=broker_subject(node_id))
+                self._warnings.note(batch, request_error(error), subject=f"broker {node_id}")
         finally:
             self._connecting.discard(node_id)
         self.wake()
@@ -341,7 +332,7 @@ class Sender:
             lost = request_error(error)
             self._client.request_metadata_update()
             for batch in batches:
-                self._retry_or_fail(batch, lost, subject=broker_subject(node_id))
+                self._retry_or_fail(batch, lost, subject=f"broker {node_id}")
         except KcliError as error:
             # No common version, or records that its version cannot carry: a retry does not help.
             refused = error if isinstance(error, KafkaError) else None
