@@ -332,10 +332,7 @@ class ClassicGroup:
         return group
 
     def record(self, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-        """Return the record of this generation; a member that is not in `assignments` has no partitions.
-
-        The record keeps only the metadata for the chosen protocol.
-        """
+        """Return this generation's record, with metadata for the chosen protocol and `assignments`."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,

@@ -74,10 +74,7 @@ def accept_sync(token: Token, group: ClassicGroup, member: ClassicMember) -> lis
 
 
 def refuse_parked(group: ClassicGroup, member: ClassicMember, error: ErrorCode) -> list[Effect]:
-    """Answer the parked requests of a member with an error.
-
-    UNKNOWN_MEMBER_ID makes the client forget its id; other errors return it.
-    """
+    """Answer a member's parked requests; UNKNOWN_MEMBER_ID makes the client forget its id."""
     effects: list[Effect] = []
     if (token := group.take_join(member)) is not None:
         kept_id = "" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id

@@ -155,10 +155,8 @@ class ConsumerGroupClassicProtocol:
         try:
             member, offer = self._member(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)
-            if request.protocol_type not in {None, PROTOCOL_TYPE} or request.protocol_name not in {
-                None,
-                offer.protocol,
-            }:
+            is_other = request.protocol_name not in {None, offer.protocol}
+            if is_other or request.protocol_type not in {None, PROTOCOL_TYPE}:
                 raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         except KafkaError as error:
             return refuse_sync(token, error.code)

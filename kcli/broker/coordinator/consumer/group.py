@@ -410,10 +410,7 @@ class ConsumerGroup:
         return ConsumerGroupRecords(self.group_id).tombstones(self.members, self.regexes)
 
     def described(self, image: MetadataImage, assignor_name: str) -> DescribedGroup:
-        """Return the group as ConsumerGroupDescribe shows it (member types: KIP-1099).
-
-        Partitions of deleted topics are left out.
-        """
+        """Return the group as ConsumerGroupDescribe shows it, without deleted topics."""
         return DescribedGroup(
             group_id=self.group_id,
             group_state=self.state.value,

@@ -146,11 +146,7 @@ def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) 
 
 
 def check_released(member: ConsumerMember) -> None:
-    """Raise UNRELEASED_INSTANCE_ID unless the static member has left temporarily (epoch -2).
-
-    This holds for the same member id too: Kafka does not let a static member begin anew while it is in the
-    group.
-    """
+    """Raise UNRELEASED_INSTANCE_ID unless the static member left (-2), even for the same member id."""
     if member.epoch != STATIC_LEAVE_EPOCH:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,

@@ -155,10 +155,7 @@ def to_classic(
     now: Now,
     image: MetadataImage,
 ) -> ClassicGroup:
-    """Return the classic group of classic members: the epoch is its generation, the target its assignment.
-
-    Raises GROUP_ID_NOT_FOUND if it cannot be made.
-    """
+    """Return the classic group of classic members: the epoch is its generation, the target its assignment."""
     group = ClassicGroup(
         group_id,
         state=ClassicGroupState.STABLE,

@@ -101,10 +101,7 @@ class OffsetStore:
     def tombstones_of_topic(
         self, group_id: str, name: str, topic_id: bytes, *, most: int
     ) -> list[CoordinatorRecord]:
-        """Return records that delete a group's offsets of a deleted topic, at most `most`.
-
-        Offsets that carry the id of another topic of this name stay.
-        """
+        """Return at most `most` tombstones of a deleted topic; a new one of its name keeps its offsets."""
         found = (
             offset_tombstone(group_id, name, partition)
             for partition, offset in self.of_group(group_id).get(name, {}).items()

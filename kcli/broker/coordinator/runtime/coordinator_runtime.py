@@ -88,10 +88,7 @@ class CoordinatorRuntime(Generic[S]):
         return self._host(index).shard
 
     def shards(self) -> Iterator[S]:
-        """Yield the loaded shards of this node, then raise if one is not loaded yet.
-
-        Raises `KafkaError` as `shard` does.
-        """
+        """Yield the loaded shards of this node, then raise, as `shard` does, if another is loading."""
         loading = None
         if self._is_stopped:
             raise _stopping()
@@ -170,10 +167,7 @@ class CoordinatorRuntime(Generic[S]):
                 self._try(host, partial(host.tell, delta))
 
     def directory_failed(self) -> None:
-        """Close the shards whose partitions have gone offline, a little later.
-
-        It cannot happen now, because a shard's own append may have found the failure.
-        """
+        """Close offline shards, but later: the failure may come from a shard's own append."""
         self._purgatory.timer.call_soon(self._review)
 
     async def _review(self) -> None:

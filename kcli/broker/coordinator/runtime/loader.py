@@ -147,10 +147,7 @@ _log = logging.getLogger(__name__)
 
 
 async def load(host: ShardHost[Any], *, decode: Decode, page_bytes: int) -> bool:
-    """Replay the whole log; return False if the shard was closed meanwhile.
-
-    Raises `KafkaError` or `OSError` if the log cannot be read.
-    """
+    """Replay the whole log; return False if the shard was closed. Raises `KafkaError` or `OSError`."""
     log = host.partition.log
     name = str(log.topic_partition)
     replay = LogReplay(

@@ -46,10 +46,7 @@ class CoordinatorSettings:
 
 
 class Shard(Protocol):
-    """The state of one partition of an internal topic; pure.
-
-    Its other methods are requests: callers of `runtime.ask` name them.
-    """
+    """The pure state of one partition of an internal topic; `runtime.ask` calls its other methods."""
 
     def replay(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any record of its topic
         """Apply a record that is in the log; the value None deletes."""
@@ -105,10 +102,7 @@ class ShardTimer(TimerTask):
 
 
 class PendingAppend(DelayedOperation):
-    """A batch that is written and not committed yet.
-
-    `is_flushed` is false while `flush.messages` requires a flush first.
-    """
+    """A batch that is not committed yet; `is_flushed` is false if `flush.messages` requires a flush."""
 
     __slots__ = ("_host", "is_flushed", "required_offset", "then")
 
