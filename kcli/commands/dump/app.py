@@ -250,7 +250,7 @@ def make_selection(topics: Sequence[str], partitions: Sequence[int], kinds: Sequ
     from kcli.forensics.contents.log_files import FileKind, Selection
 
     for unknown in (kind for kind in kinds if kind not in list(FileKind)):
-        raise UsageError(f"there is no kind of file `{unknown}`", hint=", ".join(FileKind))
+        raise UsageError(f"unknown kind of file `{unknown}`", hint=", ".join(FileKind))
     return Selection(frozenset(topics), frozenset(partitions), frozenset(map(FileKind, kinds)))
 
 

@@ -232,7 +232,7 @@ class IndexDump:
             elif newest[0 if entry is OFFSET_ENTRY else 1] < 0:
                 reason = "the last offset is below that of the segment"
         if size != whole and excess_bytes(path, entry):
-            reason = reason or f"{size} bytes are no multiple of {entry.size}"
+            reason = reason or f"{size} bytes are not a multiple of {entry.size}"
         if reason is None:
             self._view.remark("passed_sanity_check", f"{path} passed sanity check.")
         else:
@@ -293,7 +293,7 @@ def excess_bytes(path: str, entry: Struct) -> int:
 def excess_message(path: str, entry: Struct, *, name: str) -> str | None:
     """Return the message about bytes behind the last whole entry of a file, None without any."""
     excess = excess_bytes(path, entry)
-    return f"the last {excess} bytes are no {name}: `{path}`" if excess else None
+    return f"the last {excess} bytes are not a whole {name}: `{path}`" if excess else None
 
 
 def beside(file: DumpFile, suffix: str) -> str:

@@ -63,13 +63,16 @@ def verify(wanted: VerifyOptions, output: OutputFormat | None) -> int:
         printer = Printer(form, targets.files)
         do(wanted, targets, pool, printer, sum(sizes.values()))
     printer.finish()
-    empty = printer.without_segments
-    for directory in (*targets.directories_without_replicas, *(empty if printer.has_seen_segments else ())):
+    without_segments = printer.without_segments
+    for directory in (
+        *targets.directories_without_replicas,
+        *(without_segments if printer.has_seen_segments else ()),
+    ):
         warn(f"no segments in the directory: `{directory}`")
     if printer.has_problems or printer.has_failures:
         return ChecksFailed.exit_code if printer.has_problems else KcliError.exit_code
-    if empty and not printer.has_seen_segments:
-        where = wanted.paths[0] if len(wanted.paths) == 1 else empty[0]
+    if without_segments and not printer.has_seen_segments:
+        where = wanted.paths[0] if len(wanted.paths) == 1 else without_segments[0]
         raise nothing_in(where, topics=wanted.topics, partitions=wanted.partitions)
     return 0
 

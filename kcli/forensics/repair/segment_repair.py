@@ -235,7 +235,7 @@ class SegmentCopy:
     def create(self) -> LogSegment:
         """Make the files, if they do not exist. Raises `OSError`."""
         if self._segment is None:
-            # The directory was empty: a file here would be somebody else's.
+            # The directory was empty: an existing file would belong to another program.
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
             self._segment = LogSegment.create(
                 self._directory, self._base_offset, config=self._config, now_ms=0, report=_refuse

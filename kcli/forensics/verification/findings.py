@@ -59,7 +59,12 @@ class FindingKind(Enum):
         "a segment has no such index",
         "start the broker, which builds it, or see `--rebuild`",
     )
-    INDEX_SIZE = "index_size", E, "the size of an index is no multiple of that of its entries", _REBUILD
+    INDEX_SIZE = (
+        "index_size",
+        E,
+        "the size of an index is not a multiple of the size of its entries",
+        _REBUILD,
+    )
     INDEX_ZEROS = "index_zeros", E, "an index has an entry of zeros before other entries", _REBUILD
     INDEX_ZERO_TAIL = (
         "index_zero_tail",

@@ -2,7 +2,7 @@
 
 Replicas hold the same bytes, batch for batch, because followers copy the leader's. Only compaction, which
 each broker does by itself, makes batches differ: from the first such batch on, records are compared one by
-one. Records that one replica has deleted, or not copied yet, are no difference.
+one. Records that one replica has deleted, or not copied yet, do not count as a difference.
 """
 
 from __future__ import annotations

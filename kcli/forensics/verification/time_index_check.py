@@ -75,7 +75,7 @@ class TimeIndexCheck:
         return True
 
     def _are_in(self, run: PackedBatches, start: int, stop: int) -> bool:
-        """Whether some entries each stand for a batch whose timestamp none before it exceeds."""
+        """Whether each of some entries is right for a batch of the run that no earlier timestamp exceeds."""
         if run.times_rise and run.max_timestamps[0] >= self.largest:
             return run.has_time_entries(self._index.data[start * ENTRY_SIZE : stop * ENTRY_SIZE])
         largest = islice(accumulate(run.max_timestamps, max, initial=self.largest), 1, None)

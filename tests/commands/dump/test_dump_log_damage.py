@@ -178,7 +178,7 @@ def test_bytes_that_are_no_whole_entry_are_damage_of_an_index(
     path.write_bytes((entry * 2)[:size])
     excess = size % len(entry)
     finished = kcli("dump-log", str(path), "-o", "text")
-    message = f"the last {excess} bytes are no {name}: `{path}`"
+    message = f"the last {excess} bytes are not a whole {name}: `{path}`"
     assert finished.exit_code == 3
     assert message in finished.err.splitlines()
     told = objects(kcli("dump-log", str(path), "-o", "json"))

@@ -50,7 +50,7 @@ BAD_INPUT: list[tuple[str, tuple[str, ...], int, str]] = [
         "cannot load the decoder `os.nothing`",
     ),
     ("two decoders", ("empty", "--offsets-decoder", "--key-decoder", "hex"), 2, "more than one decoder"),
-    ("an unknown kind", ("empty", "--kind", "logs"), 2, "there is no kind of file `logs`"),
+    ("an unknown kind", ("empty", "--kind", "logs"), 2, "unknown kind of file `logs`"),
     ("a time that is none", ("empty", "--from-time", "noon"), 2, "noon"),
     ("a key that is not hexadecimal", ("empty", "--key", "hex:xyz"), 2, "`--key` is not hex: xyz"),
     (
