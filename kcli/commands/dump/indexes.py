@@ -25,7 +25,13 @@ from kcli.forensics.entries.scanned_entry import records_of, view_of
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
-from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
+from kcli.protocol.records.batch_header import (
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_POSITION,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    MIN_LENGTHS,
+)
 from kcli.protocol.records.record import NO_TIMESTAMP
 from kcli.protocol.records.record_walk import walk_records
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX
@@ -41,8 +47,6 @@ MAX_BATCH_BYTES = 2**31 - 1
 
 _OFFSET_AND_SIZE = Struct(">qi")
 _DELTA = Struct(">i")
-_DELTA_POSITION = 23
-_MIN_ENTRY_SIZE = 14
 
 
 class Head(NamedTuple):
@@ -78,12 +82,12 @@ class BatchLookup:
             return None
         offset, length = _OFFSET_AND_SIZE.unpack_from(head)
         whole = LOG_OVERHEAD + length
-        if length < _MIN_ENTRY_SIZE or whole > max_bytes or position + whole > self.size:
+        if length < MIN_LENGTHS[0] or whole > max_bytes or position + whole > self.size:
             return None
         if head[MAGIC_POSITION] == 2:
             if len(head) < HEADER_SIZE:
                 return None
-            offset += _DELTA.unpack_from(head, _DELTA_POSITION)[0]
+            offset += _DELTA.unpack_from(head, LAST_OFFSET_DELTA_POSITION)[0]
         return Head(position, whole, offset)
 
     def head_of(self, offset: int, position: int) -> Head | None:

@@ -17,7 +17,7 @@ from kcli.forensics.contents.log_directories import log_directories, replica_dir
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
-from kcli.protocol.records.batch_header import HEADER_SIZE, BatchHead
+from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MIN_LENGTHS, BatchHead
 from kcli.protocol.records.message_set import LegacyEntry
 from kcli.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1024 * 1024
 
 _ENTRY_HEAD = Struct(">qiib")
-_MIN_ENTRY_SIZE = 14
-_MAGIC_BATCH = 2
 
 Batch = RecordBatch | LegacyEntry
 Report = Callable[[KcliError], None]
@@ -161,15 +159,15 @@ def _read_segment(source: BinaryIO, file: Path, report: Report) -> Iterator[Batc
             report(damage(file, position, "the last batch is cut short"))
             return
         offset, length, _, magic = _ENTRY_HEAD.unpack(head)
-        if length < _MIN_ENTRY_SIZE or not 0 <= magic <= _MAGIC_BATCH:
+        if length < MIN_LENGTHS[0] or not 0 <= magic <= MAGIC:
             report(damage(file, position, "no batch begins here, the rest of the file is passed over"))
             return
-        data = head + source.read(12 + length - len(head))
-        if len(data) < 12 + length:
+        data = head + source.read(LOG_OVERHEAD + length - len(head))
+        if len(data) < LOG_OVERHEAD + length:
             report(damage(file, position, "the last batch is cut short"))
             return
         try:
-            batch = RecordBatch(data) if magic == _MAGIC_BATCH else LegacyEntry(data)
+            batch = RecordBatch(data) if magic == MAGIC else LegacyEntry(data)
             if not batch.is_valid_crc():
                 raise CorruptRecord("the checksum does not match")
             yield batch

@@ -20,6 +20,7 @@ from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_header import (
     HEADER_SIZE,
     LOG_OVERHEAD,
+    MAGIC_POSITION,
     MIN_LENGTHS,
     SIZE_POSITION,
     TIMESTAMP_TYPE_BIT,
@@ -156,7 +157,6 @@ def _skip_headers(record: bytes, position: int) -> int:
 
 
 _LENGTH = Struct(">i")
-_CRC_START = 16
 
 
 class LegacyRecords:
@@ -214,7 +214,7 @@ class LegacyRecords:
                 raise CorruptRecord(f"magic {entry.magic} inside magic {wrapper.magic}")
             if entry.is_compressed:
                 raise CorruptRecord("a wrapper inside a wrapper")
-            computed = zlib.crc32(memoryview(data)[at + _CRC_START : end])
+            computed = zlib.crc32(memoryview(data)[at + MAGIC_POSITION : end])
             if computed != entry.crc:
                 self._add(
                     DamageKind.BAD_RECORD_CRC,

@@ -24,6 +24,7 @@ from kcli.forensics.entries.batch_run import MAX_ENTRY_BYTES, MAX_RELATIVE_OFFSE
 from kcli.forensics.entries.damage import TRUNCATIONS, Damage, DamageKind
 from kcli.forensics.entries.damage_diagnosis import DamageDiagnosis
 from kcli.forensics.entries.entry_head import (
+    HEADER_SIZES,
     LEGACY_BITS,
     HeadProblem,
     header_problem,
@@ -56,8 +57,7 @@ _MAX_LOOKS = 20
 _GOOD_LEGACY_ATTRIBUTES = tuple(
     frozenset(number for number in range(bits + 1) if number & 7 <= 3) for bits in LEGACY_BITS
 )
-_LEGACY_CRC_START = 16
-_LEGACY_HEADER_SIZE = 26
+_LEGACY_HEADER_SIZE = HEADER_SIZES[1]
 _OFFSET_IS_WRONG = {DamageKind.BAD_OFFSET, DamageKind.BAD_OFFSET_DELTA, DamageKind.BAD_CRC}
 
 
@@ -190,7 +190,7 @@ class SegmentScan:
                     needed = size
                     break
                 if (
-                    zlib.crc32(view[at + _LEGACY_CRC_START : behind]) != entry.crc
+                    zlib.crc32(view[at + MAGIC_POSITION : behind]) != entry.crc
                     or attributes not in _GOOD_LEGACY_ATTRIBUTES[entry.magic]
                     or not 0 <= offset <= reader.highest
                     or (
