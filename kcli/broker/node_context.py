@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class NodeState(Enum):
-    """The life of a node; its value is what people are shown.
+    """The life of a node; commands show the value.
 
     | state | what the node does | next |
     |---|---|---|
@@ -105,11 +105,9 @@ class NodeContext:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the node is alive but does nothing."""
         return self.gate.is_closed
 
     async def until_awake(self) -> None:
-        """Return once the node is not paused."""
         await self.gate.passed()
 
     def _link_to(self, node_id: int) -> LeaderEndPoint:
@@ -118,11 +116,10 @@ class NodeContext:
         return link
 
     async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return self.controller_link.alter_partition(request)
+        return self.controller.alter_partition(request)
 
     def _assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
         self.controller.assign_directories(node_id=self.node_id, epoch=self.epoch, assignments=assignments)
 
     def _allocate_producer_ids(self) -> tuple[int, int]:
-        block = self.controller.allocate_producer_ids(node_id=self.node_id, broker_epoch=self.epoch)
-        return block.first, block.size
+        return self.controller.allocate_producer_ids(node_id=self.node_id, broker_epoch=self.epoch)

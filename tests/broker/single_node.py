@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kcli.broker.config.broker_config import BrokerConfig
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.producer_ids import ProducerIds
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
@@ -130,10 +131,12 @@ class Node:
         self.port = port
         self.controller.begin_epoch()
         self.epoch = self.controller.register_broker(
-            node_id=NODE_ID,
-            incarnation=bytes(range(16)),
-            endpoints=[Endpoint(LISTENER, "127.0.0.1", port)],
-            directories=[d.directory_id for d in self.log_manager.directories],
+            BrokerRegistrationRequest(
+                node_id=NODE_ID,
+                incarnation=bytes(range(16)),
+                endpoints=[Endpoint(LISTENER, "127.0.0.1", port)],
+                directories=[d.directory_id for d in self.log_manager.directories],
+            )
         )
         self.controller.unfence_broker(node_id=NODE_ID, epoch=self.epoch)
 

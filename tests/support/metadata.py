@@ -6,6 +6,7 @@ import itertools
 from random import Random
 from typing import TYPE_CHECKING
 
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.controller.controller import Controller
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, BrokerRegistration, Endpoint, MetadataImage
 from kcli.broker.metadata.metadata_replay import apply
@@ -67,6 +68,8 @@ def with_topic(image: MetadataImage, name: str, number: int, *partitions: Sequen
 class MemoryLog:
     """A metadata log in memory, which may be told to fail."""
 
+    node_id = 1
+
     def __init__(self) -> None:
         self.batches: list[tuple[int, int, tuple[MetadataRecord, ...]]] = []
         self.end_offset = 0
@@ -100,16 +103,18 @@ def running_controller(nodes: int = 1, *, log: MemoryLog | None = None) -> Contr
         log or MemoryLog(),
         EMPTY_IMAGE,
         random=Random(7),
-        new_topic_id=lambda: topic_id(next(numbers)),
     )
+    controller.new_topic_id = lambda: topic_id(next(numbers))
     controller.begin_epoch()
     for node_id in range(1, nodes + 1):
         registration = broker(node_id)
         epoch = controller.register_broker(
-            node_id=node_id,
-            incarnation=registration.incarnation,
-            endpoints=registration.endpoints,
-            directories=registration.directories,
+            BrokerRegistrationRequest(
+                node_id=node_id,
+                incarnation=registration.incarnation,
+                endpoints=registration.endpoints,
+                directories=registration.directories,
+            )
         )
         controller.unfence_broker(node_id=node_id, epoch=epoch)
     return controller

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.protocol.internal.metadata_records import MetadataRecord
 
-NOT_KEPT_TO = ("request_percentage", "controller_mutation_rate")
+NOT_ENFORCED = ("request_percentage", "controller_mutation_rate")
 """Quotas of users and clients that Kafka knows and this broker does not enforce."""
-NOT_KEPT_TO_BY_ADDRESS = ("connection_creation_rate",)
+NOT_ENFORCED_BY_ADDRESS = ("connection_creation_rate",)
 
-_MOST = 2.0**63
+_LARGEST = 2.0**63
 """The double of the largest 64-bit number."""
 _FRACTION = 1e-6
 
@@ -46,12 +46,13 @@ def alter_client_quotas(
     If a request names an entity twice, neither change is applied. Kafka applies the first and returns an
     error.
     """
-    counts = Counter(tuple(sorted(each.entity, key=_by_type)) for each in alterations)
+    entities = [tuple(sorted(each.entity, key=lambda part: (part[0], part[1] or ""))) for each in alterations]
+    counts = Counter(entities)
     records: list[MetadataRecord] = []
     outcomes: list[KafkaError | None] = []
-    for alteration in alterations:
+    for alteration, entity in zip(alterations, entities, strict=True):
         try:
-            if counts[tuple(sorted(alteration.entity, key=_by_type))] > 1:
+            if counts[entity] > 1:
                 raise _invalid("an entity is named twice")
             own = _alter(image, alteration)
         except KafkaError as error:
@@ -96,21 +97,17 @@ def _check_entity(entity: Sequence[tuple[str, str | None]]) -> None:
 
 
 def _check_value(key: str, value: float, *, is_address: bool) -> None:
-    known = NOT_KEPT_TO_BY_ADDRESS if is_address else (*BYTE_RATES, *NOT_KEPT_TO)
+    known = NOT_ENFORCED_BY_ADDRESS if is_address else (*BYTE_RATES, *NOT_ENFORCED)
     if key not in known:
         raise _invalid(f"there is no quota `{key}` of {'addresses' if is_address else 'users and clients'}")
     if key not in BYTE_RATES:
         raise _invalid(f"`{key}` is not enforced by this broker, so it cannot be set")
     if not value > 0:
         raise _invalid(f"`{key}` must be greater than 0")
-    if value > _MOST:
+    if value > _LARGEST:
         raise _invalid(f"`{key}` is too large for a number of 64 bits")
     if value % 1.0 > _FRACTION:
         raise _invalid(f"`{key}` must be a whole number")
-
-
-def _by_type(part: tuple[str, str | None]) -> tuple[str, str]:
-    return part[0], part[1] or ""
 
 
 def _invalid(message: str) -> KafkaError:

@@ -12,6 +12,7 @@ gets its preferred leader back when all nodes are up, in a higher epoch.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.result import ControllerResult
@@ -34,44 +35,55 @@ if TYPE_CHECKING:
     from kcli.protocol.internal.metadata_records import MetadataRecord
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistrationRequest:
+    """A node that starts. After an unclean stop it may have lost records."""
+
+    node_id: int
+    incarnation: bytes
+    endpoints: Sequence[Endpoint]
+    directories: Sequence[bytes]
+    rack: str | None = None
+    had_clean_stop: bool = True
+
+
 def register_broker(
     decisions: PartitionDecisions,
+    request: BrokerRegistrationRequest,
     *,
-    node_id: int,
-    incarnation: bytes,
-    endpoints: Sequence[Endpoint],
-    directories: Sequence[bytes],
     features: Mapping[str, tuple[int, int]],
-    rack: str | None = None,
-    had_clean_stop: bool = True,
 ) -> ControllerResult[int]:
-    """Register a node that starts; the response is its broker epoch.
+    """Register a node; the response is its broker epoch.
 
-    `features` has the lowest and highest supported level by name. After an unclean stop the node may have
-    lost records, which matters for eligible leaders. Raises `KafkaError` INVALID_REGISTRATION if it does not
-    support the cluster's feature levels, or has a directory of another node.
+    `features` has the lowest and highest supported level by name. Raises `KafkaError` INVALID_REGISTRATION if
+    the node does not support the cluster's feature levels, or has a directory of another node.
     """
-    image = decisions.image
+    image, node_id = decisions.image, request.node_id
     _check_features(image, node_id, features)
-    _check_directories(image, node_id, directories)
+    _check_directories(image, node_id, request.directories)
     records: list[MetadataRecord] = []
     former = image.brokers.get(node_id)
-    if former is not None and former.incarnation != incarnation:
-        if decisions.keeps_eligible_leaders and not had_clean_stop:
-            records.extend(_lose_records(decisions, node_id))
+    if former is not None and former.incarnation != request.incarnation:
+        if decisions.keeps_eligible_leaders and not request.had_clean_stop:
+            records.extend(leave_partitions(decisions, node_id, lost_records=True))
         elif not former.fenced:
             records.extend(leave_partitions(decisions, node_id))
     registration = RegisterBrokerRecord(
         broker_id=node_id,
-        incarnation_id=incarnation,
+        incarnation_id=request.incarnation,
         broker_epoch=image.offset + len(records) + 1,
-        end_points=_end_points(endpoints),
+        end_points=[
+            BrokerEndpoint(
+                name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
+            )
+            for each in request.endpoints
+        ],
         features=[
             BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
             for name, (lowest, highest) in sorted(features.items())
         ],
-        rack=rack,
-        log_dirs=list(directories),
+        rack=request.rack,
+        log_dirs=list(request.directories),
     )
     return ControllerResult((*records, registration), registration.broker_epoch)
 
@@ -80,15 +92,7 @@ def unfence_broker(decisions: PartitionDecisions, *, node_id: int, epoch: int) -
     """Let a caught-up broker lead; leaderless partitions elect it where it may lead."""
     if not current_broker(decisions.image, node_id, epoch).fenced:
         return ControllerResult((), None)
-    records: list[MetadataRecord] = [
-        BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=epoch, fenced=-1)
-    ]
-    with_it = decisions.with_coming(node_id)
-    for place in decisions.partitions():
-        if place.partition.leader == NO_LEADER:
-            change = with_it.change(place.topic, place.index)
-            records.extend([] if change is None else [change])
-    return ControllerResult(tuple(records), None)
+    return all_came_up(decisions, epochs={node_id: epoch})
 
 
 def fence_broker(decisions: PartitionDecisions, *, node_id: int, epoch: int) -> ControllerResult[None]:
@@ -122,28 +126,24 @@ def unregister_broker(decisions: PartitionDecisions, *, node_id: int) -> Control
 
 
 def leave_partitions(
-    decisions: PartitionDecisions, node_id: int, concerns: Callable[[Place], bool] = lambda _: True
+    decisions: PartitionDecisions,
+    node_id: int,
+    concerns: Callable[[Place], bool] = lambda _: True,
+    *,
+    lost_records: bool = False,
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield the changes to a broker's partitions that its absence causes."""
+    """Yield the changes to a broker's partitions that its absence causes.
+
+    A broker that may have `lost_records` is no eligible leader either.
+    """
     without = decisions.with_going(node_id)
+    unclean = frozenset({node_id}) if lost_records else frozenset[int]()
     for place in decisions.partitions():
         partition = place.partition
-        is_member = partition.leader == node_id or node_id in partition.isr
-        if is_member and concerns(place):
+        members = {partition.leader, *partition.isr, *(partition.elr if lost_records else ())}
+        if node_id in members and concerns(place):
             isr = [replica for replica in partition.isr if replica != node_id]
-            change = without.change(place.topic, place.index, isr=isr)
-            if change is not None:
-                yield change
-
-
-def _lose_records(decisions: PartitionDecisions, node_id: int) -> Iterator[PartitionChangeRecord]:
-    """Yield the changes for a broker that may have lost records: it is neither in sync nor eligible."""
-    without = decisions.with_going(node_id)
-    for place in decisions.partitions():
-        partition = place.partition
-        if node_id in {partition.leader, *partition.isr, *partition.elr}:
-            isr = [replica for replica in partition.isr if replica != node_id]
-            change = without.change(place.topic, place.index, isr=isr, unclean=frozenset({node_id}))
+            change = without.change(place, isr=isr, unclean=unclean)
             if change is not None:
                 yield change
 
@@ -174,7 +174,7 @@ def all_came_up(decisions: PartitionDecisions, *, epochs: Mapping[int, int]) -> 
     with_them = decisions.with_coming(*epochs)
     for place in decisions.partitions():
         if place.partition.leader == NO_LEADER:
-            change = with_them.change(place.topic, place.index)
+            change = with_them.change(place)
             records.extend([] if change is None else [change])
     return ControllerResult(tuple(records), None)
 
@@ -196,15 +196,6 @@ def _registered(image: MetadataImage, node_id: int) -> BrokerRegistration:
     return broker
 
 
-def _end_points(endpoints: Sequence[Endpoint]) -> list[BrokerEndpoint]:
-    return [
-        BrokerEndpoint(
-            name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
-        )
-        for each in endpoints
-    ]
-
-
 def _check_features(image: MetadataImage, node_id: int, features: Mapping[str, tuple[int, int]]) -> None:
     for name, level in image.features.items():
         lowest, highest = features.get(name, (0, 0))
@@ -222,6 +213,5 @@ def _check_directories(image: MetadataImage, node_id: int, directories: Sequence
     for other in image.brokers.values():
         if other.node_id != node_id and not set(directories).isdisjoint(other.directories):
             raise KafkaError(
-                ErrorCode.INVALID_REGISTRATION,
-                f"node {node_id} has a log directory of node {other.node_id}",
+                ErrorCode.INVALID_REGISTRATION, f"node {node_id} has a log directory of node {other.node_id}"
             )

@@ -40,8 +40,9 @@ def topic_config_records(
     if nulls:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"null value for topic configs: {', '.join(nulls)}")
     values = {key: value for key, value in configs.items() if value is not None}
-    _check_topic(values, defaults)
-    return _records((ConfigResourceType.TOPIC, name), {}, values)
+    resource = (ConfigResourceType.TOPIC, name)
+    _check_values(resource, values, (), defaults, _GROUPS)
+    return _records(resource, {}, values)
 
 
 def incremental_alter_configs(
@@ -181,24 +182,14 @@ def _check_values(
     defaults: Mapping[str, Any],
     groups: GroupConfig,
 ) -> None:
-    if resource[0] == ConfigResourceType.TOPIC:
-        _check_topic(values, defaults)
-    elif resource[0] == ConfigResourceType.GROUP:
-        _check_group(values, groups)
-    else:
-        _check_broker(values, changed, is_default=not resource[1])
-
-
-def _check_topic(values: Mapping[str, str], defaults: Mapping[str, Any]) -> None:
+    """Raise `KafkaError` INVALID_CONFIG for values that do not fit; see `_check_broker` for brokers."""
     try:
-        check_topic_configs(values, defaults)
-    except InvalidConfig as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
-
-
-def _check_group(values: Mapping[str, str], groups: GroupConfig) -> None:
-    try:
-        check_group_configs(values, groups)
+        if resource[0] == ConfigResourceType.TOPIC:
+            check_topic_configs(values, defaults)
+        elif resource[0] == ConfigResourceType.GROUP:
+            check_group_configs(values, groups)
+        else:
+            _check_broker(values, changed, is_default=not resource[1])
     except InvalidConfig as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
 
@@ -207,15 +198,12 @@ def _check_broker(values: Mapping[str, str], changed: Collection[str], *, is_def
     """Check only changed values: others may come from another release.
 
     As in Kafka, a wrong value, or one that is fixed while the broker runs, is an invalid request, not an
-    invalid configuration. An unknown name is refused; Kafka would store it without effect.
+    invalid configuration. Raises `InvalidConfig` for an unknown name; Kafka would store it without effect.
     """
     for name in changed:
         if name not in values:
             continue
-        try:
-            definition = broker_config(name)
-        except InvalidConfig as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
+        definition = broker_config(name)
         if definition.mode is UpdateMode.READ_ONLY:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"`{name}` cannot change while a broker runs")
         if definition.mode is UpdateMode.PER_BROKER and is_default:
@@ -227,9 +215,7 @@ def _check_broker(values: Mapping[str, str], changed: Collection[str], *, is_def
 
 
 def _with_eligible_leaders(image: MetadataImage, records: list[MetadataRecord]) -> list[MetadataRecord]:
-    """Return the records and their effects on eligible leaders; raise `KafkaError` if the feature forbids
-    them.
-    """
+    """Return the records with their effects on eligible leaders; raise `KafkaError` for forbidden ones."""
     if not image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION):
         return records
     check_min_isr(records)
@@ -240,8 +226,8 @@ def _records(
     resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[MetadataRecord]:
     type, name = resource
-    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return [
         ConfigRecord(resource_type=type, resource_name=name, name=key, value=after.get(key))
-        for key in changed
+        for key in {**before, **after}
+        if before.get(key) != after.get(key)
     ]

@@ -22,9 +22,7 @@ from kcli.broker.controller import (
     isr_control,
     replication_control,
 )
-from kcli.broker.controller import (
-    producer_ids as producer_id_control,
-)
+from kcli.broker.controller import producer_ids as producer_id_control
 from kcli.broker.controller.election_control import PeriodicElections
 from kcli.broker.controller.feature_control import MIN_ISR
 from kcli.broker.controller.heartbeat_control import BrokerHeartbeatReply, Heartbeat, Sessions
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.config.config_entries import ConfigChange
     from kcli.broker.controller.client_quota_control import QuotaAlteration
+    from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.controller.election_control import ElectionType
     from kcli.broker.controller.feature_control import FeatureUpdate
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from kcli.broker.controller.quorum_view import QuorumView
     from kcli.broker.controller.reassignment_control import Reassignment
     from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
-    from kcli.broker.metadata.metadata_image import ConfigResource, Endpoint, MetadataImage, TopicImage
+    from kcli.broker.metadata.metadata_image import ConfigResource, MetadataImage, TopicImage
     from kcli.protocol.internal.metadata_records import MetadataRecord
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.protocol.topics import TopicPartition
@@ -60,7 +59,10 @@ _DEFAULT_SETTINGS = ControllerSettings()
 
 
 class ControllerLog(Protocol):
-    """The metadata log as its controller uses it."""
+    """The metadata log as the controller on node `node_id` uses it."""
+
+    @property
+    def node_id(self) -> int: ...
 
     @property
     def epoch(self) -> int:
@@ -98,18 +100,15 @@ class Controller:
         image: MetadataImage,
         *,
         random: Random,
-        new_topic_id: Callable[[], bytes] = random_uuid,
         topic_defaults: Mapping[str, Any] = MappingProxyType({}),
         settings: ControllerSettings = _DEFAULT_SETTINGS,
         publisher: MetadataPublisher | None = None,
-        node_id: int = 1,
     ) -> None:
         self.image = image
-        self.node_id = node_id
         self.settings = settings
         self._log = log
         self._random = random
-        self._new_topic_id = new_topic_id
+        self.new_topic_id: Callable[[], bytes] = random_uuid
         self._topic_defaults = topic_defaults
         self._sessions = Sessions()
         self._elections = PeriodicElections()
@@ -135,8 +134,6 @@ class Controller:
             self._elections.unclean_soon()
         self.publisher.publish(self.image, delta)
 
-    # --- the controller itself and its brokers
-
     def begin_epoch(self) -> None:
         """Begin an epoch of the log, and finalize the features of this program."""
         self._log.compact(self.image)
@@ -146,36 +143,16 @@ class Controller:
         self._sessions, self._elections = Sessions(), PeriodicElections()
         self.commit(feature_control.finalize_features(self.image, min_isr=self._static_min_isr))
 
-    def register_broker(
-        self,
-        *,
-        node_id: int,
-        incarnation: bytes,
-        endpoints: Sequence[Endpoint],
-        directories: Sequence[bytes],
-        rack: str | None = None,
-        had_clean_stop: bool = True,
-    ) -> int:
+    def register_broker(self, request: BrokerRegistrationRequest) -> int:
         """Register a node that starts, fenced, and return its broker epoch.
 
-        No other process can have this id: the lock of the directories prevents it. After an unclean stop the
-        node may have lost records.
+        No other process can have its id: the lock of the directories prevents it.
         """
-        former = self.image.brokers.get(node_id)
-        if former is not None and former.incarnation != incarnation:
-            self._sessions.forget(node_id)
-        return self.commit(
-            cluster_control.register_broker(
-                self._decisions(),
-                node_id=node_id,
-                incarnation=incarnation,
-                endpoints=endpoints,
-                directories=directories,
-                features=feature_control.SUPPORTED_FEATURES,
-                rack=rack,
-                had_clean_stop=had_clean_stop,
-            )
-        )
+        former = self.image.brokers.get(request.node_id)
+        if former is not None and former.incarnation != request.incarnation:
+            self._sessions.forget(request.node_id)
+        features = feature_control.SUPPORTED_FEATURES
+        return self.commit(cluster_control.register_broker(self._decisions(), request, features=features))
 
     def nodes_went_down(self, *, returning: Collection[int]) -> None:
         """Note at the start of a process that every node went down, and which nodes this start brings up.
@@ -249,7 +226,7 @@ class Controller:
             self.image,
             self._sessions,
             self._log.copy_ends(),
-            leader_id=self.node_id,
+            leader_id=self._log.node_id,
             now_ms=self._now_ms,
         )
 
@@ -271,9 +248,7 @@ class Controller:
 
     @property
     def first_session_end_ms(self) -> int | None:
-        """The time at which `tick` fences the first node if no heartbeat comes, None if there is
-        no session.
-        """
+        """When `tick` fences the first node if no heartbeat comes, None without any session."""
         return self._sessions.first_end(self.image, timeout_ms=self.settings.broker_session_timeout_ms)
 
     @property
@@ -282,8 +257,8 @@ class Controller:
 
     def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
         """Change feature levels, all or none. Raises `KafkaError` INVALID_UPDATE_VERSION."""
-        decided = feature_control.update_features(self.image, updates, min_isr=self._static_min_isr)
-        self._commit_unless(validate_only, decided)
+        result = feature_control.update_features(self.image, updates, min_isr=self._static_min_isr)
+        self._commit_unless(validate_only, result)
 
     def allocate_producer_ids(self, *, node_id: int, broker_epoch: int) -> ProducerIdBlock:
         """Give a node the next block of producer ids."""
@@ -299,8 +274,6 @@ class Controller:
             )
         )
 
-    # --- topics
-
     def create_topics(
         self, topics: Sequence[NewTopic], *, defaults: TopicDefaults, validate_only: bool = False
     ) -> list[TopicImage | KafkaError]:
@@ -308,11 +281,7 @@ class Controller:
         return self._commit_unless(
             validate_only,
             replication_control.create_topics(
-                self.image,
-                topics,
-                defaults=defaults,
-                random=self._random,
-                new_topic_id=self._new_topic_id,
+                self.image, topics, defaults=defaults, random=self._random, new_topic_id=self.new_topic_id
             ),
         )
 
@@ -327,13 +296,7 @@ class Controller:
         return self._commit_unless(validate_only, replication_control.create_partitions(self.image, wanted))
 
     def adopt_topic(
-        self,
-        *,
-        name: str,
-        topic_id: bytes,
-        partitions: int,
-        node_id: int,
-        configs: Mapping[str, str],
+        self, *, name: str, topic_id: bytes, partitions: int, node_id: int, configs: Mapping[str, str]
     ) -> TopicImage:
         """Register a topic whose data lies in a node's directories."""
         return self.commit(
@@ -346,8 +309,6 @@ class Controller:
                 configs=configs,
             )
         )
-
-    # --- replicas and leaders
 
     def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Decide the ISR changes of a leader."""
@@ -367,16 +328,12 @@ class Controller:
 
         return self.commit(
             reassignment_control.alter_reassignments(
-                self._decisions(),
-                wanted,
-                allow_replication_factor_change=allow_replication_factor_change,
+                self._decisions(), wanted, allow_replication_factor_change=allow_replication_factor_change
             )
         )
 
     def _decisions(self) -> PartitionDecisions:
         return PartitionDecisions(self.image, self._topic_defaults)
-
-    # --- configurations
 
     def incremental_alter_configs(
         self,

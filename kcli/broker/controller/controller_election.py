@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from kcli.broker.config.broker_definitions import BrokerSettings
 from kcli.broker.metadata.metadata_log import MetadataLogFailed
 from kcli.broker.metadata.metadata_replay import replay
-from kcli.broker.metadata.metadata_snapshot import SnapshotId, encode_snapshot
 from kcli.errors import KcliError, reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from kcli.broker.metadata.metadata_log import MetadataLog
     from kcli.broker.metadata.metadata_publisher import MetadataPublisher
     from kcli.protocol.internal.metadata_records import MetadataRecord
-    from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 _log = logging.getLogger(__name__)
 
@@ -66,16 +64,13 @@ class ReplicatedMetadataLog:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the newest batch."""
         return self._log.epoch
 
     @property
     def end_offset(self) -> int:
-        """The next offset."""
         return self._log.end_offset
 
     def copy_ends(self) -> dict[int, int]:
-        """Return the next offset of each reachable copy, by node."""
         return {
             node_id: copy.end_offset
             for node_id, copy in self._copies
@@ -166,7 +161,6 @@ class ControllerElection:
         running: Callable[[], Collection[int]],
         reaches: Callable[[int, int], bool],
         failed: Callable[[int, Exception], None],
-        wall_ms: Callable[[], int],
     ) -> None:
         self.copies = copies
         self.publisher = publisher
@@ -177,7 +171,6 @@ class ControllerElection:
         self._running = running
         self._reaches = reaches
         self._failed = failed
-        self._wall_ms = wall_ms
         self._unfit_since_ms: int | None = None
 
     @property
@@ -201,8 +194,7 @@ class ControllerElection:
             )
         if not self._reaches(node_id, controller_id):
             raise KafkaError(
-                ErrorCode.NOT_CONTROLLER,
-                f"node {node_id} cannot reach node {controller_id}, the controller",
+                ErrorCode.NOT_CONTROLLER, f"node {node_id} cannot reach node {controller_id}, the controller"
             )
         return controller
 
@@ -211,8 +203,6 @@ class ControllerElection:
         running = self._running()
         reached = sum(other == node_id or self._reaches(node_id, other) for other in running)
         return node_id in running and 2 * reached >= len(running)
-
-    # --- changes of the controller ---------------------------------------------------------------
 
     def elect(self, node_id: int) -> Controller:
         """Make a node the controller. Raises `OSError`, `KcliError` and `KafkaError`."""
@@ -277,9 +267,7 @@ class ControllerElection:
         """Return the image of a node's copy, after completing the copy with what it lacks."""
         log, latest = self.copies[node_id], self.publisher.latest
         if log.end_offset <= latest.offset or log.epoch < latest.epoch:
-            log.install(
-                SnapshotId(latest.offset + 1, latest.epoch), encode_snapshot(latest, now_ms=self._wall_ms())
-            )
+            log.restart_from(latest)
         if log.end_offset == latest.offset + 1 and log.epoch == latest.epoch:
             return latest
         return replay(log.replay())
@@ -306,8 +294,8 @@ class ControllerElection:
         successor = self.copies.newest(candidates)
         if successor is None or successor == self.controller_id:
             return
+        former = self.controller_id
         try:
-            former = self.controller_id
             self.elect(successor)
             why = "" if former is None else f": node {former} does not reach the others"
             _log.info("node %d is the controller now, in epoch %d%s", successor, self.epoch, why)
@@ -317,7 +305,7 @@ class ControllerElection:
 
 
 class ControllerLink:
-    """The way from node `node_id` to the controller. Each call looks up the controller anew."""
+    """Finds the controller for node `node_id`, anew for each call."""
 
     __slots__ = ("_election", "node_id")
 
@@ -331,10 +319,6 @@ class ControllerLink:
 
     @property
     def controller_id(self) -> int:
-        """The controller's node, -1 if there is none."""
+        """The controller's node, -1 between two controllers."""
         controller_id = self._election.controller_id
         return -1 if controller_id is None else controller_id
-
-    def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Ask the controller to change in-sync replicas. Raises `KafkaError` as `current` does."""
-        return self.current().alter_partition(request)

@@ -84,7 +84,7 @@ def rebalance(
         for place in places:
             if len(records) == limit:
                 return ControllerResult(tuple(records), response=True)
-            record = decisions.change(place.topic, place.index, election=Election.PREFERRED)
+            record = decisions.change(place, election=Election.PREFERRED)
             if record is not None and record.leader == preferred:
                 records.append(record)
     return ControllerResult(tuple(records), response=False)
@@ -103,24 +103,25 @@ def elect_unclean(
             continue
         if len(records) == limit:
             return ControllerResult(tuple(records), response=True)
-        record = decisions.change(place.topic, place.index, election=Election.UNCLEAN)
+        record = decisions.change(place, election=Election.UNCLEAN)
         records.extend([] if record is None else [record])
     return ControllerResult(tuple(records), response=False)
 
 
 def _elect(decisions: PartitionDecisions, name: str, index: int, type: ElectionType) -> PartitionChangeRecord:
-    topic, partition = decisions.partition(name, index)
+    place = decisions.place(name, index)
+    partition = place.partition
     if type is ElectionType.PREFERRED:
         election, is_needed = Election.PREFERRED, partition.leader != partition.replicas[0]
-        nobody = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     else:
         election, is_needed = Election.UNCLEAN, partition.leader == NO_LEADER
-        nobody = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     if not is_needed:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
-    record = decisions.change(topic, index, election=election)
+    record = decisions.change(place, election=election)
     if record is None:
-        raise KafkaError(nobody)
+        raise KafkaError(code)
     return record
 
 

@@ -1,5 +1,4 @@
-"""Broker sessions: which brokers are alive, by their heartbeats (KIP-631, KIP-841, class
-`BrokerHeartbeatManager`).
+"""Broker sessions: which brokers are alive (KIP-631, KIP-841, class `BrokerHeartbeatManager`).
 
 Sessions are not in the log: the time of the last heartbeat, the applied metadata offset, the offset at which
 a controlled shutdown is done. With a new controller every session begins anew. Each heartbeat moves a broker
@@ -32,8 +31,8 @@ class BrokerState(Enum):
 
     FENCED = "leads nothing and is in sync with nothing new"
     UNFENCED = "may lead"
-    CONTROLLED_SHUTDOWN = "hands over what it leads, and goes when everyone knows"
-    SHUTDOWN_NOW = "may go"
+    CONTROLLED_SHUTDOWN = "hands over its partitions, and stops when all active brokers know"
+    SHUTDOWN_NOW = "may stop"
 
 
 _FENCED_STATES = {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
@@ -52,9 +51,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeatReply:
-    """The answer to a heartbeat: a fenced broker serves nothing, one that should shut down may
-    stop at once.
-    """
+    """The answer to a heartbeat: a fenced broker serves nothing, one that should shut down may stop now."""
 
     is_caught_up: bool
     is_fenced: bool
@@ -63,7 +60,6 @@ class BrokerHeartbeatReply:
 
     @classmethod
     def to(cls, state: BrokerState, *, is_caught_up: bool) -> BrokerHeartbeatReply:
-        """Return the answer to a broker in this state."""
         return cls(
             is_caught_up=is_caught_up,
             is_fenced=state in _FENCED_STATES,
@@ -162,7 +158,6 @@ class Sessions:
         return min(heard) + timeout_ms + 1 if heard else None
 
     def state(self, broker: BrokerRegistration) -> BrokerState:
-        """Return the state of a broker."""
         session = self._by_node.get(broker.node_id)
         if session is not None and session.shutdown_offset >= 0:
             return BrokerState.CONTROLLED_SHUTDOWN

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.broker.controller.partition_change import Place
 from kcli.broker.controller.result import ControllerResult
 from kcli.broker.metadata.registrations import LeaderRecoveryState
 from kcli.protocol.error_codes import ErrorCode
@@ -67,7 +68,7 @@ def _decide(
     if wrong is not None:
         return _refused(wanted, wrong), None
     state = LeaderRecoveryState(wanted.leader_recovery_state)
-    record = decisions.change(topic, index, isr=isr, recovery_state=state)
+    record = decisions.change(Place(topic, index, partition), isr=isr, recovery_state=state)
     if record is not None:
         partition = partition.merge(record)
         if record.leader not in {sender, LEADER_UNCHANGED}:

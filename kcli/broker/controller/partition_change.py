@@ -21,10 +21,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config.topic_definitions import TOPIC_CONFIGS
-from kcli.broker.controller.feature_control import ELIGIBLE_LEADER_REPLICAS_VERSION
-from kcli.broker.metadata.metadata_image import (
-    LeaderRecoveryState,
-)
+from kcli.broker.controller.feature_control import ELIGIBLE_LEADER_REPLICAS_VERSION, MIN_ISR
+from kcli.broker.metadata.metadata_image import LeaderRecoveryState
 from kcli.broker.metadata.registrations import UNASSIGNED_DIRECTORY
 from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -33,15 +31,11 @@ from kcli.protocol.internal.metadata_records import NO_LEADER, PartitionChangeRe
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from kcli.broker.metadata.metadata_image import (
-        MetadataImage,
-        PartitionRegistration,
-        TopicImage,
-    )
+    from kcli.broker.metadata.metadata_image import MetadataImage, PartitionRegistration, TopicImage
 
 
 class Election(Enum):
-    """How far an election may go to find a leader."""
+    """The replicas that an election may choose from."""
 
     ONLINE = "keep the leader if it may lead, else take the first replica that may"
     PREFERRED = "take the first replica if it may lead"
@@ -215,7 +209,6 @@ def _complete(target: Assignment, isr: tuple[int, ...]) -> tuple[Assignment, tup
 
 
 _UNCLEAN = "unclean.leader.election.enable"
-_MIN_ISR = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +251,7 @@ class PartitionDecisions:
 
     def change(
         self,
-        topic: TopicImage,
-        index: int,
+        place: Place,
         *,
         election: Election | None = None,
         isr: Sequence[int] | None = None,
@@ -269,22 +261,24 @@ class PartitionDecisions:
     ) -> PartitionChangeRecord | None:
         """Return the change to a partition, None if nothing changes.
 
-        `election` goes by default as far as the topic allows; `unclean` replicas may have lost records.
+        By default the topic decides whether `election` is unclean. `unclean` replicas may have lost records.
         """
+        topic = place.topic
         if election is None:
             election = Election.UNCLEAN if self.may_elect_unclean(topic.name) else Election.ONLINE
-        partition = topic.partitions[index]
+        keeps_any = self.keeps_eligible_leaders
+        eligible_leaders = EligibleLeaders(self.min_isr(topic), unclean) if keeps_any else None
         return PartitionChangeBuilder(
-            partition=partition,
+            partition=place.partition,
             topic_id=topic.topic_id,
-            partition_id=index,
-            is_acceptable=partial(self.may_lead, partition),
+            partition_id=place.index,
+            is_acceptable=partial(self.may_lead, place.partition),
             election=election,
             isr=isr,
             assignment=assignment,
             recovery_state=recovery_state,
-            directory_of=self._directory_of,
-            eligible_leaders=self._eligible_leaders(topic, unclean),
+            directory_of=self.image.directory_for,
+            eligible_leaders=eligible_leaders,
         ).build()
 
     @property
@@ -294,7 +288,7 @@ class PartitionDecisions:
 
     def min_isr(self, topic: TopicImage) -> int:
         """Return the effective `min.insync.replicas` of a topic, at most its replication factor."""
-        configured = int(self._topic_value(topic.name, _MIN_ISR))
+        configured = int(self._topic_value(topic.name, MIN_ISR))
         return min(configured, len(topic.partitions[0].replicas))
 
     def leads_any(self, node_id: int) -> bool:
@@ -313,8 +307,8 @@ class PartitionDecisions:
         """Return whether a topic allows unclean leaders."""
         return bool(self._topic_value(topic, _UNCLEAN))
 
-    def partition(self, topic: str, index: int) -> tuple[TopicImage, PartitionRegistration]:
-        """Return a topic and its partition; raise `KafkaError` UNKNOWN_TOPIC_OR_PARTITION."""
+    def place(self, topic: str, index: int) -> Place:
+        """Return a partition with its topic; raise `KafkaError` UNKNOWN_TOPIC_OR_PARTITION."""
         found = self.image.topics.get(topic)
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic `{topic}` does not exist")
@@ -322,15 +316,12 @@ class PartitionDecisions:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic `{topic}` has no partition {index}"
             )
-        return found, found.partitions[index]
+        return Place(found, index, found.partitions[index])
 
     def partitions(self) -> Iterator[Place]:
         for topic in self.image.topics.values():
             for index, partition in enumerate(topic.partitions):
                 yield Place(topic, index, partition)
-
-    def _eligible_leaders(self, topic: TopicImage, unclean: frozenset[int]) -> EligibleLeaders | None:
-        return EligibleLeaders(self.min_isr(topic), unclean) if self.keeps_eligible_leaders else None
 
     def _topic_value(self, topic: str, name: str) -> Any:  # noqa: ANN401  # the row says which type
         """Return the effective value of a topic configuration whose broker default has the same name."""
@@ -344,9 +335,3 @@ class PartitionDecisions:
             else:
                 self._values[key] = self._defaults.get(name, definition.default)
         return self._values[key]
-
-    def _directory_of(self, node_id: int) -> bytes:
-        broker = self.image.brokers.get(node_id)
-        if broker is not None and len(broker.directories) == 1:
-            return broker.directories[0]
-        return UNASSIGNED_DIRECTORY

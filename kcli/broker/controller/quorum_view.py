@@ -36,12 +36,7 @@ class QuorumView:
 
 
 def quorum_view(
-    image: MetadataImage,
-    sessions: Sessions,
-    copy_ends: Mapping[int, int],
-    *,
-    leader_id: int,
-    now_ms: int,
+    image: MetadataImage, sessions: Sessions, copy_ends: Mapping[int, int], *, leader_id: int, now_ms: int
 ) -> QuorumView:
     """Return what the controller's node knows of the copies at `now_ms`.
 

@@ -18,8 +18,8 @@ from kcli.protocol.topics import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcli.broker.controller.partition_change import PartitionDecisions
-    from kcli.broker.metadata.metadata_image import PartitionRegistration, TopicImage
+    from kcli.broker.controller.partition_change import PartitionDecisions, Place
+    from kcli.broker.metadata.metadata_image import PartitionRegistration
     from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 
 
@@ -67,18 +67,14 @@ def alter_reassignments(
 def _decide(
     decisions: PartitionDecisions, wanted: Reassignment, *, keep_count: bool
 ) -> PartitionChangeRecord | None:
-    topic, partition = decisions.partition(wanted.topic, wanted.partition)
+    place = decisions.place(wanted.topic, wanted.partition)
     if wanted.replicas is None:
-        return _cancel(decisions, topic, wanted.partition)
+        return _cancel(decisions, place)
     check_brokers(decisions.image, wanted.partition, wanted.replicas)
     if keep_count:
-        _check_count(partition, wanted.replicas)
-    return decisions.change(
-        topic,
-        wanted.partition,
-        election=Election.ONLINE,
-        assignment=_begin(partition, wanted.replicas),
-    )
+        _check_count(place.partition, wanted.replicas)
+    assignment = _begin(place.partition, wanted.replicas)
+    return decisions.change(place, election=Election.ONLINE, assignment=assignment)
 
 
 def _begin(partition: PartitionRegistration, target: tuple[int, ...]) -> Assignment:
@@ -92,20 +88,20 @@ def _begin(partition: PartitionRegistration, target: tuple[int, ...]) -> Assignm
     return Assignment((*target, *removing), adding, removing)
 
 
-def _cancel(decisions: PartitionDecisions, topic: TopicImage, index: int) -> PartitionChangeRecord | None:
-    partition = topic.partitions[index]
+def _cancel(decisions: PartitionDecisions, place: Place) -> PartitionChangeRecord | None:
+    partition, topic = place.partition, place.topic.name
     if not partition.is_moving:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding)
     isr = tuple(replica for replica in partition.isr if replica not in partition.adding)
     if not isr:
-        if not decisions.may_elect_unclean(topic.name):
+        if not decisions.may_elect_unclean(topic):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"stopping the move of `{topic.name}` partition {index} needs an unclean election",
+                f"stopping the move of `{topic}` partition {place.index} needs an unclean election",
             )
         isr = replicas[:1]
-    return decisions.change(topic, index, isr=isr, assignment=Assignment(replicas))
+    return decisions.change(place, isr=isr, assignment=Assignment(replicas))
 
 
 def _check_count(partition: PartitionRegistration, target: tuple[int, ...]) -> None:

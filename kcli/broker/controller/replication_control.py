@@ -7,14 +7,13 @@ each, in order. All records of a call are one batch.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.assignors.replica_placer import Candidate, growth_start, place_replicas
 from kcli.broker.config.group_definitions import GroupConfig
 from kcli.broker.controller.configuration_control import topic_config_records
 from kcli.broker.controller.result import ControllerResult, check_batch_size
 from kcli.broker.metadata.metadata_image import PartitionRegistration, TopicImage
-from kcli.broker.metadata.registrations import UNASSIGNED_DIRECTORY
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import RemoveTopicRecord, TopicRecord
 from kcli.protocol.topics import METADATA_TOPIC, check_topic_name, collision_key
@@ -50,11 +49,10 @@ def place_new_topic(
     partitions = defaults.partitions if partitions == BROKER_DEFAULT else partitions
     # Checked before placing: a huge number must not cost memory.
     check_batch_size(partitions)
-    active, fenced = _candidates(image)
-    count = max(len(active), 1)
+    candidates = _candidates(image)
+    count = max(len(candidates.active), 1)
     return _place(
-        active,
-        fenced,
+        candidates,
         partitions=partitions,
         replication_factor=defaults.replication_factor if replicas == BROKER_DEFAULT else replicas,
         start_index=random.randrange(count),
@@ -64,11 +62,10 @@ def place_new_topic(
 
 def place_growth(image: MetadataImage, topic: TopicImage, additional: int) -> list[tuple[int, ...]]:
     """Return the replicas of a topic's additional partitions, continuing its first placement."""
-    active, fenced = _candidates(image)
-    start = growth_start(active, topic.partitions[0].replicas[0])
+    candidates = _candidates(image)
+    start = growth_start(candidates.active, topic.partitions[0].replicas[0])
     return _place(
-        active,
-        fenced,
+        candidates,
         partitions=additional,
         replication_factor=topic.replication_factor,
         start_index=start,
@@ -77,9 +74,20 @@ def place_growth(image: MetadataImage, topic: TopicImage, additional: int) -> li
     )
 
 
+class _Candidates(NamedTuple):
+    """The brokers that may lead, and the fenced ones that may come back."""
+
+    active: list[Candidate]
+    fenced: list[int]
+
+
+def _candidates(image: MetadataImage) -> _Candidates:
+    active = [Candidate(each.node_id, each.rack) for each in image.brokers.values() if each.is_active]
+    return _Candidates(active, sorted(each.node_id for each in image.brokers.values() if each.fenced))
+
+
 def _place(
-    active: Sequence[Candidate],
-    fenced: Sequence[int],
+    candidates: _Candidates,
     *,
     partitions: int,
     replication_factor: int,
@@ -88,6 +96,7 @@ def _place(
     first_partition: int = 0,
 ) -> list[tuple[int, ...]]:
     """Place replicas on active brokers; on fenced ones only if needed, and never as leaders."""
+    active, fenced = candidates
     known = len(active) + len(fenced)
     if replication_factor > known:
         raise KafkaError(
@@ -111,12 +120,6 @@ def _place(
         (*replicas, *(fenced[(index + turn) % len(fenced)] for turn in range(missing)))
         for index, replicas in enumerate(placed, first_partition)
     ]
-
-
-def _candidates(image: MetadataImage) -> tuple[list[Candidate], list[int]]:
-    """Return the brokers that may lead, and the fenced ones that may come back."""
-    active = [Candidate(each.node_id, each.rack) for each in image.brokers.values() if each.is_active]
-    return active, sorted(each.node_id for each in image.brokers.values() if each.fenced)
 
 
 def assigned_replicas(image: MetadataImage, wanted: NewTopic) -> list[tuple[int, ...]]:
@@ -178,16 +181,8 @@ def new_partition(image: MetadataImage, replicas: Sequence[int]) -> PartitionReg
         replicas=tuple(replicas),
         isr=isr or tuple(replicas[:1]),
         leader=isr[0] if isr else -1,
-        directories=tuple(_directory(image, replica) for replica in replicas),
+        directories=tuple(image.directory_for(replica) for replica in replicas),
     )
-
-
-def _directory(image: MetadataImage, node_id: int) -> bytes:
-    """Return the log directory of a new replica; it is known only for a broker with a single one."""
-    broker = image.brokers.get(node_id)
-    if broker is not None and len(broker.directories) == 1:
-        return broker.directories[0]
-    return UNASSIGNED_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +276,11 @@ def create_partitions(
     outcomes: list[int | KafkaError] = []
     for growth in wanted:
         try:
-            topic = _known_topic(image, growth.topic)
+            topic = image.topics.get(growth.topic)
+            if topic is None:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic `{growth.topic}` does not exist"
+                )
             added = _decide_growth(image, topic, growth)
             check_batch_size(len(records) + len(added))
         except KafkaError as error:
@@ -371,13 +370,6 @@ class _TakenNames:
         self._by_key = None
 
 
-def _known_topic(image: MetadataImage, name: str) -> TopicImage:
-    topic = image.topics.get(name)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic `{name}` does not exist")
-    return topic
-
-
 def _decide_growth(
     image: MetadataImage, topic: TopicImage, growth: NewPartitions
 ) -> list[PartitionRegistration]:
@@ -389,7 +381,6 @@ def _decide_growth(
         )
     additional = growth.count - current
     check_batch_size(additional)
-    replication_factor = topic.replication_factor
     if growth.assignments is None:
         assigned = place_growth(image, topic, additional)
     else:
@@ -399,6 +390,6 @@ def _decide_growth(
                 f"{additional} partitions to add, but {len(growth.assignments)} assignments",
             )
         for index, replicas in enumerate(growth.assignments, current):
-            check_replicas(image, index, replicas, expected=replication_factor)
+            check_replicas(image, index, replicas, expected=topic.replication_factor)
         assigned = [tuple(replicas) for replicas in growth.assignments]
     return [new_partition(image, replicas) for replicas in assigned]

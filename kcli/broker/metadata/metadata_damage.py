@@ -76,7 +76,7 @@ def has_served(log_dirs: Iterable[str]) -> bool:
 
 
 def _first_batch(path: str) -> bytes:
-    """Return the first batch of a segment, or what there is of it."""
+    """Return the first batch of a segment, or the part of it that the file has."""
     with open(path, "rb") as file:
         head = file.read(HEADER_SIZE)
         size = int.from_bytes(head[_SIZE_OFFSET:LOG_OVERHEAD], "big", signed=True)

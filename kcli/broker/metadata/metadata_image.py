@@ -1,5 +1,4 @@
-"""MetadataImage: the state of the cluster at one offset of the metadata log. MetadataDelta: the changes
-between two.
+"""MetadataImage: the cluster at one offset of the metadata log. MetadataDelta: the changes between two.
 
 An image never changes: `metadata_replay` makes the next one from records that are in the log.
 """
@@ -11,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.metadata.registrations import (
+    UNASSIGNED_DIRECTORY,
     BrokerRegistration,
     Endpoint,
     LeaderRecoveryState,
@@ -114,6 +114,13 @@ class MetadataImage:
             if not broker.fenced
         }
 
+    def directory_for(self, node_id: int) -> bytes:
+        """Return the log directory of a new replica, which is certain only on a node with a single one."""
+        broker = self.brokers.get(node_id)
+        if broker is not None and len(broker.directories) == 1:
+            return broker.directories[0]
+        return UNASSIGNED_DIRECTORY
+
     def offline_replicas(self, partition: PartitionRegistration, reachable: Collection[int]) -> list[int]:
         """Return the replicas of a partition whose broker or log directory is offline.
 
@@ -132,8 +139,7 @@ EMPTY_IMAGE = MetadataImage()
 
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
-    """The changes between two images. A name that was deleted and created again is in both lists, with two
-    ids.
+    """The changes between two images. A name that was deleted and created again is in two lists.
 
     `deleted_topics` are the former images, the other lists have the new ones. `changed_partitions` has the
     changed partitions of created and changed topics, by topic id.
@@ -150,7 +156,6 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing changed."""
         return self == MetadataDelta()
 
     @classmethod

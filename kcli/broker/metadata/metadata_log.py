@@ -46,12 +46,7 @@ from kcli.storage.checkpoints import write_atomically, write_partition_metadata
 from kcli.storage.log.leader_epochs import LeaderEpochs
 from kcli.storage.log.log_config import LogConfig
 from kcli.storage.log.log_segment import LogSegment
-from kcli.storage.log_paths import (
-    LOG_SUFFIX,
-    PARTITION_METADATA,
-    offset_from_name,
-    segment_path,
-)
+from kcli.storage.log_paths import LOG_SUFFIX, PARTITION_METADATA, offset_from_name, segment_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +110,7 @@ class MetadataLog:
         self.directory = directory
         self.epoch = 0
         self.end_offset = 0
-        self._node_id = node_id
+        self.node_id = node_id
         self._wall_ms = wall_ms
         self._report = report
         self._leader_epochs = LeaderEpochs(directory)
@@ -183,8 +178,12 @@ class MetadataLog:
         After an `OSError` the log is still complete, with the snapshot or without.
         """
         if self.is_long:
-            snapshot = SnapshotId(self.end_offset, image.epoch)
-            self.install(snapshot, encode_snapshot(image, now_ms=self._wall_ms()))
+            self.restart_from(image)
+
+    def restart_from(self, image: MetadataImage) -> None:
+        """Replace everything in the log by a snapshot of `image`. Raises `OSError` as `compact` does."""
+        snapshot = SnapshotId(image.offset + 1, image.epoch)
+        self.install(snapshot, encode_snapshot(image, now_ms=self._wall_ms()))
 
     def install(self, snapshot: SnapshotId, data: bytes, *, sync: bool = True) -> None:
         """Replace everything in the log by a snapshot. Raises `OSError` as `compact` does."""
@@ -203,8 +202,6 @@ class MetadataLog:
         with open(f"{self.directory}/{self._snapshot.file_name}", "rb") as file:
             return self._snapshot, file.read()
 
-    # --- writing
-
     @property
     def next_epoch(self) -> int:
         """The next epoch: higher than any that this copy knows."""
@@ -216,13 +213,13 @@ class MetadataLog:
         `voters` are the nodes with a copy, by default this one. Raises `OSError`.
         """
         epoch = epoch or self.next_epoch
-        voters = voters or (self._node_id,)
-        self.note_epoch(epoch, leader=self._node_id, voters=voters)
+        voters = voters or (self.node_id,)
+        self.note_epoch(epoch, leader=self.node_id, voters=voters)
         # Nothing depends on this record, so it may become durable with the first decision.
         self.write(
             control_batch(
                 ControlRecordType.LEADER_CHANGE,
-                _leader_change(self._node_id, voters),
+                _leader_change(self.node_id, voters),
                 timestamp=self._wall_ms(),
                 base_offset=self.end_offset,
                 leader_epoch=epoch,
@@ -232,7 +229,7 @@ class MetadataLog:
 
     def note_epoch(self, epoch: int, *, leader: int, voters: Sequence[int]) -> None:
         """Note the leader of an epoch, durably if it is this node. Raises `OSError`."""
-        sync = leader == self._node_id
+        sync = leader == self.node_id
         write_quorum_state(self.directory, leader=leader, epoch=epoch, voters=voters, sync=sync)
 
     def append(self, records: Sequence[MetadataRecord]) -> int:
@@ -281,8 +278,6 @@ class MetadataLog:
             segment.finish()
             segment.close_handlers()
 
-    # --- as one of several copies
-
     def batches_from(self, offset: int) -> Iterator[bytes]:
         """Yield the batches from the one at `offset` on. Raises `OSError`."""
         for segment in self._segments:
@@ -321,7 +316,7 @@ class MetadataLog:
             self.write(batch)
 
     def truncate(self, offset: int) -> None:
-        """Cut off everything from `offset` on, which other copies do not have. Raises `OSError`."""
+        """Cut off everything from `offset` on, because other copies do not have it. Raises `OSError`."""
         self._loaded = None
         self._segments[-1].truncate_to(offset, self._wall_ms())
         self._leader_epochs.truncate_from_end(offset)
@@ -336,8 +331,6 @@ class MetadataLog:
         self._remove_snapshots(other_than=None)
         self._leader_epochs.clear()
         self.epoch = 0
-
-    # --- reading
 
     def _load_snapshot(self) -> None:
         """Read the newest whole snapshot."""
@@ -404,13 +397,13 @@ class MetadataLog:
         )
 
     def _begin_at_snapshot(self, snapshot: SnapshotId) -> None:
-        """Continue in a new segment after the snapshot, and drop everything that is in it."""
+        """Continue in a new segment after the snapshot, and drop everything that the snapshot has."""
         self._begin_at(snapshot.end_offset)
         self._leader_epochs.truncate_from_start(snapshot.end_offset)
         self._remove_snapshots(other_than=snapshot)
 
     def _begin_at(self, offset: int) -> None:
-        """Keep one empty segment, and no other."""
+        """Replace all segments by an empty one at `offset`."""
         former, self._segments = self._segments, []
         for segment in former:
             if segment.base_offset == offset:

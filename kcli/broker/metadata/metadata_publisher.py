@@ -1,8 +1,8 @@
 """MetadataPublisher: brings every change of the metadata to the nodes and the observers, in order.
 
-A node that is paused or cut off from the controller delays nobody: once it is reachable again it applies the
-newest image, with all missed changes as one delta. A change that is made during a delivery is delivered
-after it.
+A node that is paused or cut off from the controller does not delay the others: once it is reachable again it
+applies the newest image, with all missed changes as one delta. A change that is made during a delivery is
+delivered after it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MetadataPublisher:
         self._nodes[node.node_id] = node
 
     def remove(self, node_id: int) -> None:
-        """Publish to a node no more."""
+        """Stop publishing to a node."""
         self._nodes.pop(node_id, None)
 
     def observe(self, observer: Observer) -> None:

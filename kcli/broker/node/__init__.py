@@ -1,3 +1,1 @@
-"""One node, from open to close, with its heartbeats and housekeeping; it never looks at the other nodes of
-the process.
-"""
+"""One node, from open to close, with its heartbeats and housekeeping; it never looks at other nodes."""

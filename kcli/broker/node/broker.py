@@ -18,11 +18,14 @@ from __future__ import annotations
 
 import logging
 import socket
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from kcli.broker.config.listener_config import SECURITY_PROTOCOLS
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.metadata.metadata_image import Endpoint, MetadataDelta
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_engine import EngineLayers
@@ -59,6 +62,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessContext:
+    """What the nodes of a process share. `wall_ms` dates records and files."""
+
+    cluster_id: str
+    engine: RequestEngine
+    buffers: ReceiveBuffers
+    peers: LeaderEndPoints
+    wall_ms: Callable[[], int]
+
+
 class Broker(NodeContext):
     """One node with its life; `metadata_directory` is the log directory of its copy of the metadata log."""
 
@@ -67,30 +81,28 @@ class Broker(NodeContext):
         config: BrokerConfig,
         log_dirs: tuple[str, ...],
         *,
-        cluster_id: str,
-        engine: RequestEngine,
-        buffers: ReceiveBuffers,
-        wall_ms: Callable[[], int],
-        peers: LeaderEndPoints,
+        process: ProcessContext,
         controller_link: ControllerLink,
     ) -> None:
         super().__init__(
             config,
-            cluster_id=cluster_id,
-            log_manager=self._new_log_manager(config, log_dirs, cluster_id),
-            peers=peers,
+            cluster_id=process.cluster_id,
+            log_manager=self._new_log_manager(config, log_dirs, process.cluster_id),
+            peers=process.peers,
             controller_link=controller_link,
-            wall_ms=wall_ms,
+            wall_ms=process.wall_ms,
         )
         self.is_working = False
         """True once `run` has started its tasks."""
-        self.engine = engine
+        self.engine = process.engine
         self.lifecycle = BrokerLifecycleManager(self)
         self.endpoints: tuple[Endpoint, ...] = ()
         self._quotas = ConnectionQuotas()
         self._set_connection_limits()
-        self._server = self._new_server(buffers)
-        self.engine_layers = EngineLayers(engine, self._server.use)
+        self._server = SocketServer(
+            self, apis=APIS, engine=self.engine, buffers=process.buffers, quotas=self._quotas
+        )
+        self.engine_layers = EngineLayers(self.engine, self._server.use)
         self._quota_layer: QuotaLayer | None = None
         self._sockets: list[tuple[str, socket.socket]] = []
         self.metadata_directory = log_dirs[0]
@@ -112,17 +124,6 @@ class Broker(NodeContext):
             report=_log.warning,
             on_directory_failure=self._directory_failed,
         )
-
-    def _new_server(self, buffers: ReceiveBuffers) -> SocketServer:
-        return SocketServer(
-            self,
-            apis=APIS,
-            engine=self.engine,
-            buffers=buffers,
-            quotas=self._quotas,
-        )
-
-    # --- start -----------------------------------------------------------------------------------
 
     def open(
         self,
@@ -170,25 +171,25 @@ class Broker(NodeContext):
             with_process or former is None or self.log_manager.directories.were_closed_in(former.epoch)
         )
         self.epoch = self.controller.register_broker(
-            node_id=self.node_id,
-            incarnation=random_uuid(),
-            endpoints=self.endpoints,
-            directories=[directory.directory_id for directory in self.log_manager.directories.online],
-            rack=self.config.broker_rack,
-            had_clean_stop=had_clean_stop,
+            BrokerRegistrationRequest(
+                node_id=self.node_id,
+                incarnation=random_uuid(),
+                endpoints=self.endpoints,
+                directories=[directory.directory_id for directory in self.log_manager.directories.online],
+                rack=self.config.broker_rack,
+                had_clean_stop=had_clean_stop,
+            )
         )
 
     async def load(self, publisher: MetadataPublisher) -> None:
         """Load the logs, recovering after an unclean stop, and follow the metadata from now on."""
         self.image = publisher.latest
         self._update_config()
-        await trio.to_thread.run_sync(self._load_logs, abandon_on_cancel=True)
+        load = partial(self.log_manager.load, now_ms=self.wall_ms(), keep=self._has_replica)
+        await trio.to_thread.run_sync(load, abandon_on_cancel=True)
         # Other nodes ran meanwhile and may have changed the metadata.
         self.apply(MetadataDelta.from_nothing(publisher.latest), publisher.latest)
         publisher.add(self)
-
-    def _load_logs(self) -> None:
-        self.log_manager.load(now_ms=self.wall_ms(), keep=self._has_replica)
 
     def _has_replica(self, topic_partition: TopicPartition, topic_id: bytes | None) -> bool:
         topic = self.image.topics.get(topic_partition.topic)
@@ -197,11 +198,8 @@ class Broker(NodeContext):
         here = self.node_id in topic.partitions[topic_partition.partition].replicas
         return here and topic_id in (None, topic.topic_id)
 
-    # --- service ---------------------------------------------------------------------------------
-
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Work until cancelled. It counts as started when all tasks run; the node is fenced and accepts
-        nothing yet.
+        """Work until cancelled. It counts as started when all tasks run, before the listeners accept.
 
         Raises `KcliError` when the last log directory fails, or the one with the metadata log, and the error
         that `fail` was given.
@@ -252,14 +250,11 @@ class Broker(NodeContext):
         self.gate.close()
 
     def resume(self) -> None:
-        """Resume work."""
         self.state = NodeState.RUNNING
         self.gate.open()
 
     def stop_coordinating(self) -> None:
-        """Answer every request that waits in a coordinator, and close the coordinators, because the node
-        stops.
-        """
+        """Answer every request that waits in a coordinator, and close the coordinators."""
         self.groups.stop()
 
     def close(self, *, clean: bool) -> None:
@@ -267,8 +262,6 @@ class Broker(NodeContext):
         for _, listening in self._sockets:
             listening.close()
         self.log_manager.close(clean=clean, broker_epoch=self.epoch, now_ms=self.wall_ms())
-
-    # --- the metadata ----------------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Take over an image; its changes are in effect on return."""

@@ -31,7 +31,7 @@ class BrokerLifecycleManager:
         self._node = node
 
     def beat(self) -> BrokerHeartbeatReply | None:
-        """Send one heartbeat; return the controller's reply, None if there is none."""
+        """Send one heartbeat; return the controller's reply, None if the controller cannot be reached."""
         node = self._node
         try:
             return node.controller.heartbeat(
@@ -57,10 +57,9 @@ class BrokerLifecycleManager:
             self.beat()
 
     async def until_relieved(self) -> bool:
-        """Send heartbeats until the controller lets the stopping node go; return False if it cannot be
-        reached.
+        """Send heartbeats until the node may stop; return False if the controller cannot be reached.
 
-        Other nodes lead its partitions then, and all active nodes know that (KIP-841).
+        The controller agrees once all active nodes know the new leaders of its partitions (KIP-841).
         """
         seconds = SHUTDOWN_RETRY_SECONDS
         while self._node.state is NodeState.STOPPING:

@@ -19,6 +19,7 @@ unlinks run in a thread.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
@@ -42,18 +43,14 @@ TICK_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, kw_only=True)
 class Job:
     """A task every `interval_ms`, first `due_ms` after the start."""
 
-    __slots__ = ("due_ms", "interval_ms", "name", "run")
-
-    def __init__(
-        self, name: str, *, interval_ms: int, due_ms: int, run: Callable[[], Awaitable[None]]
-    ) -> None:
-        self.name = name
-        self.interval_ms = interval_ms
-        self.due_ms = due_ms
-        self.run = run
+    name: str = field(kw_only=False)
+    interval_ms: int
+    due_ms: int
+    run: Callable[[], Awaitable[None]]
 
 
 class Housekeeping:
@@ -75,20 +72,13 @@ class Housekeeping:
         self._jobs = self._all_jobs(config)
 
     def _all_jobs(self, config: BrokerConfig) -> list[Job]:
+        check_ms = config.replica_high_watermark_checkpoint_interval_ms
+        expiry_ms = config.producer_id_expiration_check_interval_ms
         return [
             Job("flush", interval_ms=0, due_ms=0, run=self._flush),
             Job("file deletion", interval_ms=0, due_ms=0, run=self._delete_files),
-            Job(
-                "log directory check",
-                interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
-                due_ms=config.replica_high_watermark_checkpoint_interval_ms,
-                run=self._look_for_directories,
-            ),
-            self._checkpoint_job(
-                "high watermark checkpoint",
-                config.replica_high_watermark_checkpoint_interval_ms,
-                REPLICATION_OFFSET_CHECKPOINT,
-            ),
+            Job("log directory check", interval_ms=check_ms, due_ms=check_ms, run=self._look_for_directories),
+            self._checkpoint_job("high watermark checkpoint", check_ms, REPLICATION_OFFSET_CHECKPOINT),
             self._checkpoint_job(
                 "recovery point checkpoint",
                 config.log_flush_offset_checkpoint_interval_ms,
@@ -105,12 +95,7 @@ class Housekeeping:
                 due_ms=config.log_initial_task_delay_ms,
                 run=self._apply_retention,
             ),
-            Job(
-                "producer expiry",
-                interval_ms=config.producer_id_expiration_check_interval_ms,
-                due_ms=config.producer_id_expiration_check_interval_ms,
-                run=self._expire_producers,
-            ),
+            Job("producer expiry", interval_ms=expiry_ms, due_ms=expiry_ms, run=self._expire_producers),
         ]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

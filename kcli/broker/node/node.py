@@ -50,7 +50,6 @@ class ReservedPorts:
         keeper.bind(bound.getsockname())
 
     def close(self) -> None:
-        """Release all ports."""
         for keeper in self._sockets:
             keeper.close()
         self._sockets.clear()
@@ -139,7 +138,7 @@ def failure_reason(error: BaseException) -> str:
 
 
 def is_expected(error: BaseException) -> bool:
-    """Return whether a failure is no bug of the program."""
+    """Return whether the program reported the failure, so it is not a bug."""
     return isinstance(_cause(error), KcliError)
 
 

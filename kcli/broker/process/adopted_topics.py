@@ -1,5 +1,4 @@
-"""`broker start --adopt`: registers topics whose directories lie in a node's log directories, unknown to the
-metadata.
+"""`broker start --adopt`: registers the topics that a node's log directories hold and the metadata lacks.
 
 Such a directory was copied from another broker. Its name and its `partition.metadata` identify the topic.
 Without `--adopt` it is renamed as a stray.
@@ -29,9 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class UnknownTopic(NamedTuple):
-    """A topic found on disk. `partitions` is one more than the highest number found, `present` how many are
-    here.
-    """
+    """A topic on disk: `partitions` is its highest number plus one, `present` the number of partitions."""
 
     name: str
     topic_id: bytes
@@ -45,9 +42,9 @@ def unknown_topics(log_dirs: Iterable[str], image: MetadataImage) -> list[Unknow
     for log_dir in log_dirs:
         for name in os.listdir(log_dir):
             parsed = parse_replica_directory(name)
-            if parsed is None or parsed[1] or parsed[0].topic == METADATA_TOPIC:
+            if parsed is None or parsed.suffix or parsed.topic_partition.topic == METADATA_TOPIC:
                 continue
-            topic, partition = parsed[0]
+            topic, partition = parsed.topic_partition
             topic_id = _topic_id(f"{log_dir}/{name}")
             if topic_id is None or topic in image.topics or topic_id in image.topics_by_id:
                 continue

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
     from kcli.broker.faults.scenario import Scenario
-    from kcli.broker.process.node_operations import Operation
+    from kcli.broker.process.control_server import Operation
 
 _log = logging.getLogger(__name__)
 
@@ -43,9 +43,7 @@ _log = logging.getLogger(__name__)
 async def serve(
     options: ClusterOptions, *, verbose: bool, as_json: bool = False, scenario: Scenario | None = None
 ) -> None:
-    """Serve until a signal; print one line on standard output when all listeners accept, then start the
-    scenario.
-    """
+    """Serve until a signal; print the ready line when all listeners accept, then start the scenario."""
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.DEBUG if verbose else logging.INFO,
@@ -63,8 +61,7 @@ async def serve(
                 await nursery.start(server.run)
                 announce(cluster, pid_file, as_json=as_json)
                 if scenario is not None:
-                    # Imported here: few processes run a scenario.
-                    from kcli.broker.process.scenario_run import run_scenario
+                    from kcli.broker.process.scenario_run import run_scenario  # Few processes run one.
 
                     nursery.start_soon(run_scenario, cluster, scenario)
                 await cluster.stop_requested.wait()
@@ -98,8 +95,7 @@ def settle_garbage_collector() -> None:
     A full collection over the objects of ten thousand partitions stops the loop for 6 ms. A start without
     much to load leaves little garbage, so no collection is run after it.
     """
-    had_much_to_load = gc.get_stats()[0]["collections"] > 0
-    if had_much_to_load:
+    if gc.get_stats()[0]["collections"] > 0:
         gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -130,10 +126,7 @@ def data_directory(options: ClusterOptions) -> Iterator[Path]:
 
 @asynccontextmanager
 async def stopping_on_signal(cluster: Cluster) -> AsyncIterator[None]:
-    """Stop the cluster at the first signal; end the process at a later one.
-
-    After the stop, signals are ignored.
-    """
+    """Stop the cluster at the first signal, end the process at a later one; ignore signals after the stop."""
 
     def stop(number: int) -> None:
         _log.info("stopping: %s", signal.Signals(number).name)
@@ -169,7 +162,7 @@ def ready_line(cluster: Cluster) -> str:
 
 
 def ready_json(cluster: Cluster) -> str:
-    """Return the same as one JSON object on one line, with the fields of `kcli broker status -o json`."""
+    """Return the ready line as JSON, with the fields of `kcli broker status -o json`."""
     from kcli.broker.process.node_operations import node_rows
 
     return json.dumps(

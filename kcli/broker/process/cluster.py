@@ -25,7 +25,7 @@ from kcli.broker.metadata.metadata_publisher import MetadataPublisher
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.inbox import ReceiveBuffers
 from kcli.broker.network.request_engine import RequestEngine
-from kcli.broker.node.broker import Broker
+from kcli.broker.node.broker import Broker, ProcessContext
 from kcli.broker.node.node import Node, failure_reason, is_expected
 from kcli.broker.node_context import NodeState
 from kcli.broker.process.adopted_topics import adopt_topics, skip_adopted_producers
@@ -67,8 +67,8 @@ LATE_MS = 350
 class NodeWatch:
     """The task that calls the controller on time: for sessions, successors, and copies of the metadata.
 
-    It may run late, because the process was busy or suspended. The nodes could not send heartbeats either
-    then, so `beat_all` lets each send one before any is fenced.
+    If it runs late, the process was busy or suspended, and no node could send heartbeats. Then `beat_all`
+    lets each node send one before any is fenced.
     """
 
     def __init__(self, election: ControllerElection, beat_all: Callable[[], None]) -> None:
@@ -127,7 +127,6 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         """All nodes, dead ones too, by ascending id."""
         self.peers = LeaderEndPoints(self._find)
-        """The links between the nodes."""
         self._faults: Faults | None = None
         self._meters: Meters | None = None
         self.stopped = trio.Event()
@@ -148,7 +147,6 @@ class Cluster:
             running=self.present,
             reaches=self.reaches,
             failed=self._node_failed,
-            wall_ms=wall_ms,
         )
         self._watch = NodeWatch(self.election, self.beat_all)
 
@@ -159,7 +157,7 @@ class Cluster:
 
     @property
     def controller(self) -> Controller:
-        """The controller, on any node. Raises `KcliError` if there is none now."""
+        """The controller, on any node. Raises `KcliError` between two controllers."""
         if self.election.controller is None:
             raise KcliError("no node is the controller, for now", hint="try again")
         return self.election.controller
@@ -184,7 +182,6 @@ class Cluster:
 
     @property
     def stopping(self) -> bool:
-        """Whether `stop` was called."""
         return self.stop_requested.is_set()
 
     @property
@@ -240,8 +237,6 @@ class Cluster:
             raise KcliError(f"there is no node {node_id}", hint=f"the nodes are {known}")
         return node
 
-    # --- what the nodes are to one another -------------------------------------------------------
-
     def present(self) -> list[int]:
         """Return the nodes that the controller can count on: alive and not paused."""
         return [node_id for node_id, _ in self.election.copies if not self.nodes[node_id].broker.is_paused]
@@ -264,11 +259,8 @@ class Cluster:
         return node_id in self.present() and (controller_id is None or self.reaches(controller_id, node_id))
 
     def _find(self, node_id: int) -> Broker | None:
-        """Return the broker of a node that is alive."""
         node = self.nodes.get(node_id)
         return node.broker if node is not None and node.is_alive else None
-
-    # --- start -----------------------------------------------------------------------------------
 
     async def _start_all(self) -> None:
         nodes = self._open_nodes()
@@ -357,7 +349,7 @@ class Cluster:
             raise worst.refusal()
 
     def _open_metadata(self, node_ids: list[int]) -> Controller:
-        """Open the copies of the metadata log; the node to start with the newest becomes the controller.
+        """Open the copies of the metadata log; make the started node with the newest the controller.
 
         Raises `KcliError`.
         """
@@ -390,11 +382,9 @@ class Cluster:
         broker = Broker(
             config,
             log_dirs,
-            cluster_id=self.cluster_id,
-            engine=self._engine,
-            buffers=self._buffers,
-            wall_ms=self._wall_ms,
-            peers=self.peers,
+            process=ProcessContext(
+                self.cluster_id, self._engine, self._buffers, peers=self.peers, wall_ms=self._wall_ms
+            ),
             controller_link=ControllerLink(config.node_id, self.election),
         )
         if self._faults is not None:
@@ -413,7 +403,6 @@ class Cluster:
             publisher=self.publisher,
             topic_defaults=config.topic_defaults,
             settings=view(ControllerSettings, config),
-            node_id=node_id,
         )
 
     async def start_node(self, node: Node) -> None:
@@ -436,7 +425,7 @@ class Cluster:
             raise KcliError(f"node {node.node_id} has failed: {failure_reason(node.failure)}")
 
     async def stop_node(self, node: Node) -> None:
-        """Stop a running node: it hands over its partitions, and the controller if it is that, then ends."""
+        """Stop a running node: it hands over its partitions and the role of the controller, then ends."""
         node.broker.state = NodeState.STOPPING
         others = [each for each in self.present() if each != node.node_id]
         if self.election.controller_id == node.node_id and others:
@@ -479,8 +468,6 @@ class Cluster:
                 await trio.sleep(broker.config.broker_heartbeat_interval_ms / 1000)
         raise KcliError(f"node {broker.node_id} cannot register: {refusal.message}")
 
-    # --- service ---------------------------------------------------------------------------------
-
     async def _serve(
         self, node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -497,7 +484,7 @@ class Cluster:
                 await self._end(node)
 
     def _node_failed(self, node_id: int, error: Exception) -> None:
-        """End a node with an error that another part met on its behalf."""
+        """End a node with an error that its copy of the metadata or its `apply` met."""
         self.nodes[node_id].broker.fail(error)
 
     def _note_failure(self, node: Node, error: Exception) -> None:
@@ -506,8 +493,6 @@ class Cluster:
         _log.error("node %d has failed: %s", node.node_id, failure_reason(error))
         if not is_expected(error):
             _log.error("this is a bug", exc_info=error)
-
-    # --- end -------------------------------------------------------------------------------------
 
     async def _end(self, node: Node) -> None:
         """Release everything that a node has, unless it is dead."""
@@ -560,10 +545,6 @@ def _warn_of_new_id(cluster_id: str, log_dirs: Iterable[str]) -> None:
     """Warn if there is metadata of a cluster, but no file with the id of that cluster."""
     for log_dir in log_dirs:
         if os.path.isdir(f"{log_dir}/{METADATA_TOPIC}-0"):
-            _log.warning(
-                "`%s` has metadata of a cluster, but no `%s` with the cluster id: it is %s from now on",
-                log_dir,
-                META_PROPERTIES,
-                cluster_id,
-            )
+            line = "`%s` has metadata of a cluster, but no `%s` with the cluster id: it is %s from now on"
+            _log.warning(line, log_dir, META_PROPERTIES, cluster_id)
             return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 NAMED = 5
-"""A line names so many partitions, and counts the rest."""
+"""The partitions that a line names; it counts the rest."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,6 @@ class ClusterEvents:
         self._image = image
 
     def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Log what happened to nodes and partitions."""
         before, self._image = self._image, image
         for node_id in sorted(delta.changed_brokers):
             _tell_of_node(node_id, before.brokers.get(node_id), image.brokers.get(node_id))
@@ -113,7 +112,6 @@ class ConfigWarnings:
         self._image = image
 
     def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Log the values that are new or different in `image`."""
         for resource in sorted(delta.changed_configs):
             if resource[0] == ConfigResourceType.TOPIC and resource[1] in INTERNAL_TOPICS:
                 continue  # The broker itself sets those.

@@ -11,6 +11,6 @@ from kcli.broker.process.node_operations import NODE_OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kcli.broker.process.node_operations import Operation
+    from kcli.broker.process.control_server import Operation
 
 OPERATIONS: Mapping[str, Operation] = {**NODE_OPERATIONS, **FAULT_OPERATIONS, **METER_OPERATIONS}

@@ -1,9 +1,8 @@
-"""ControlServer: the socket through which commands act on this process. `kcli.control_socket` has its
-protocol.
+"""ControlServer: the socket through which commands act on this process; its protocol: `kcli.control_socket`.
 
 An operation is a function of the cluster and the arguments; its result is encoded as JSON. Operations of
-different clients run at the same time, so each checks whether it still can do what it was asked for. A long
-one returns a `LongOperation`; `finish` ends these when the process ends, and lets their answers leave.
+different clients run at the same time, so each checks the state again. A long one returns a `LongOperation`;
+`finish` ends these when the process ends, and lets their answers leave.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     Operation = Callable[["Cluster", Mapping[str, Any]], Awaitable[object]]
 
 FAREWELL_SECONDS = 1.0
-"""`finish` waits so long for clients to take their answers."""
+"""The time for clients to take their answers in `finish`."""
 
 _RECEIVE_BYTES = 65536
 _log = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ _log = logging.getLogger(__name__)
 class LongOperation(NamedTuple):
     """An operation that runs while its client stays: `until` returns the result.
 
-    It gets an event that is set when the client sends nothing more, has gone, or the process ends.
+    It gets an event that is set when the client closes its side or the process ends.
     """
 
     until: Callable[[trio.Event], Awaitable[object]]
@@ -95,9 +94,7 @@ class ControlServer:
                     path.unlink()
 
     def _open(self, path: Path) -> trio.socket.SocketType:
-        """Return a listening socket. An old socket file belongs to a killed process, because we hold the
-        locks.
-        """
+        """Return a listening socket. An old file is a killed process's, because this one holds the lock."""
         path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -111,7 +108,6 @@ class ControlServer:
         return trio.socket.from_stdlib_socket(listening)
 
     async def _serve(self, stream: trio.SocketStream) -> None:
-        """Answer one client until it leaves."""
         try:
             received = bytearray()
             while (line := await _next_line(stream, received)) is not None:
@@ -173,9 +169,7 @@ async def _has_left(stream: trio.SocketStream, received: bytearray, left: trio.E
 
 
 async def _next_line(stream: trio.SocketStream, received: bytearray) -> bytes | None:
-    """Remove and return the next received line; None at the end of the stream, or for a line that is too
-    long.
-    """
+    """Take the next received line; return None at the end of the stream, or for a line that is too long."""
     while (end := received.find(b"\n")) < 0:
         data = await stream.receive_some(_RECEIVE_BYTES)
         if not data or len(received) > MAX_LINE_BYTES:

@@ -17,11 +17,12 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import GROUP_METADATA_TOPIC, TopicPartition, partition_for
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
     from kcli.broker.controller.controller import Controller
     from kcli.broker.faults.fault import ActiveFault
     from kcli.broker.process.cluster import Cluster
+    from kcli.broker.process.control_server import Operation
 
 
 def move_leader(controller: Controller, topic: str, *, partition: int, node: int) -> None:
@@ -124,7 +125,3 @@ FAULT_OPERATIONS: Mapping[str, Operation] = {
     "fault.move-coordinator": _moving("move-coordinator"),
     "fault.move-controller": _moving("move-controller"),
 }
-
-
-if TYPE_CHECKING:
-    Operation = Callable[[Cluster, Mapping[str, Any]], Awaitable[object]]

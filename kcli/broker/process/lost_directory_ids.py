@@ -46,12 +46,10 @@ def find_lost_ids(log_dirs: Mapping[int, tuple[str, ...]], lost: Iterable[int]) 
             if found is not None:
                 back[node_id] = found
     for node_id, directory_id in back.items():
-        _log.warning(
-            "a log directory of node %d has lost its `directory.id`: "
-            "it gets %s again, the id in the metadata",
-            node_id,
-            uuid_to_text(directory_id),
+        line = (
+            "a log directory of node %d has lost its `directory.id`: it gets %s again, the id in the metadata"
         )
+        _log.warning(line, node_id, uuid_to_text(directory_id))
     return back
 
 

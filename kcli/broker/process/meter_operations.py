@@ -12,13 +12,12 @@ from kcli.broker.process.control_server import LongOperation
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
     from kcli.broker.metering.meters import Meter
     from kcli.broker.metering.request_times import ApiTimes, TimeHistogram
     from kcli.broker.process.cluster import Cluster
-
-    Operation = Callable[[Cluster, Mapping[str, Any]], Awaitable[object]]
+    from kcli.broker.process.control_server import Operation
 
 MOST_SECONDS = 3600
 
@@ -32,7 +31,7 @@ async def measure_requests(cluster: Cluster, arguments: Mapping[str, Any]) -> Lo
 
 
 def _node(cluster: Cluster, arguments: Mapping[str, Any]) -> int | None:
-    """Return the node to measure, None for all. Raises `KcliError` if that does not run, or no node does."""
+    """Return the node to measure, None for all. Raises `KcliError` if it does not run, or no node runs."""
     if arguments.get("node") is None:
         if not any(node.is_alive for node in cluster.nodes.values()):
             raise KcliError("no node runs", hint="`kcli broker node start` starts one")

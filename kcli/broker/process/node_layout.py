@@ -1,4 +1,4 @@
-"""NodeLayout: which nodes a process hosts, and where each has its data and its ports.
+"""NodeLayout: the nodes of a process, with the data directories and ports of each.
 
 | options | nodes of a start |
 |---|---|
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 LISTENER_LISTS = ("listeners", "advertised.listeners")
 
-_MOST = 65_535
+_LAST_PORT = 65_535
 _PORT = re.compile(r":(\d+)\s*(?=,|$)", re.ASCII)
 _EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 
@@ -51,7 +51,7 @@ def with_ports_moved(listeners: str, by: int) -> str:
         port = int(match[1])
         if port == 0 or not by:
             return match[0]
-        if port <= _MOST and not 0 < port + by <= _MOST:
+        if port <= _LAST_PORT and not 0 < port + by <= _LAST_PORT:
             raise UsageError(
                 f"no port {port + by} for a node: the first one has {port}",
                 hint="name a port that leaves room for all nodes, or 0 for any free one",
@@ -124,7 +124,7 @@ class NodeLayout:
         is_several = options.nodes is not None and options.nodes > 1
         self.roots = named if is_several or any(_nodes_in(path) for path in named) else []
         """The directories of `log.dirs`, if every node has a directory of its own in each."""
-        self._of_first = [] if self.roots else named
+        self._first_log_dirs = [] if self.roots else named
         if is_several and self._first != 1:
             name = next(name for name in _NODE_IDS if name in properties)
             raise UsageError(
@@ -145,7 +145,6 @@ class NodeLayout:
 
     @property
     def data_dir(self) -> Path:
-        """The directory of the nodes' directories."""
         assert self._options.data_dir is not None
         return self._options.data_dir
 
@@ -161,17 +160,21 @@ class NodeLayout:
         if self.roots:
             return sorted({node_id for root in self.roots for node_id in _nodes_in(root)})
         data_dir = str(self.data_dir)
-        return sorted(each for each in _nodes_in(data_dir) if _of_node(data_dir, each) not in self._of_first)
+        return sorted(
+            each
+            for each in _nodes_in(data_dir)
+            if _node_directory(data_dir, each) not in self._first_log_dirs
+        )
 
     def _is_first_needed(self) -> bool:
         given = self._options.properties
-        return not self.present() or bool(self._of_first) or any(name in given for name in _NODE_IDS)
+        return not self.present() or bool(self._first_log_dirs) or any(name in given for name in _NODE_IDS)
 
     def _check_first(self) -> None:
         """Raise `UsageError` if the given id is not one of the existing nodes."""
         first, present = self._first, self.present()
         is_given = any(name in self._options.properties for name in _NODE_IDS)
-        if not is_given or not present or first in present or self._of_first:
+        if not is_given or not present or first in present or self._first_log_dirs:
             return
         if any(os.path.isdir(path) for path in self.directories(first)):
             return  # Topics to adopt, or the remains of a node.
@@ -184,7 +187,7 @@ class NodeLayout:
 
     def directories(self, node_id: int) -> tuple[str, ...]:
         """Return the directories of a node, if no property is for this node alone."""
-        return tuple(_of_node(root, node_id) for root in self.roots or [str(self.data_dir)])
+        return tuple(_node_directory(root, node_id) for root in self.roots or [str(self.data_dir)])
 
     def config(self, node_id: int, *, rack: str | None = None) -> BrokerConfig:
         """Return the configuration of a node, optionally in a `rack` of its own. Raises `UsageError`."""
@@ -293,7 +296,7 @@ def _log_dirs(properties: Mapping[str, str]) -> list[str]:
     return [word.strip() for word in given.split(",") if word.strip()]
 
 
-def _of_node(directory: str, node_id: int) -> str:
+def _node_directory(directory: str, node_id: int) -> str:
     return f"{directory}/node-{node_id}"
 
 
@@ -304,7 +307,7 @@ def _nodes_in(directory: str) -> list[int]:
     except OSError:
         return []
     found = [int(match[1]) for name in names if (match := _NODE_DIRECTORY.fullmatch(name))]
-    return [each for each in found if _is_log_directory(_of_node(directory, each))]
+    return [each for each in found if _is_log_directory(_node_directory(directory, each))]
 
 
 def _is_log_directory(directory: str) -> bool:

@@ -6,7 +6,6 @@ raises `KcliError` and changes nothing.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.node.node import failure_reason
@@ -17,10 +16,11 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.disk import remove_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
     from kcli.broker.node.node import Node
     from kcli.broker.process.cluster import Cluster
+    from kcli.broker.process.control_server import Operation
 
 
 def node_rows(cluster: Cluster) -> list[dict[str, Any]]:
@@ -51,9 +51,6 @@ def _row(cluster: Cluster, node: Node) -> dict[str, Any]:
         "metadata_offset": copies[node.node_id].end_offset - 1 if node.node_id in copies else None,
         "log_dirs": list(node.log_dirs),
     }
-
-
-_log = logging.getLogger(__name__)
 
 
 async def list_nodes(cluster: Cluster, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -116,8 +113,7 @@ async def resume_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[st
 
 async def add_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Start a new node, with the next id and port; it belongs to the next start of the process, too."""
-    known = {*cluster.nodes, *cluster.layout.present(), *cluster.controller.image.brokers}
-    node_id = max(known) + 1
+    node_id = 1 + max({*cluster.nodes, *cluster.layout.present(), *cluster.controller.image.brokers})
     config = cluster.layout.config(node_id, rack=arguments.get("rack"))
     check_ports([*(each.config for each in cluster.nodes.values()), config])
     node = cluster.new_node(config)
@@ -133,7 +129,7 @@ async def add_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, 
 
 
 async def remove_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Stop a node for good, unregister it, and rename its directories."""
+    """Stop a node permanently, unregister it, and rename its directories."""
     node = _node(cluster, arguments)
     node_id = node.node_id
     if len(cluster.nodes) == 1:
@@ -193,7 +189,3 @@ NODE_OPERATIONS: Mapping[str, Operation] = {
     "node.remove": remove_node,
     "node.move-controller": move_controller,
 }
-
-
-if TYPE_CHECKING:
-    Operation = Callable[[Cluster, Mapping[str, Any]], Awaitable[object]]

@@ -97,7 +97,7 @@ class PidFile:
 
 
 def _holder(descriptor: int) -> str:
-    """Return who holds the lock: the process that the file names, if it names one."""
+    """Describe the holder of the lock: the process that the file names, if it names one."""
     try:
         pid = json.loads(os.pread(descriptor, 65536, 0))["pid"]
     except (ValueError, TypeError, KeyError):
@@ -106,7 +106,7 @@ def _holder(descriptor: int) -> str:
 
 
 def _lock(descriptor: int) -> bool:
-    """Try to get the lock; return whether that worked. Readers hold it only for a moment."""
+    """Try to get the lock; return whether it is ours. Readers hold it only for a moment."""
     for _ in range(_LOCK_ATTEMPTS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,7 +6,7 @@
         cluster.faults.add("error", api="Produce", code="NOT_LEADER_OR_FOLLOWER", next=3)
         await perform(cluster, "kill", {"node": 2})
 
-The test runs under trio; clients that do not need a thread or process of their own. Faults have the words of
+The test runs under trio; clients without trio need a thread or process of their own. Faults have the words of
 `kcli broker fault add`, operations of `perform` (`kcli.broker.process.fault_operations`) those of a scenario.
 """
 

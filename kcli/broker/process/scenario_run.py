@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 async def run_scenario(cluster: Cluster, scenario: Scenario) -> None:
-    """Do the steps of a scenario, the first moment being now; return when the last fault that ends has."""
+    """Run the steps of a scenario, timed from now; return when all steps and timed faults are over."""
     cluster.faults.seed = scenario.seed
     started = trio.current_time()
     numbers: dict[str, int] = {}

@@ -83,8 +83,6 @@ class AlterLogDirsManager:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory `{directory}` is offline")
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"`{directory}` is not a log directory of this node")
 
-    # --- the task --------------------------------------------------------------------------------
-
     async def run(self) -> None:
         """Copy pieces of the moving replicas in turn, until cancelled."""
         while True:
@@ -93,14 +91,11 @@ class AlterLogDirsManager:
                 self._wanted = trio.Event()
             for key, partition in list(self._moving.items()):
                 await self._hosted.gate.passed()
-                await self._wait_for_room()
+                while wait_ms := self.throttle.wait_ms(monotonic_ms()):  # noqa: ASYNC110 - for time to pass
+                    await trio.sleep(wait_ms / 1000)
                 if self._moving.get(key) is partition:
                     self._advance(partition)
             await trio.lowlevel.checkpoint()
-
-    async def _wait_for_room(self) -> None:
-        while wait_ms := self.throttle.wait_ms(monotonic_ms()):  # noqa: ASYNC110 - time is what it waits for
-            await trio.sleep(wait_ms / 1000)
 
     def _advance(self, partition: Partition) -> None:
         """Copy a piece of one replica; a complete copy takes the place of the log."""
@@ -119,7 +114,7 @@ class AlterLogDirsManager:
         """Copy a piece; return whether there may be more. Raises `KafkaError`."""
         now_ms = self._hosted.wall_ms()
         if copy.log_end_offset < log.log_start_offset:
-            follower_log.start_over(copy, log.log_start_offset, now_ms=now_ms)
+            copy.truncate_fully_and_start_at(log.log_start_offset, now_ms=now_ms)
         epoch = copy.leader_epochs.latest_epoch
         if epoch >= 0:
             known, end_offset = log.end_offset_for_epoch(epoch)

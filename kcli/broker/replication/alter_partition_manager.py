@@ -69,7 +69,6 @@ class AlterPartitionManager:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether changes wait to be sent."""
         return bool(self._waiting)
 
     async def settle(self, changes: dict[TopicPartition, IsrChange]) -> bool:

@@ -1,7 +1,7 @@
 """AssignmentsManager: tells the controller which log directory holds each replica (KIP-858).
 
 The controller needs this from a node with several directories: when one fails, its partitions need other
-leaders. Only news are sent, and sent again until they arrive (class `AssignmentsManager`).
+leaders. It sends only changes, again and again until they arrive (class `AssignmentsManager`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,7 @@ class AssignmentsManager:
     """The assignments of node `node_id`; `send` sends them to the controller, or raises `KafkaError`."""
 
     def __init__(
-        self,
-        node_id: int,
-        log_manager: LogManager,
-        send: Callable[[Sequence[DirectoryAssignment]], object],
+        self, node_id: int, log_manager: LogManager, send: Callable[[Sequence[DirectoryAssignment]], object]
     ) -> None:
         self._node_id = node_id
         self._log_manager = log_manager
@@ -42,14 +39,13 @@ class AssignmentsManager:
         self._wanted = trio.Event()
 
     def compare(self, partition: Partition, registration: PartitionRegistration) -> None:
-        """Send the log directory of a replica to the controller, unless it knows that."""
+        """Send the log directory of a replica to the controller, unless the controller knows it."""
         manager = self._log_manager
         if len(manager.directories) < 2:
             return  # A single directory is known anyway.
         directory = manager.directories.of(partition.log).directory_id
         if registration.directory_of(self._node_id) != directory:
-            assignment = DirectoryAssignment(partition.topic_id, partition.index, directory)
-            self._waiting[partition.key] = assignment
+            self._waiting[partition.key] = DirectoryAssignment(partition.topic_id, partition.index, directory)
             self._wanted.set()
 
     async def run(self) -> None:

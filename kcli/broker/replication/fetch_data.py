@@ -73,7 +73,6 @@ class FetchPartition:
 
     @property
     def key(self) -> FetchPartitionKey:
-        """The partition's key in a session."""
         return partition_key(self.topic, self.topic_id, self.index)
 
     def update(self, newer: FetchPartition) -> None:

@@ -51,7 +51,6 @@ class FetchSession:
         self.partitions: dict[FetchPartitionKey, FetchPartition] = {}
 
     def update(self, wanted: Iterable[FetchPartition], forgotten: Iterable[FetchPartitionKey]) -> None:
-        """Add, change and forget partitions."""
         for partition in wanted:
             key = partition.key
             known = self.partitions.get(key)
@@ -204,11 +203,10 @@ class FetchSessionCache:
 
     @property
     def partition_count(self) -> int:
-        """The number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def partitions(self, session_id: int) -> list[FetchPartition]:
-        """Return the partitions of a session, none if there is no such session."""
+        """Return the partitions of a session, empty if the session is unknown."""
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.partitions.values())
 

@@ -58,16 +58,11 @@ def fit(log: UnifiedLog, leader_start: int, leader_end: int, *, now_ms: int) -> 
     if leader_end < log.log_end_offset:
         log.truncate_to(leader_end, now_ms=now_ms)
     elif leader_start > log.log_end_offset:
-        start_over(log, leader_start, now_ms=now_ms)
-
-
-def start_over(log: UnifiedLog, offset: int, *, now_ms: int) -> None:
-    """Delete all records, and continue at the leader's log start. Raises `KafkaError`."""
-    log.truncate_fully_and_start_at(offset, now_ms=now_ms)
+        log.truncate_fully_and_start_at(leader_start, now_ms=now_ms)
 
 
 def follow_offsets(log: UnifiedLog, *, high_watermark: int, log_start_offset: int) -> None:
-    """Take over a leader's high watermark and log start, as far as this log reaches. Raises `KafkaError`."""
+    """Take over a leader's high watermark and log start, within this log. Raises `KafkaError`."""
     log.advance_high_watermark(high_watermark)
     if log_start_offset > log.log_start_offset:
         log.raise_log_start(min(log_start_offset, log.log_end_offset))

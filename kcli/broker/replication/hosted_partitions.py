@@ -1,6 +1,6 @@
 """HostedPartitions: the replicas of one node by topic and partition, and Kafka's errors for all others.
 
-`ReplicaManager` adds all that follows the metadata. Fetchers and fetch sessions see no more than this.
+`ReplicaManager` adds what follows the metadata. Fetchers and fetch sessions see only this class.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ class HostedPartitions:
 
     @property
     def config(self) -> BrokerConfig:
-        """The node's configuration."""
         return self.context.config()
 
     def partition(self, topic: str, index: int) -> Partition:

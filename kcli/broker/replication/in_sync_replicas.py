@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1
 LONG_AGO_MS = -(2**62)
-"""The caught-up time of a replica that never was."""
+"""The caught-up time of a replica that never caught up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class RemoteReplica:
     """The replica on node `node_id`, as its leader knows it (class `Replica`).
 
     A fetch at an offset says that the follower has everything below. The follower was caught up when it
-    fetched at the end of the leader's log. It was also caught up at its previous fetch if this one reaches
-    the end that the log had then: otherwise no follower could join the ISR of a partition that is written all
-    the time. A fetch that waits at the end counts as long as it waits.
+    fetched at the end of the leader's log, and at its previous fetch if this one reaches the end that the log
+    had then: otherwise no follower could join the ISR of a partition that is written all the time. A fetch
+    that waits at the end counts as long as it waits.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class RemoteReplica:
         return self.log_end_offset == leader_end or now_ms - self.caught_up_ms <= max_lag_ms
 
 
-NOBODY: frozenset[int] = frozenset()
+NO_NODES: frozenset[int] = frozenset()
 
 
 class InSyncReplicas:
@@ -115,10 +115,10 @@ class InSyncReplicas:
     def __init__(self, context: ReplicaContext) -> None:
         self.leader_id = context.node_id
         self._context = context
-        self.committed: frozenset[int] = NOBODY
+        self.committed: frozenset[int] = NO_NODES
         self.pending: frozenset[int] | None = None
         """The ISR that the leader asked for, None if it did not ask."""
-        self.maximal: frozenset[int] = NOBODY
+        self.maximal: frozenset[int] = NO_NODES
         """All replicas that may be in sync."""
         self.remotes: dict[int, RemoteReplica] = {}
         self.epoch_start_offset = 0
@@ -171,9 +171,7 @@ class InSyncReplicas:
         )
 
     def is_eligible(self, remote: RemoteReplica) -> bool:
-        """Return whether the controller would accept a follower: its node is active and has fetched
-        (KIP-903).
-        """
+        """Return whether a follower's node is active, in the broker epoch of its last fetch (KIP-903)."""
         epoch = self._context.broker_epoch_of(remote.node_id)
         return epoch is not None and remote.broker_epoch in {-1, epoch}
 
@@ -194,15 +192,12 @@ class InSyncReplicas:
                 end = remote.log_end_offset
         return end
 
-    # --- the sessions that followers wait in -----------------------------------------------------
-
     def watch(self, node_id: int, ready: ReadyPartitions, row: FetchPartition) -> None:
         """Tell a follower's session about changes here."""
         remote = self.remotes[node_id]
         remote.ready, remote.row = ready, row
 
     def unwatch(self, node_id: int, ready: ReadyPartitions) -> None:
-        """Stop telling a session."""
         remote = self.remotes.get(node_id)
         if remote is not None and remote.ready is ready:
             remote.ready = remote.row = None

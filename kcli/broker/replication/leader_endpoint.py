@@ -88,7 +88,6 @@ class LeaderEndPoint:
 
     @property
     def is_cut(self) -> bool:
-        """Whether all calls fail."""
         return self._is_cut
 
     @is_cut.setter
@@ -99,7 +98,6 @@ class LeaderEndPoint:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether no calls start."""
         return self._thawed is not None
 
     @is_frozen.setter
@@ -131,7 +129,7 @@ class LeaderEndPoint:
     async def fetch(
         self, session: FollowerFetchSession, moved: Callable[[], Sequence[FetchPartition]], *, max_bytes: int
     ) -> list[FetchedPartition]:
-        """Send the positions that `moved`, wait if need be, and return what there is.
+        """Send the positions that `moved`, wait if nothing is new, and return the partitions with news.
 
         `moved` is called when the call arrives: the positions may change on the way. Raises
         `PeerUnreachable`, also if the other node does not know the session.
@@ -162,13 +160,13 @@ class LeaderEndPoint:
     async def _call(self) -> Peer:
         """Return the other node, after the delays of the faults."""
         if self.drop_next or self.delay_ms or self._thawed is not None:
-            await self._suffer()
+            await self._apply_faults()
         peer = self.reach()
         if peer.is_paused:
             await self._await_resumption(peer)
         return peer
 
-    async def _suffer(self) -> None:
+    async def _apply_faults(self) -> None:
         while self._thawed is not None:
             await self._thawed.wait()
         if self.drop_next > 0:
@@ -205,7 +203,6 @@ class LeaderEndPoints:
         return link
 
     def __getitem__(self, pair: tuple[int, int]) -> LeaderEndPoint:
-        """Return the link from the first node of a pair to the second."""
         return self.between(*pair)
 
     def node_died(self, node_id: int) -> None:
@@ -218,15 +215,7 @@ class LeaderEndPoints:
 class FollowerFetchSession:
     """The partitions that node `follower_id`, registered with `broker_epoch`, watches with one fetcher."""
 
-    __slots__ = (
-        "_held",
-        "_held_timer",
-        "_hosted",
-        "_rows",
-        "broker_epoch",
-        "follower_id",
-        "ready",
-    )
+    __slots__ = ("_held", "_held_timer", "_hosted", "_rows", "broker_epoch", "follower_id", "ready")
 
     def __init__(self, hosted: HostedPartitions, follower_id: int, broker_epoch: int) -> None:
         self.follower_id = follower_id
@@ -265,7 +254,6 @@ class FollowerFetchSession:
             partition.in_sync.unwatch(self.follower_id, self.ready)
 
     def close(self) -> None:
-        """Stop watching all partitions."""
         for row in list(self._rows):
             self.forget(row)
         self.ready.close()
@@ -299,8 +287,6 @@ class FollowerFetchSession:
                 fetched.log_start_offset = partition.log.log_start_offset
                 rows.append(fetched)
         return rows
-
-    # --- inside ----------------------------------------------------------------------------------
 
     def _find(self, row: FetchPartition) -> Partition:
         """Return the partition that a row asks for. Raises `KafkaError`."""
@@ -338,18 +324,13 @@ class FollowerFetchSession:
         try:
             partition = self._find(row)
             fetched = partition.read(
-                row,
-                isolation=Isolation.LOG_END,
-                max_bytes=min(row.max_bytes, max_bytes),
-                min_one=min_one,
+                row, isolation=Isolation.LOG_END, max_bytes=min(row.max_bytes, max_bytes), min_one=min_one
             )
         except KafkaError as error:
             return FetchedPartition(row, error.code)
         if not fetched.size and fetched.diverging is None and row.fetch_offset < partition.log.log_end_offset:
             return None
         return fetched
-
-    # --- the throttle ----------------------------------------------------------------------------
 
     def _is_held_back(self, row: FetchPartition) -> bool:
         """Hold a partition back if the throttle demands it; return whether it does."""
@@ -363,11 +344,11 @@ class FollowerFetchSession:
             del self.ready.rows[row]
             self._held[row] = None
             if self._held_timer is None:
-                self._held_timer = TimerCallback(self._let_go)
+                self._held_timer = TimerCallback(self._release_held)
                 self._hosted.timer.add(self._held_timer, wait_ms, monotonic_ms())
         return wait_ms > 0
 
-    def _let_go(self) -> None:
+    def _release_held(self) -> None:
         self._held_timer = None
         held, self._held = self._held, {}
         self.ready.note_all(held)

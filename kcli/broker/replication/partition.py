@@ -27,7 +27,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kcli.broker.replication.fetch_data import FetchedPartition
-from kcli.broker.replication.in_sync_replicas import NOBODY, InSyncReplicas
+from kcli.broker.replication.in_sync_replicas import NO_NODES, InSyncReplicas
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.log.log_appender import NOT_PLAIN
 from kcli.storage.log.log_read import Isolation
@@ -148,7 +148,6 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads the partition."""
         return self.leader == self.node_id
 
     @property
@@ -156,14 +155,12 @@ class Partition:
         """The committed ISR; empty if this node does not lead."""
         if self.in_sync is not None:
             return self.in_sync.committed
-        return frozenset((self.node_id,)) if self.is_alone else NOBODY
+        return frozenset((self.node_id,)) if self.is_alone else NO_NODES
 
     @property
     def min_isr(self) -> int:
         """How many replicas must be in sync for an acks=all write."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
-
-    # --- roles -----------------------------------------------------------------------------------
 
     def apply(self, registration: PartitionRegistration) -> bool:
         """Take over the controller's decision; return whether its leader epoch is new here.
@@ -231,8 +228,6 @@ class Partition:
                     ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {current_leader_epoch} is not known here yet"
                 )
 
-    # --- writing ---------------------------------------------------------------------------------
-
     def append(
         self,
         records: bytearray | memoryview,
@@ -258,12 +253,7 @@ class Partition:
         return info
 
     def append_validated(
-        self,
-        validated: ValidatedRecords,
-        *,
-        acks: int,
-        now_ms: int,
-        written: WriteAhead | None = None,
+        self, validated: ValidatedRecords, *, acks: int, now_ms: int, written: WriteAhead | None = None
     ) -> LogAppendInfo:
         """Append records that the log's validator has read before. Raises `KafkaError`.
 
@@ -347,12 +337,10 @@ class Partition:
         self._advance_high_watermark()
         self._touch(self.key)
 
-    # --- in-sync replicas ------------------------------------------------------------------------
-
     def maybe_expand_isr(self, fetching: RemoteReplica | None = None) -> None:
         """Ask the controller to add the followers that have caught up.
 
-        Only a follower that fetches may join: the one that does so now, or one that waits for more.
+        Only a follower that fetches may join: `fetching`, or one that waits for more.
         """
         in_sync = self.in_sync
         if in_sync is None or in_sync.pending is not None:
@@ -386,8 +374,6 @@ class Partition:
                 members[node_id] = -1 if remote is None else remote.broker_epoch
         in_sync.ask(isr)
         self._submit(IsrChange(self, members))
-
-    # --- followers -------------------------------------------------------------------------------
 
     def check_follower(self, node_id: int, broker_epoch: int, current_leader_epoch: int) -> None:
         """Raise `KafkaError` unless a node may fetch as a follower."""
@@ -428,8 +414,6 @@ class Partition:
         """Tell the followers about the high watermark and the log start, soon or `at_once`."""
         if self.in_sync is not None:
             self.in_sync.tell_offsets(at_once=at_once)
-
-    # --- reading ---------------------------------------------------------------------------------
 
     def limit(self, isolation: Isolation) -> int:
         """Return the first offset that a reader with this isolation may not read."""
@@ -509,7 +493,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The lowest log start of all replicas on active nodes, as far as known."""
+        """The lowest log start of all replicas on active nodes, -1 while one is unknown."""
         start = self.log.log_start_offset
         if self.in_sync is not None:
             for node_id, remote in self.in_sync.remotes.items():

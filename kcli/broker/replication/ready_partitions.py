@@ -79,7 +79,6 @@ class ReadyPartitions:
         self._sleeper.wake()
 
     def forget(self, row: FetchPartition) -> None:
-        """Drop a partition."""
         self.rows.pop(row, None)
         self._news.pop(row, None)
 
@@ -103,7 +102,6 @@ class ReadyPartitions:
             await self._sleeper.sleep()
 
     def wake(self) -> None:
-        """End the wait."""
         self._sleeper.wake()
 
     def fail(self, error: Exception) -> None:
@@ -112,7 +110,6 @@ class ReadyPartitions:
             self._sleeper.fail(error)
 
     def close(self) -> None:
-        """Cancel the timer."""
         self._cancel_news_timer()
 
     def _cancel_news_timer(self) -> None:

@@ -1,9 +1,8 @@
-"""ReplicaFetcher: one task of a follower that copies many partitions from one leader (class
-`ReplicaFetcherThread`).
+"""ReplicaFetcher: a task that copies many partitions from one leader (class `ReplicaFetcherThread`).
 
-Each call tells the leader how far the log has come and brings more. Nothing runs between reading the leader's
-files and writing the own ones, so all fetchers of the process share one buffer. Without news a fetcher waits
-on the leader, at no cost.
+Each call tells the leader how far the log has come and brings more. No other task runs between reading the
+leader's files and writing the own ones, so all fetchers of the process share one buffer. Without news a
+fetcher waits on the leader, at no cost.
 
 | answer | what happens to the partition |
 |---|---|
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 
 TURN_BYTES = 1024 * 1024
-"""So many bytes are copied before other tasks run."""
+"""The bytes copied before other tasks run."""
 
 _log = logging.getLogger(__name__)
 _buffer = memoryview(bytearray(TURN_BYTES))
@@ -93,10 +92,7 @@ class ReplicaFetcher:
 
     @property
     def delayed(self) -> list[TopicPartition]:
-        """The partitions that are delayed."""
         return [state.partition.key for state in self._delayed]
-
-    # --- what it copies --------------------------------------------------------------------------
 
     def add(self, partition: Partition) -> None:
         """Copy a partition from now on, in its current leader epoch."""
@@ -120,7 +116,7 @@ class ReplicaFetcher:
         """Stop copying a partition."""
         state = self.states.pop(key, None)
         if state is not None:
-            self._let_go(state)
+            self._drop(state)
 
     def wake(self) -> None:
         """Let the task look for work."""
@@ -132,13 +128,11 @@ class ReplicaFetcher:
         self._alarm = None
         self.wake()
 
-    def _let_go(self, state: FetchState) -> None:
+    def _drop(self, state: FetchState) -> None:
         self._moved.pop(state, None)
         self._delayed.pop(state, None)
         if self._session is not None:
             self._session.forget(state.row)
-
-    # --- the task --------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Copy until cancelled."""
@@ -147,22 +141,19 @@ class ReplicaFetcher:
                 await self._hosted.gate.passed()
                 self._end_delays()
                 if not self.states or len(self._delayed) == len(self.states):
-                    await self._rest()
+                    await self._work.wait()
+                    self._work = trio.Event()
                     continue
                 try:
                     await self._fetch()
                 except PeerUnreachable as error:
                     _log.debug("%s", error.message)
                     self._lose_session()
-                    self._delay_all()
+                    for state in list(self.states.values()):
+                        self._delay(state)
         finally:
             self._lose_session()
             self._cancel_alarm()
-
-    async def _rest(self) -> None:
-        """Wait until there is something to do."""
-        await self._work.wait()
-        self._work = trio.Event()
 
     async def _fetch(self) -> None:
         """Make one call and write what it brings."""
@@ -179,7 +170,7 @@ class ReplicaFetcher:
             found = self.states.get((row.request.topic or "", row.request.index))
             if found is not None and found.row is row.request:
                 self._take(found, row)
-        # Last, because the leader may truncate what the other rows have yet to read.
+        # Last: the leader may truncate records meanwhile, and the other rows would read them.
         while self._out_of_range:
             await self._find_range(self._out_of_range.pop())
         if session.ready.has_waited:
@@ -210,7 +201,6 @@ class ReplicaFetcher:
             self._failed(state, error)
 
     def _take(self, state: FetchState, row: FetchedPartition) -> None:
-        """Act on the leader's answer for one partition."""
         if state.partition.writing is not None:
             # A thread still writes what this node accepted as the former leader.
             self._delay(state)
@@ -279,8 +269,6 @@ class ReplicaFetcher:
         self._hosted.touch(partition.key)
         self._moved[state] = None
 
-    # --- what goes wrong -------------------------------------------------------------------------
-
     def _refused(self, state: FetchState, code: int) -> None:
         partition = state.partition
         is_fenced = code == ErrorCode.FENCED_LEADER_EPOCH
@@ -300,7 +288,7 @@ class ReplicaFetcher:
         """Delay a partition, unless it is delayed already."""
         if state in self._delayed:
             return
-        self._let_go(state)
+        self._drop(state)
         if delay_ms is None:
             delay_ms = self._hosted.config.replica_fetch_backoff_ms
         state.delayed_until_ms = monotonic_ms() + delay_ms
@@ -312,10 +300,6 @@ class ReplicaFetcher:
         self._cancel_alarm()
         self._alarm = TimerCallback(self._delay_is_over)
         self._hosted.timer.add(self._alarm, max(delay_ms, 1), monotonic_ms())
-
-    def _delay_all(self) -> None:
-        for state in list(self.states.values()):
-            self._delay(state)
 
     def _end_delays(self) -> None:
         """End the delays that are over."""
@@ -405,7 +389,6 @@ class FetcherManager:
 
     @property
     def per_leader(self) -> int:
-        """The most fetchers to each leader."""
         return self._hosted.config.num_replica_fetchers
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

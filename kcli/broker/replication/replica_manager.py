@@ -83,8 +83,6 @@ class ReplicaManager(HostedPartitions):
         self.alter_log_dirs_manager = AlterLogDirsManager(self, log_manager, moved=self._replica_moved)
         self._assignments_manager = AssignmentsManager(self.node_id, log_manager, assign_directories)
 
-    # --- replication -----------------------------------------------------------------------------
-
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Copy from other leaders, and maintain the ISR of led partitions, until cancelled."""
         async with trio.open_nursery() as nursery:
@@ -104,13 +102,10 @@ class ReplicaManager(HostedPartitions):
                 partition.maybe_expand_isr()
 
     def _replica_moved(self, partition: Partition) -> None:
-        """Act on a replica that has moved to another log directory."""
         self.touch(partition.key)
         topic = None if self.image is None else self.image.topics_by_id.get(partition.topic_id)
         if topic is not None:
             self._assignments_manager.compare(partition, topic.partitions[partition.index])
-
-    # --- following the metadata ------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Take over an image; `delta` holds the changes.
@@ -246,8 +241,6 @@ class ReplicaManager(HostedPartitions):
         self.partitions.pop(key, None)
         self.by_name_bytes.pop((key[0].encode(), key[1]), None)
         self.purgatory.touch(key)
-
-    # --- reading ---------------------------------------------------------------------------------
 
     def read_from_log(
         self, wanted: Iterable[FetchPartition], params: FetchParams, max_bytes: int

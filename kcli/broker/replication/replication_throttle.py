@@ -54,7 +54,6 @@ class ReplicationThrottle:
             self._topics.pop(topic, None)
 
     def is_throttled(self, topic: str, index: int) -> bool:
-        """Return whether a replica is throttled."""
         if not self._topics:
             return False
         throttled = self._topics.get(topic, _NONE)

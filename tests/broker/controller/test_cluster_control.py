@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.broker.controller.cluster_control import fence_broker, register_broker, unfence_broker
+from kcli.broker.controller.cluster_control import (
+    BrokerRegistrationRequest,
+    fence_broker,
+    register_broker,
+    unfence_broker,
+)
 from kcli.broker.controller.partition_change import PartitionDecisions
 from kcli.broker.controller.result import ControllerResult
 from kcli.broker.metadata.metadata_image import Endpoint, MetadataImage
@@ -26,12 +31,14 @@ REBORN = b"another incarnat"
 def register(image: MetadataImage, node_id: int, incarnation: bytes = REBORN) -> ControllerResult[int]:
     return register_broker(
         PartitionDecisions(image),
-        node_id=node_id,
-        incarnation=incarnation,
-        endpoints=[Endpoint("PLAINTEXT", "localhost", 9092)],
-        directories=[directory_of(node_id)],
+        BrokerRegistrationRequest(
+            node_id=node_id,
+            incarnation=incarnation,
+            endpoints=[Endpoint("PLAINTEXT", "localhost", 9092)],
+            directories=[directory_of(node_id)],
+            rack="r1",
+        ),
         features=FEATURES,
-        rack="r1",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint
@@ -12,10 +13,12 @@ from tests.support.metadata import MemoryLog
 
 def registered(controller: Controller, node_id: int, start: int) -> int:
     return controller.register_broker(
-        node_id=node_id,
-        incarnation=bytes([node_id, start] * 8),
-        endpoints=[Endpoint("PLAINTEXT", "h", 9091 + node_id)],
-        directories=[bytes([node_id] * 16)],
+        BrokerRegistrationRequest(
+            node_id=node_id,
+            incarnation=bytes([node_id, start] * 8),
+            endpoints=[Endpoint("PLAINTEXT", "h", 9091 + node_id)],
+            directories=[bytes([node_id] * 16)],
+        )
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcli.broker.config.config_entries import ConfigChange
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.reassignment_control import Reassignment
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
@@ -57,10 +58,12 @@ def perform(controller: Controller, operation: tuple[object, ...]) -> None:
         case ("restart", int(node_id)):
             was = broker(node_id)
             controller.register_broker(
-                node_id=node_id,
-                incarnation=f"reborn at {controller.image.offset:06d}".encode(),
-                endpoints=was.endpoints,
-                directories=was.directories,
+                BrokerRegistrationRequest(
+                    node_id=node_id,
+                    incarnation=f"reborn at {controller.image.offset:06d}".encode(),
+                    endpoints=was.endpoints,
+                    directories=was.directories,
+                )
             )
         case ("move", str(name), replicas):
             controller.alter_reassignments([Reassignment(name, 0, replicas)])  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.controller_election import ControllerElection, ControllerLink
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
@@ -44,13 +45,12 @@ class Cluster:
             running=lambda: [node_id for node_id, _ in self.copies if node_id not in self.paused],
             reaches=lambda one, other: frozenset({one, other}) not in self.cut,
             failed=lambda node_id, error: self.failed.append(node_id),
-            wall_ms=lambda: NOW_MS,
         )
         for node_id in (1, 2, 3):
             self.open(node_id)
 
     def _make(self, node_id: int, log: ControllerLog, image: MetadataImage) -> Controller:
-        return Controller(log, image, random=Random(0), publisher=self.publisher, node_id=node_id)
+        return Controller(log, image, random=Random(0), publisher=self.publisher)
 
     def open(self, node_id: int) -> None:
         self.copies.open(node_id, str(self.path / f"node-{node_id}"))
@@ -66,10 +66,12 @@ class Cluster:
         """Have brokers that topics can be placed on."""
         for node_id in (1, 2, 3):
             epoch = self.controller.register_broker(
-                node_id=node_id,
-                incarnation=bytes([node_id]) * 16,
-                endpoints=[Endpoint("PLAINTEXT", "h", 9091 + node_id)],
-                directories=[bytes([node_id]) * 16],
+                BrokerRegistrationRequest(
+                    node_id=node_id,
+                    incarnation=bytes([node_id]) * 16,
+                    endpoints=[Endpoint("PLAINTEXT", "h", 9091 + node_id)],
+                    directories=[bytes([node_id]) * 16],
+                )
             )
             self.controller.unfence_broker(node_id=node_id, epoch=epoch)
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.broker.config.config_entries import ConfigChange
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
 from kcli.broker.controller.partition_change import Election, EligibleLeaders, PartitionChangeBuilder
@@ -209,11 +210,13 @@ def test_a_node_that_was_not_stopped_cleanly_may_have_lost_what_it_had_in_sync(
     controller = leaderless()
     was = broker(1)
     epoch = controller.register_broker(
-        node_id=1,
-        incarnation=b"the next one....",
-        endpoints=was.endpoints,
-        directories=was.directories,
-        had_clean_stop=had_clean_stop,
+        BrokerRegistrationRequest(
+            node_id=1,
+            incarnation=b"the next one....",
+            endpoints=was.endpoints,
+            directories=was.directories,
+            had_clean_stop=had_clean_stop,
+        )
     )
     controller.unfence_broker(node_id=1, epoch=epoch)
     partition = controller.image.topics["a"].partitions[0]
@@ -225,11 +228,13 @@ def test_a_node_that_led_last_leads_again_though_it_may_have_lost_records() -> N
     controller.create_topics([NewTopic("a")], defaults=TopicDefaults())
     was = broker(1)
     epoch = controller.register_broker(
-        node_id=1,
-        incarnation=b"the next one....",
-        endpoints=was.endpoints,
-        directories=was.directories,
-        had_clean_stop=False,
+        BrokerRegistrationRequest(
+            node_id=1,
+            incarnation=b"the next one....",
+            endpoints=was.endpoints,
+            directories=was.directories,
+            had_clean_stop=False,
+        )
     )
     waiting = controller.image.topics["a"].partitions[0]
     assert (waiting.leader, waiting.isr, waiting.elr, waiting.last_known_elr) == (-1, (), (), (1,))

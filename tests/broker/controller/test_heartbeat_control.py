@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.directory_control import DirectoryAssignment
 from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
@@ -90,10 +91,12 @@ def beat(
 def register(controller: Controller, node_id: int, incarnation: str) -> int:
     was = broker(node_id)
     return controller.register_broker(
-        node_id=node_id,
-        incarnation=incarnation.encode().ljust(16),
-        endpoints=was.endpoints,
-        directories=was.directories,
+        BrokerRegistrationRequest(
+            node_id=node_id,
+            incarnation=incarnation.encode().ljust(16),
+            endpoints=was.endpoints,
+            directories=was.directories,
+        )
     )
 
 
@@ -295,7 +298,9 @@ def test_directories_that_fail_lose_their_leaders_and_nothing_else() -> None:
     controller = running_controller(2)
     first, second = b"first directory.", b"second directory"
     epoch = controller.register_broker(
-        node_id=3, incarnation=b"with directories", endpoints=[], directories=[first, second]
+        BrokerRegistrationRequest(
+            node_id=3, incarnation=b"with directories", endpoints=[], directories=[first, second]
+        )
     )
     beat(controller, 3, applied_offset=epoch)
     topic = NewTopic("a", assignments=[(0, [3, 1]), (1, [3, 2]), (2, [3, 1])])

@@ -34,7 +34,8 @@ def alter(
 
 def in_sync(image: MetadataImage, *isr: int) -> MetadataImage:
     """Return the image after the leader made these replicas the in-sync ones."""
-    change = PartitionDecisions(image, {}).change(image.topics["a"], 0, isr=isr)
+    decisions = PartitionDecisions(image, {})
+    change = decisions.change(decisions.place("a", 0), isr=isr)
     return apply(image, [] if change is None else [change])[0]
 
 

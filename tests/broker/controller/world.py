@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from kcli.broker.config.broker_definitions import ControllerSettings
 from kcli.broker.config.config_entries import ConfigChange
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
 from kcli.broker.controller.heartbeat_control import Heartbeat
@@ -79,11 +80,13 @@ class World:
     def restart(self, node_id: int, *, clean: bool) -> None:
         incarnation = f"incarnation {next(self.incarnations):04d}".encode()
         self.controller.register_broker(
-            node_id=node_id,
-            incarnation=incarnation,
-            endpoints=broker(node_id).endpoints,
-            directories=directories(node_id),
-            had_clean_stop=clean,
+            BrokerRegistrationRequest(
+                node_id=node_id,
+                incarnation=incarnation,
+                endpoints=broker(node_id).endpoints,
+                directories=directories(node_id),
+                had_clean_stop=clean,
+            )
         )
         self.beat(node_id)
 

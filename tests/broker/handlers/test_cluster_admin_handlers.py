@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.controller.heartbeat_control import Heartbeat
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.protocol.error_codes import ErrorCode
@@ -38,10 +39,12 @@ def add_brokers(node: Node) -> None:
     for node_id in OTHERS:
         was = broker(node_id)
         epoch = node.controller.register_broker(
-            node_id=node_id,
-            incarnation=was.incarnation,
-            endpoints=was.endpoints,
-            directories=was.directories,
+            BrokerRegistrationRequest(
+                node_id=node_id,
+                incarnation=was.incarnation,
+                endpoints=was.endpoints,
+                directories=was.directories,
+            )
         )
         node.controller.unfence_broker(node_id=node_id, epoch=epoch)
 

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, MetadataImage
@@ -256,7 +257,9 @@ def test_a_controllers_image_is_what_the_next_start_reads(harness: Harness) -> N
     controller.begin_epoch()
     one = broker(1)
     epoch = controller.register_broker(
-        node_id=1, incarnation=one.incarnation, endpoints=one.endpoints, directories=one.directories
+        BrokerRegistrationRequest(
+            node_id=1, incarnation=one.incarnation, endpoints=one.endpoints, directories=one.directories
+        )
     )
     controller.unfence_broker(node_id=1, epoch=epoch)
     controller.create_topics([NewTopic("a", 5), NewTopic("b", 1)], defaults=TopicDefaults())

@@ -11,6 +11,7 @@ import pytest
 
 from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.client_quota_control import QuotaAlteration
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.metadata import metadata_log
@@ -168,10 +169,12 @@ class Cluster:
         controller.begin_epoch()
         one = broker(1)
         epoch = controller.register_broker(
-            node_id=1,
-            incarnation=f"incarnation {controller.image.offset:04d}".encode(),
-            endpoints=one.endpoints,
-            directories=one.directories,
+            BrokerRegistrationRequest(
+                node_id=1,
+                incarnation=f"incarnation {controller.image.offset:04d}".encode(),
+                endpoints=one.endpoints,
+                directories=one.directories,
+            )
         )
         controller.unfence_broker(node_id=1, epoch=epoch)
         for _ in range(topics):

@@ -9,6 +9,7 @@ from pathlib import Path
 import trio
 
 from kcli.broker.config.broker_definitions import RACK_AWARE_SELECTOR
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.process.cluster import Cluster
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -38,11 +39,13 @@ def put_in_racks(cluster: Cluster) -> None:
     """Node 1 is in rack `r1`, and so on."""
     for broker in cluster.brokers:
         broker.controller.register_broker(
-            node_id=broker.node_id,
-            incarnation=broker.image.brokers[broker.node_id].incarnation,
-            endpoints=broker.endpoints,
-            directories=broker.image.brokers[broker.node_id].directories,
-            rack=f"r{broker.node_id}",
+            BrokerRegistrationRequest(
+                node_id=broker.node_id,
+                incarnation=broker.image.brokers[broker.node_id].incarnation,
+                endpoints=broker.endpoints,
+                directories=broker.image.brokers[broker.node_id].directories,
+                rack=f"r{broker.node_id}",
+            )
         )
         broker.epoch = broker.image.brokers[broker.node_id].epoch
         broker.controller.unfence_broker(node_id=broker.node_id, epoch=broker.epoch)

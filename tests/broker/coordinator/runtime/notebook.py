@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.controller.replication_control import NewTopic
 from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, Now, Reply, Schedule, Token
 from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
@@ -125,10 +126,12 @@ class NotebookNode:
         """Create the topic with one partition that has a replica on another node, too."""
         controller = self.node.controller
         epoch = controller.register_broker(
-            node_id=OTHER_NODE,
-            incarnation=bytes(range(1, 17)),
-            endpoints=[Endpoint(LISTENER, "127.0.0.1", 9093)],
-            directories=[bytes(range(2, 18))],
+            BrokerRegistrationRequest(
+                node_id=OTHER_NODE,
+                incarnation=bytes(range(1, 17)),
+                endpoints=[Endpoint(LISTENER, "127.0.0.1", 9093)],
+                directories=[bytes(range(2, 18))],
+            )
         )
         controller.unfence_broker(node_id=OTHER_NODE, epoch=epoch)
         (outcome,) = controller.create_topics(
