@@ -13,7 +13,11 @@ from kcli.broker.config.broker_definitions import BROKER_CONFIGS, broker_config
 from kcli.broker.config.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
 from kcli.broker.config.group_definitions import GROUP_CONFIGS, GroupConfig, check_group_configs
 from kcli.broker.config.topic_definitions import TOPIC_CONFIGS, check_topic_configs
-from kcli.broker.controller.feature_control import ELIGIBLE_LEADER_REPLICAS_VERSION, check_min_isr, forgetting
+from kcli.broker.controller.feature_control import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    check_min_isr,
+    elr_clearing_records,
+)
 from kcli.broker.controller.result import ControllerResult
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -219,7 +223,7 @@ def _with_eligible_leaders(image: MetadataImage, records: list[MetadataRecord]) 
     if not image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION):
         return records
     check_min_isr(records)
-    return [*records, *forgetting(records)]
+    return [*records, *elr_clearing_records(records)]
 
 
 def _records(

@@ -105,6 +105,7 @@ class Controller:
         publisher: MetadataPublisher | None = None,
     ) -> None:
         self.image = image
+        self.node_id = log.node_id
         self.settings = settings
         self._log = log
         self._random = random
@@ -226,7 +227,7 @@ class Controller:
             self.image,
             self._sessions,
             self._log.copy_ends(),
-            leader_id=self._log.node_id,
+            leader_id=self.node_id,
             now_ms=self._now_ms,
         )
 

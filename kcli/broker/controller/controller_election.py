@@ -175,7 +175,6 @@ class ControllerElection:
 
     @property
     def controller_id(self) -> int | None:
-        """The controller's node."""
         return None if self._log is None else self._log.node_id
 
     @property

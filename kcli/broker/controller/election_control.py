@@ -66,7 +66,7 @@ def elect_leaders(
 def rebalance(
     decisions: PartitionDecisions, *, percentage: int = 0, limit: int = MAX_ELECTIONS_PER_PASS
 ) -> ControllerResult[bool]:
-    """Elect preferred replicas; the response says whether there may be more to do.
+    """Elect preferred replicas; the response says whether more may follow.
 
     A broker gets its partitions back if it does not lead more than `percentage` of those that prefer it.
     """
@@ -93,10 +93,7 @@ def rebalance(
 def elect_unclean(
     decisions: PartitionDecisions, *, limit: int = MAX_ELECTIONS_PER_PASS
 ) -> ControllerResult[bool]:
-    """Elect leaders of leaderless partitions whose topics allow unclean leaders.
-
-    The response says whether there may be more to do.
-    """
+    """Elect leaders of leaderless partitions if the topic allows it; the response says if more may follow."""
     records: list[PartitionChangeRecord] = []
     for place in decisions.partitions():
         if place.partition.leader != NO_LEADER or not decisions.may_elect_unclean(place.topic.name):
@@ -126,7 +123,7 @@ def _elect(decisions: PartitionDecisions, name: str, index: int, type: ElectionT
 
 
 FIRST_REBALANCE_MS = 5000
-"""The time from the begin of an epoch to the first rebalance."""
+"""The time from the start of an epoch to the first rebalance."""
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ def check_min_isr(records: Sequence[MetadataRecord]) -> None:
             )
 
 
-def forgetting(records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
+def elr_clearing_records(records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
     """Return the records that clear eligible leaders, for records that change `min.insync.replicas`."""
     forgotten: list[MetadataRecord] = []
     for record in _changes(records):
@@ -58,7 +58,7 @@ def forgetting(records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
     return forgotten
 
 
-def switching_on(image: MetadataImage, min_isr: int) -> list[MetadataRecord]:
+def elr_enabling_records(image: MetadataImage, min_isr: int) -> list[MetadataRecord]:
     """Return the records that prepare the configuration for the feature; `min_isr` is the nodes' default."""
     records: list[MetadataRecord] = []
     if MIN_ISR not in image.config(ConfigResourceType.BROKER, ""):
@@ -119,9 +119,9 @@ class FeatureUpdate:
 
 
 def finalize_features(image: MetadataImage, *, min_isr: int = 1) -> ControllerResult[None]:
-    """Decide the feature levels at the begin of a controller epoch. `metadata.version` comes first in a log.
+    """Decide the feature levels at the start of a controller epoch; `min_isr` as for `update_features`.
 
-    `min_isr` is the nodes' default of `min.insync.replicas`.
+    `metadata.version` comes first in a log.
     """
     is_new = METADATA_VERSION not in image.features
     records: list[MetadataRecord] = []
@@ -131,7 +131,7 @@ def finalize_features(image: MetadataImage, *, min_isr: int = 1) -> ControllerRe
             continue
         records.append(FeatureLevelRecord(name=name, feature_level=highest))
         if name == ELIGIBLE_LEADER_REPLICAS_VERSION:
-            records.extend(switching_on(image, min_isr))
+            records.extend(elr_enabling_records(image, min_isr))
     return ControllerResult(tuple(records), None)
 
 
@@ -156,7 +156,7 @@ def update_features(
             if levels[METADATA_VERSION] < _FIRST_WITH_ELIGIBLE_LEADERS:
                 wrong = f"it needs `{METADATA_VERSION}` {_FIRST_WITH_ELIGIBLE_LEADERS}"
             elif current == 0:
-                records.extend(switching_on(image, min_isr))
+                records.extend(elr_enabling_records(image, min_isr))
         if wrong is not None:
             raise KafkaError(
                 ErrorCode.INVALID_UPDATE_VERSION, f"`{update.name}` cannot be {update.level}: {wrong}"

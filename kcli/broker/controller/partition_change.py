@@ -52,12 +52,10 @@ class Assignment:
 
     @classmethod
     def of(cls, partition: PartitionRegistration) -> Assignment:
-        """Return the current assignment of a partition."""
         return cls(partition.replicas, partition.adding, partition.removing)
 
     @property
     def is_moving(self) -> bool:
-        """Whether replicas are added or removed."""
         return bool(self.adding or self.removing)
 
 

@@ -47,20 +47,13 @@ def quorum_view(
     for node_id, broker in sorted(image.brokers.items()):
         directory = broker.directories[0] if broker.directories else UNKNOWN_DIRECTORY
         seen = sessions.last_seen(node_id)
+        copy_end = -1 if seen is None else seen.applied_offset + 1
+        heard_ago_ms = None if seen is None else _ago(now_ms, seen.heard_ms)
+        level_ago_ms = None if seen is None else _ago(now_ms, seen.level_ms)
         if node_id in copy_ends:
-            is_level = copy_ends[node_id] >= end_offset
-            level_ago_ms = 0 if is_level else _ago(now_ms, None if seen is None else seen.level_ms)
-            replicas.append(QuorumReplica(node_id, directory, copy_ends[node_id], 0, level_ago_ms))
-            continue
-        replicas.append(
-            QuorumReplica(
-                node_id,
-                directory,
-                -1 if seen is None else seen.applied_offset + 1,
-                _ago(now_ms, None if seen is None else seen.heard_ms),
-                _ago(now_ms, None if seen is None else seen.level_ms),
-            )
-        )
+            copy_end, heard_ago_ms = copy_ends[node_id], 0
+            level_ago_ms = 0 if copy_end >= end_offset else level_ago_ms
+        replicas.append(QuorumReplica(node_id, directory, copy_end, heard_ago_ms, level_ago_ms))
     return QuorumView(leader_id, image.epoch, end_offset, tuple(replicas))
 
 

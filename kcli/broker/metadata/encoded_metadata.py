@@ -37,7 +37,6 @@ class EncodedMetadata:
         return encoded
 
     def forget_topics(self, topic_ids: Collection[bytes]) -> None:
-        """Drop the pieces of deleted topics."""
         entries = self._entries
         gone = [
             key

@@ -30,7 +30,6 @@ class MetadataCopies:
         self._logs: dict[int, MetadataLog] = {}
 
     def __iter__(self) -> Iterator[tuple[int, MetadataLog]]:
-        """Iterate over (node id, copy)."""
         return iter(sorted(self._logs.items()))
 
     def __contains__(self, node_id: int) -> bool:

@@ -165,7 +165,6 @@ class MetadataDelta:
 
 
 def quota_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
-    """Return the quota entity of these types and names."""
     return tuple(sorted(parts.items()))
 
 

@@ -58,30 +58,13 @@ QUORUM_STATE = "quorum-state"
 
 
 def read_quorum_epoch(directory: str) -> int:
-    """Return the epoch in the quorum state, 0 if there is none."""
+    """Return the epoch in the quorum state, 0 without a readable one."""
     try:
         with open(f"{directory}/{QUORUM_STATE}", encoding="utf-8") as file:
             return int(json.load(file)["leaderEpoch"])
     except (OSError, ValueError, KeyError, TypeError):
-        # The batches have their epochs, too; this file only matters for an epoch without batches.
+        # Batches have their epochs, too: the file only matters for an epoch without batches.
         return 0
-
-
-def write_quorum_state(
-    directory: str, *, leader: int, epoch: int, voters: Sequence[int], sync: bool = True
-) -> None:
-    """Write the leader of an epoch and its voters. Raises `OSError`."""
-    state: dict[str, Any] = {
-        "clusterId": "",
-        "leaderId": leader,
-        "leaderEpoch": epoch,
-        "votedId": -1,
-        "appliedOffset": 0,
-        "currentVoters": [{"voterId": voter} for voter in voters],
-        "data_version": 0,
-    }
-    data = json.dumps(state, separators=(",", ":")).encode()
-    write_atomically(f"{directory}/{QUORUM_STATE}", data, sync=sync)
 
 
 METADATA_TOPIC_ID = (1).to_bytes(16, "big")
@@ -228,9 +211,18 @@ class MetadataLog:
         return epoch
 
     def note_epoch(self, epoch: int, *, leader: int, voters: Sequence[int]) -> None:
-        """Note the leader of an epoch, durably if it is this node. Raises `OSError`."""
-        sync = leader == self.node_id
-        write_quorum_state(self.directory, leader=leader, epoch=epoch, voters=voters, sync=sync)
+        """Write the leader of an epoch and its voters, durably if this node leads. Raises `OSError`."""
+        state: dict[str, Any] = {
+            "clusterId": "",
+            "leaderId": leader,
+            "leaderEpoch": epoch,
+            "votedId": -1,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter} for voter in voters],
+            "data_version": 0,
+        }
+        data = json.dumps(state, separators=(",", ":")).encode()
+        write_atomically(f"{self.directory}/{QUORUM_STATE}", data, sync=leader == self.node_id)
 
     def append(self, records: Sequence[MetadataRecord]) -> int:
         """Write one decision durably and return the offset of its last record.

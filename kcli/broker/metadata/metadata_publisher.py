@@ -53,7 +53,6 @@ class MetadataPublisher:
         self._nodes[node.node_id] = node
 
     def remove(self, node_id: int) -> None:
-        """Stop publishing to a node."""
         self._nodes.pop(node_id, None)
 
     def observe(self, observer: Observer) -> None:

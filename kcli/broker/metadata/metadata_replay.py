@@ -204,7 +204,6 @@ class _Draft:
         return MappingProxyType(by_name), MappingProxyType(by_id)
 
     def _partitions(self, topic_id: bytes) -> dict[int, PartitionRegistration]:
-        """Return the changeable partitions of a topic."""
         if topic_id not in self._topics:
             topic = None if topic_id in self._removed else self._image.topics_by_id.get(topic_id)
             if topic is None:

@@ -94,7 +94,6 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
 
 
 def encode_snapshot(image: MetadataImage, *, now_ms: int) -> bytes:
-    """Return the bytes of an image's snapshot."""
     epoch = image.epoch
     header = _HEADER.pack(0, now_ms, 0)
     data = control_batch(ControlRecordType.SNAPSHOT_HEADER, header, timestamp=now_ms, leader_epoch=epoch)

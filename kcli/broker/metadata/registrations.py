@@ -28,7 +28,7 @@ LOST_DIRECTORY = (2).to_bytes(16, "big")
 
 
 class LeaderRecoveryState(IntEnum):
-    """Whether an unclean leader has not recovered yet."""
+    """Whether an unclean leader still has to recover."""
 
     RECOVERED = 0
     RECOVERING = 1
@@ -67,7 +67,7 @@ class BrokerRegistration:
         return not (self.fenced or self.in_controlled_shutdown)
 
     def has_online(self, directory: bytes) -> bool:
-        """Return whether replicas in this log directory are not known to be offline."""
+        """Return whether a log directory is online, or its state is unknown."""
         if directory in {MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY}:
             return True
         # A broker that never named a directory has one, or it would have stopped.
@@ -100,11 +100,10 @@ class PartitionRegistration:
 
     @property
     def is_moving(self) -> bool:
-        """Whether a reassignment is in progress."""
         return bool(self.adding or self.removing)
 
     def directory_of(self, replica: int) -> bytes:
-        """Return the known log directory of a replica."""
+        """Return the log directory of a replica, `UNASSIGNED_DIRECTORY` if it is unknown."""
         if replica not in self.replicas or len(self.directories) != len(self.replicas):
             return UNASSIGNED_DIRECTORY
         return self.directories[self.replicas.index(replica)]
@@ -130,7 +129,6 @@ class PartitionRegistration:
         return replace(self, **merged)
 
     def to_record(self, topic_id: bytes, partition_id: int) -> PartitionRecord:
-        """Return the record of the whole partition."""
         return PartitionRecord(
             partition_id=partition_id,
             topic_id=topic_id,
@@ -149,7 +147,6 @@ class PartitionRegistration:
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
-        """Return the partition of a record."""
         return cls(
             replicas=tuple(record.replicas),
             isr=tuple(record.isr),

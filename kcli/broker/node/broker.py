@@ -311,9 +311,9 @@ class Broker(NodeContext):
             self.fail(KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed"))
         else:
             # Later, because the controller may be in the middle of the work that noticed the failure.
-            self.timer.call_soon(self._tell_of_directories)
+            self.timer.call_soon(self._report_directories)
 
-    async def _tell_of_directories(self) -> None:
+    async def _report_directories(self) -> None:
         self.lifecycle.beat()
         await trio.lowlevel.checkpoint()
 

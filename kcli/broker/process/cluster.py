@@ -84,7 +84,7 @@ class NodeWatch:
             self.look(monotonic_ms())
 
     def _pause_seconds(self, now_ms: int) -> float:
-        """Return how long nothing is due; the end of a session is noticed at once."""
+        """Return the time until something is due; `look` notices the end of a session at once."""
         controller = self._election.controller
         end_ms = None if controller is None else controller.first_session_end_ms
         if end_ms is None or end_ms <= now_ms:
@@ -107,8 +107,8 @@ __all__ = ["Cluster", "ClusterOptions"]
 STOP_SECONDS = 60.0
 """After this time an orderly stop becomes a kill."""
 
-GOODBYE_TURNS = 3
-"""The turns of the event loop in which connections can send their last answers."""
+LAST_TURNS = 3
+"""The turns of the event loop for connections to send their last answers."""
 
 HANDOVER_SECONDS = 30.0
 """The time for a stopping node to hand over its partitions."""
@@ -173,7 +173,6 @@ class Cluster:
 
     @property
     def meters(self) -> Meters:
-        """The meters of requests; imported on first use."""
         if self._meters is None:
             from kcli.broker.metering.meters import Meters
 
@@ -214,7 +213,7 @@ class Cluster:
                 is_complete = not self._loading.cancelled_caught
                 task_status.started()
                 await self.stop_requested.wait()
-                await self._say_goodbye()
+                await self._answer_waiting_requests()
                 self._closes_cleanly = is_complete
                 nursery.cancel_scope.cancel()
         finally:
@@ -242,7 +241,6 @@ class Cluster:
         return [node_id for node_id, _ in self.election.copies if not self.nodes[node_id].broker.is_paused]
 
     def reaches(self, one: int, other: int) -> bool:
-        """Return whether two nodes reach each other."""
         if one == other:
             return True
         return not (self.peers.between(one, other).is_cut or self.peers.between(other, one).is_cut)
@@ -454,7 +452,7 @@ class Cluster:
             await trio.sleep(0.1)
 
     async def _register(self, broker: Broker) -> None:
-        """Register a node with the controller, waiting for an election if need be."""
+        """Register a node with the controller; if there is none, wait for an election."""
         with trio.move_on_after(CONTROLLER_SECONDS):
             while True:
                 # Through the watch: after a pause of the process every node sends a heartbeat first.
@@ -532,12 +530,12 @@ class Cluster:
             except KafkaError as error:
                 _log.error("node %d is not fenced: %s", node_id, error.message)
 
-    async def _say_goodbye(self) -> None:
-        """Let the coordinators answer all waiting requests, and the answers leave."""
+    async def _answer_waiting_requests(self) -> None:
+        """Let the coordinators answer all waiting requests, and the connections send the answers."""
         for node in self.nodes.values():
             if node.is_alive:
                 node.broker.stop_coordinating()
-        for _ in range(GOODBYE_TURNS):
+        for _ in range(LAST_TURNS):
             await trio.lowlevel.checkpoint()
 
 

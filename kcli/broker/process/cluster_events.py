@@ -43,7 +43,7 @@ class ClusterEvents:
     def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
         before, self._image = self._image, image
         for node_id in sorted(delta.changed_brokers):
-            _tell_of_node(node_id, before.brokers.get(node_id), image.brokers.get(node_id))
+            _log_node(node_id, before.brokers.get(node_id), image.brokers.get(node_id))
         lost, found, unclean = [], [], []
         for name, former, partition in _changes(before, image, delta):
             states = partition_state(former), partition_state(partition)
@@ -61,7 +61,7 @@ class ClusterEvents:
             _log.info("led again: %s", _named(found))
 
 
-def _tell_of_node(node_id: int, before: BrokerRegistration | None, after: BrokerRegistration | None) -> None:
+def _log_node(node_id: int, before: BrokerRegistration | None, after: BrokerRegistration | None) -> None:
     if after is None:
         _log.info("node %d is unregistered", node_id)
     elif after.fenced and before is not None and not before.fenced:

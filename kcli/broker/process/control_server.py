@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Operation = Callable[["Cluster", Mapping[str, Any]], Awaitable[object]]
 
-FAREWELL_SECONDS = 1.0
+FINISH_SECONDS = 1.0
 """The time for clients to take their answers in `finish`."""
 
 _RECEIVE_BYTES = 65536
@@ -69,7 +69,7 @@ class ControlServer:
         """End all long operations, and let their answers leave."""
         for client in self._waiting:
             client.left.set()
-        with trio.move_on_after(FAREWELL_SECONDS):
+        with trio.move_on_after(FINISH_SECONDS):
             for client in tuple(self._waiting):
                 await client.answered.wait()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kcli.broker.metering.meters import Meter
-    from kcli.broker.metering.request_times import ApiTimes, TimeHistogram
+    from kcli.broker.metering.request_times import TimeHistogram
     from kcli.broker.process.cluster import Cluster
     from kcli.broker.process.control_server import Operation
 
@@ -54,23 +54,19 @@ async def _measure(
 
 def _described(meter: Meter, seconds: float) -> dict[str, Any]:
     rows = [
-        _row(node_id, api, times=times, seconds=seconds)
-        for node_id, of_node in sorted(meter.times.items())
-        for api, times in of_node.by_api.items()
+        {
+            "node": node_id,
+            "api": api,
+            "requests": times.total.count,
+            "per_second": round(times.total.count / seconds, 3) if seconds else 0.0,
+            "local_ms": _milliseconds(times.local),
+            "remote_ms": _milliseconds(times.remote),
+            "total_ms": _milliseconds(times.total),
+        }
+        for node_id, node_times in sorted(meter.times.items())
+        for api, times in node_times.by_api.items()
     ]
     return {"seconds": round(seconds, 3), "nodes": sorted(meter.times), "apis": rows}
-
-
-def _row(node_id: int, api: str, *, times: ApiTimes, seconds: float) -> dict[str, Any]:
-    return {
-        "node": node_id,
-        "api": api,
-        "requests": times.total.count,
-        "per_second": round(times.total.count / seconds, 3) if seconds else 0.0,
-        "local_ms": _milliseconds(times.local),
-        "remote_ms": _milliseconds(times.remote),
-        "total_ms": _milliseconds(times.total),
-    }
 
 
 def _milliseconds(times: TimeHistogram) -> dict[str, float]:

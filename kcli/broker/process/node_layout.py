@@ -212,7 +212,6 @@ class NodeLayout:
         return BrokerConfig.from_properties(properties)
 
     def log_dirs(self, config: BrokerConfig) -> tuple[str, ...]:
-        """Return the log directories of a node."""
         return config.log_directories or self.directories(config.node_id)
 
     def rename_removed(self, node_id: int) -> str | None:

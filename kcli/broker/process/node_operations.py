@@ -54,7 +54,6 @@ def _row(cluster: Cluster, node: Node) -> dict[str, Any]:
 
 
 async def list_nodes(cluster: Cluster, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return every node, by ascending id."""
     return node_rows(cluster)
 
 

@@ -125,7 +125,6 @@ class HostedPartitions:
         name = f"{topic}-{index}"
         if (topic, index) in self._offline:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {name} has failed")
-        known = None if self.image is None else self.image.topics.get(topic)
-        if known is None or not 0 <= index < len(known.partitions):
+        if self.current_leader(topic, index) is None:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}")
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} has no replica of {name}")

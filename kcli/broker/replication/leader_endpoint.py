@@ -232,7 +232,6 @@ class FollowerFetchSession:
         return self._hosted is hosted
 
     def move(self, rows: Sequence[FetchPartition]) -> None:
-        """Note positions that are new or have moved."""
         ready = self.ready
         for row in rows:
             is_new = row not in self._rows
@@ -246,7 +245,6 @@ class FollowerFetchSession:
                 ready.note_offsets(row)
 
     def forget(self, row: FetchPartition) -> None:
-        """Stop watching a partition."""
         partition = self._rows.pop(row, None)
         self.ready.forget(row)
         self._held.pop(row, None)

@@ -76,7 +76,6 @@ class IsrChange:
         )
 
     def accept(self, answer: AlteredPartition) -> None:
-        """Take over what the controller has decided."""
         partition = self.partition
         if self.is_pending and answer.leader_epoch == partition.leader_epoch:
             assert partition.in_sync is not None
@@ -159,7 +158,7 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """How many replicas must be in sync for an acks=all write."""
+        """The number of replicas that must be in sync for an acks=all write."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def apply(self, registration: PartitionRegistration) -> bool:

@@ -113,13 +113,11 @@ class ReplicaFetcher:
         self.wake()
 
     def remove(self, key: TopicPartition) -> None:
-        """Stop copying a partition."""
         state = self.states.pop(key, None)
         if state is not None:
             self._drop(state)
 
     def wake(self) -> None:
-        """Let the task look for work."""
         self._work.set()
         if self._session is not None:
             self._session.ready.wake()
@@ -135,7 +133,6 @@ class ReplicaFetcher:
             self._session.forget(state.row)
 
     async def run(self) -> None:
-        """Copy until cancelled."""
         try:
             while True:
                 await self._hosted.gate.passed()
@@ -156,7 +153,6 @@ class ReplicaFetcher:
             self._cancel_alarm()
 
     async def _fetch(self) -> None:
-        """Make one call and write what it brings."""
         session = self._session
         if session is None:
             session = self._session = await self._link.open(broker_epoch=self._hosted.context.broker_epoch())
@@ -241,7 +237,6 @@ class ReplicaFetcher:
         self._hosted.touch(state.partition.key)
 
     def _hold_back(self, state: FetchState) -> None:
-        """Delay a partition as long as the throttle demands."""
         throttle = self._hosted.follower_throttle
         if throttle.is_throttled(*state.partition.key) and not state.in_sync:
             wait_ms = throttle.wait_ms(monotonic_ms())
@@ -302,7 +297,6 @@ class ReplicaFetcher:
         self._hosted.timer.add(self._alarm, max(delay_ms, 1), monotonic_ms())
 
     def _end_delays(self) -> None:
-        """End the delays that are over."""
         if not self._delayed:
             return
         now_ms = monotonic_ms()
@@ -372,7 +366,6 @@ class FetcherManager:
         fetcher.add(partition)
 
     def stop(self, key: TopicPartition) -> None:
-        """Stop copying a partition."""
         fetcher = self._owners.pop(key, None)
         if fetcher is not None:
             fetcher.remove(key)
@@ -392,7 +385,6 @@ class FetcherManager:
         return self._hosted.config.num_replica_fetchers
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run all fetchers, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kcli.broker.process.control_server import FAREWELL_SECONDS, ControlServer, LongOperation
+from kcli.broker.process.control_server import FINISH_SECONDS, ControlServer, LongOperation
 from kcli.control_socket import MAX_LINE_BYTES, SOCKET_NAME, ask, running_operation, socket_name
 from kcli.errors import KcliError, UsageError
 from tests.support import waiting
@@ -215,7 +215,7 @@ async def test_what_is_never_over_delays_the_end_for_some_seconds_only(
             await begun.wait()
             began = trio.current_time()
             await serving.finish()
-            assert trio.current_time() - began == pytest.approx(FAREWELL_SECONDS)
+            assert trio.current_time() - began == pytest.approx(FINISH_SECONDS)
         nursery.cancel_scope.cancel()
 
 
