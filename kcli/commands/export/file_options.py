@@ -335,7 +335,7 @@ def schema_text(given: str, name: str) -> str:
     except OSError as error:
         raise UsageError(f"cannot read `{given}`: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"`--{name}-schema` is no text: `{given}`") from error
+        raise UsageError(f"`--{name}-schema` is not text: `{given}`") from error
 
 
 def parse_size(text: str, option: str) -> int:

@@ -171,8 +171,8 @@ def source_options(options: Mapping[str, str], *, streaming: bool = False) -> So
 
 _REFUSED = {
     "auto.offset.reset": "set `startingOffsets` instead",
-    "key.deserializer": "keys are read as bytes: decode them with DataFrame operations",
-    "value.deserializer": "values are read as bytes: decode them with DataFrame operations",
+    "key.deserializer": "keys are bytes: decode them with DataFrame operations",
+    "value.deserializer": "values are bytes: decode them with DataFrame operations",
     "enable.auto.commit": "no offsets are committed: a checkpoint keeps them",
     "interceptor.classes": "records are read as they are",
 }

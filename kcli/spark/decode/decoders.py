@@ -51,4 +51,4 @@ def decoder_named(name: str) -> Decoder:
                     return decode_with_numpy
                 raise UsageError(f"no compiled decoder: {error}", hint=install_hint("fast")) from error
             return decode_with_numba
-    raise UsageError(f"no decoder has that name: {name}", hint="`KCLI_DECODER` is numba, numpy or python")
+    raise UsageError(f"unknown decoder: {name}", hint="`KCLI_DECODER` is numba, numpy or python")

@@ -96,7 +96,7 @@ class _Attempt:
             raise
         self._discard(met)
         if winner is None:
-            raise KcliError(f"the receipt {task.index} came and went: two exports write to the target")
+            raise KcliError(f"the receipt {task.index} disappeared: two exports write to the target")
         return winner
 
     def _discard(self, met: ReadReport | None) -> None:

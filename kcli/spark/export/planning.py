@@ -123,7 +123,7 @@ def check_cover(ranges: Mapping[TopicPartition, OffsetInterval], splits: Sequenc
     for split in sorted(splits, key=lambda split: split.start):
         partition = TopicPartition(split.topic, split.partition)
         if reached.get(partition) != split.start or split.end <= split.start:
-            raise KcliError(f"the splits of {split.topic}-{split.partition} do not follow on each other")
+            raise KcliError(f"the splits of {split.topic}-{split.partition} have a gap or overlap")
         reached[partition] = split.end
     for one, interval in ranges.items():
         if reached[one] != interval.end:
@@ -238,7 +238,7 @@ def _lose(found: Remaining, rules: RangeRules, split: Split, reason: str, *, who
 def _reset(found: Remaining, rules: RangeRules, split: Split, reason: str) -> None:
     if rules.on_reset is OnReset.FAIL:
         raise TopicReset(
-            f"{split.topic}-{split.partition} {reason}, and an export that was begun has yet to read "
+            f"{split.topic}-{split.partition} {reason}, and an unfinished export still has to read "
             f"offsets {split.start} to {split.end - 1}"
         )
     found.lost.append(_lost_gap(split, reason))

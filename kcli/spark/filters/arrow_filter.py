@@ -64,7 +64,7 @@ def _expression(condition: Condition, schema: pa.Schema) -> pc.Expression:
             if not pa.types.is_string(type_):
                 raise UsageError(f"not a column of text: {'.'.join(column)}")
             return pc.starts_with(pc.field(*column), pattern=prefix)
-    raise UsageError(f"a filter that only Spark can evaluate: {condition}")
+    raise UsageError(f"only Spark can evaluate this filter: {condition}")
 
 
 def _type(column: Path, schema: pa.Schema) -> pa.DataType:

@@ -145,7 +145,7 @@ def _kind(schema: Schema) -> Any:  # noqa: ANN401
 def _decimal(schema: Schema) -> AvroType:
     precision, scale = schema["precision"], schema.get("scale", 0)
     if not 0 < precision <= _MOST_DIGITS:
-        raise UsageError(f"an Avro decimal of {precision} digits; there is room for {_MOST_DIGITS}")
+        raise UsageError(f"an Avro decimal of {precision} digits; at most {_MOST_DIGITS}")
     return AvroType(pa.decimal128(precision, scale))
 
 

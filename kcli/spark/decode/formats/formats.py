@@ -144,8 +144,8 @@ def column_format(given: FieldFormat) -> ColumnFormat | None:
 
             return AvroValues(given.schema or "")
     raise UsageError(
-        f"no format has that name: {given.name}",
-        hint="there are binary, string, int, long, double, json, avro and none",
+        f"unknown format: {given.name}",
+        hint="the formats are binary, string, int, long, double, json, avro and none",
     )
 
 

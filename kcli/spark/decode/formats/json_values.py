@@ -119,7 +119,7 @@ def _moment(given: str) -> datetime:
 
 def _is(given: Any, *kinds: type) -> Any:  # noqa: ANN401
     if not isinstance(given, kinds) or (isinstance(given, bool) and bool not in kinds):
-        raise ValueError(f"{given!r} is no {' or '.join(kind.__name__ for kind in kinds)}")
+        raise ValueError(f"{given!r} is not {' or '.join(kind.__name__ for kind in kinds)}")
     return given
 
 

@@ -243,5 +243,5 @@ def _attempt(task: SplitTask, report: Callable[[int, int], None]) -> Receipt:
         raise
     rows.discard()
     if winner is None:
-        raise KcliError(f"the receipt of split {task.index} came and went: two exports write to the target")
+        raise KcliError(f"the receipt of split {task.index} disappeared: two exports write to the target")
     return winner

@@ -70,7 +70,7 @@ class FetchConnection:
         self._fill(memoryview(self._size))
         (size,) = _SIZE.unpack(self._size)
         if not 0 <= size <= self._limit:
-            raise Disconnected(f"{self.node.address} sent what is no response: a frame of {size} bytes")
+            raise Disconnected(f"{self.node.address} sent an invalid response: a frame of {size} bytes")
         if size > len(self._buffer):
             self._buffer = bytearray(size)
         frame = memoryview(self._buffer)[:size]
@@ -78,9 +78,9 @@ class FetchConnection:
         try:
             correlation_id, response = decode_response(FETCH, self.version, frame)
         except DecodeError as error:
-            raise Disconnected(f"{self.node.address} sent what is no response: {error.message}") from error
+            raise Disconnected(f"{self.node.address} sent an invalid response: {error.message}") from error
         if correlation_id != self._correlation_id or not isinstance(response, FetchResponse):
-            raise Disconnected(f"{self.node.address} answered what nobody asked for")
+            raise Disconnected(f"{self.node.address} sent a response without a request")
         return response
 
     def close(self) -> None:

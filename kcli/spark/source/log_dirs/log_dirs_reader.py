@@ -331,7 +331,7 @@ class SplitRun:
                 if not isinstance(error.__cause__, FileNotFoundError):
                     raise
             self._list_segments()
-        raise KcliError(f"the files in `{self.directory}` go while they are read")
+        raise KcliError(f"the files in `{self.directory}` disappear while they are read")
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

@@ -198,7 +198,7 @@ class ReplicaLog:
                 if not isinstance(error.__cause__, FileNotFoundError):
                     raise
                 self.segments = list_segments(self.replica.path)
-        raise KcliError(f"the files in `{self.replica.path}` go while they are read")
+        raise KcliError(f"the files in `{self.replica.path}` disappear while they are read")
 
     @cached_property
     def start_offset(self) -> int:
