@@ -103,14 +103,14 @@ def export(choices: ExportChoices) -> Result:
     from kcli.commands.export.export_view import Exported, warnings_of
     from kcli.commands.export.progress import work_progress
     from kcli.spark.export.export_run import follow_export, run_export
-    from kcli.spark.export.preparation import prepared
+    from kcli.spark.export.preparation import checked_options
 
     choices.check()
     options, follow = choices.export_options(), choices.follow.options()
     follows, target = choices.follow.follow, choices.open_target()
     with ExitStack() as stack:
         source = stack.enter_context(closing(choices.open_source()))
-        options = prepared(source, target, options, may_be_nothing=follows)
+        options = checked_options(source, target, options, may_be_nothing=follows)
         is_idle = not follows and is_nothing(planned(source, target, options, choices))
         by_sql = options.write if choices.uses_spark_writer() else None
         engine = stack.enter_context(choices.engine.open(by_sql=by_sql, is_idle=is_idle))
@@ -142,13 +142,13 @@ def dry_run(choices: ExportChoices) -> Result:
     """Show what an export would do."""
     from kcli.commands.export.export_view import Planned
     from kcli.spark.export.dry_run import plan_export
-    from kcli.spark.export.preparation import prepared
+    from kcli.spark.export.preparation import checked_options
 
     choices.check()
     options = choices.export_options()
     target = choices.open_target()
     with closing(choices.open_source()) as source:
-        options = prepared(source, target, options)
+        options = checked_options(source, target, options)
         plan = plan_export(source, target, options, slots=choices.engine.slots())
     for gap in plan.gaps:
         note(f"warning: {gap.topic}-{gap.partition}: offsets {gap.start} to {gap.end}: {gap.reason}")

@@ -26,6 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kcli.errors import KcliError, UsageError, install_hint
+from kcli.forensics.ranges.worker_pool import available_processors
 from kcli.spark.engines.java import find_java, home_for_spark
 from kcli.spark.engines.session_log import SessionLog
 from kcli.spark.export.stop_request import stop_requests
@@ -234,11 +235,6 @@ def spark_conf(settings: SessionSettings, *, cores: int) -> dict[str, str]:
     return conf | given | {"spark.master": master}
 
 
-def core_count() -> int:
-    """Return the number of cores of this process."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _existing_session(settings: SessionSettings, environment: Mapping[str, str]) -> OpenSession | None:
     from pyspark.sql import SparkSession
 
@@ -263,7 +259,7 @@ def _start(settings: SessionSettings, environment: MutableMapping[str, str], log
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    values = spark_conf(settings, cores=core_count())
+    values = spark_conf(settings, cores=available_processors())
     _prepare(environment, values)
     conf = SparkConf(loadDefaults=False)
     for name, value in values.items():

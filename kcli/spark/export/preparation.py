@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kcli.spark.split import FieldFormat
 
 
-def prepared(
+def checked_options(
     source: Source, target: Target, options: ExportOptions, *, may_be_nothing: bool = False
 ) -> ExportOptions:
     """Return the options with pinned schemas; raise `KcliError` if the export could not work.

@@ -14,11 +14,11 @@ from kcli.spark.engines.session import OpenSession
 from kcli.spark.engines.sql_engine import SqlEngine, connector_options, package
 from kcli.spark.export.failures import FailureKind, TaskFailed
 from kcli.spark.export.log.export_log import list_export
-from kcli.spark.export.options import FieldFormat, OnBadValue, WriteOptions
+from kcli.spark.export.options import WriteOptions
 from kcli.spark.export.target.layout import Layout
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
-from kcli.spark.split import COLUMNS, OnCorrupt, Reading, Split
+from kcli.spark.split import COLUMNS, FieldFormat, OnBadValue, OnCorrupt, Reading, Split
 from tests.spark.export.exporting import export, files_in, offsets_in, options, temporary_files
 from tests.spark.export.fake_source import FakeReader, FakeSource
 

@@ -17,7 +17,8 @@ from kcli.spark.export.log.receipt import Receipt
 from kcli.spark.export.options import ExportOptions, WriteOptions
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.target.target import Target
-from kcli.spark.export.writing.task import SplitTask, write_split
+from kcli.spark.export.writing.split_task import SplitTask
+from kcli.spark.export.writing.task import write_split
 from kcli.spark.source.ranges.selection import Subscribe
 from kcli.spark.source.source import Source
 from kcli.spark.split import COLUMNS, Reading

@@ -18,12 +18,12 @@ from kcli.spark.decode.formats.formats import BadValue
 from kcli.spark.export.failures import FailureKind, TargetLocked, is_final, is_passing, kind_of, portable
 from kcli.spark.export.log.commit import Gap
 from kcli.spark.export.log.export_log import list_export
-from kcli.spark.export.options import FieldFormat, OnBadValue, WriteOptions
+from kcli.spark.export.options import WriteOptions
 from kcli.spark.export.target.layout import Layout
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
 from kcli.spark.source.data_loss import DataLoss, TopicReset
-from kcli.spark.split import COLUMNS, OnCorrupt, Reading
+from kcli.spark.split import COLUMNS, FieldFormat, OnBadValue, OnCorrupt, Reading
 from tests.spark.export.exporting import export, files_in, offsets_in, options
 from tests.spark.export.fake_source import FakeReader, FakeSource
 

@@ -20,7 +20,7 @@ from kcli.spark.export.log.commit import Summary
 from kcli.spark.export.log.receipt import Receipt
 from kcli.spark.export.options import ExportOptions, FollowOptions, Mode
 from kcli.spark.export.target.local_target import LocalTarget
-from kcli.spark.export.writing.task import SplitTask
+from kcli.spark.export.writing.split_task import SplitTask
 from kcli.spark.source.ranges.trigger_limits import TriggerLimits
 from kcli.spark.split import TopicPartition
 from tests.spark.export.exporting import InlineEngine, Watched, offsets_in, options

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from kcli.errors import KcliError, UsageError
-from kcli.spark.export.options import ExportOptions, FieldFormat, Identity, WriteOptions
-from kcli.spark.export.preparation import prepared
+from kcli.spark.export.options import ExportOptions, Identity, WriteOptions
+from kcli.spark.export.preparation import checked_options
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.source.ranges.selection import SubscribePattern
+from kcli.spark.split import FieldFormat
 from tests.spark.export.exporting import options
 from tests.spark.export.fake_source import FakeSource
 
@@ -40,10 +41,10 @@ def avro(schema: str = REGISTRY) -> ExportOptions:
 def test_a_pattern_that_no_topic_fits(target: LocalTarget) -> None:
     asked = ExportOptions(selection=SubscribePattern("^other"))
     with pytest.raises(KcliError, match="no topic fits the pattern"):
-        prepared(FakeSource.of(9), target, asked)
-    assert prepared(FakeSource.of(9), target, asked, may_be_nothing=True) == asked
+        checked_options(FakeSource.of(9), target, asked)
+    assert checked_options(FakeSource.of(9), target, asked, may_be_nothing=True) == asked
     fitting = ExportOptions(selection=SubscribePattern("^ord"))
-    assert prepared(FakeSource.of(9), target, fitting) == fitting
+    assert checked_options(FakeSource.of(9), target, fitting) == fitting
 
 
 @pytest.mark.parametrize(
@@ -52,24 +53,24 @@ def test_a_pattern_that_no_topic_fits(target: LocalTarget) -> None:
 )
 def test_a_filter_that_fits_no_column(where: str, message: str, target: LocalTarget) -> None:
     with pytest.raises(UsageError, match=message):
-        prepared(FakeSource.of(9), target, options(write=WriteOptions(where=where)))
+        checked_options(FakeSource.of(9), target, options(write=WriteOptions(where=where)))
     assert not Path(target.root).exists()
 
 
 def test_a_filter_that_only_spark_understands_is_left_to_it(target: LocalTarget) -> None:
     asked = options(write=WriteOptions(where="length(value) > 5"))
-    assert prepared(FakeSource.of(9), target, asked) == asked
+    assert checked_options(FakeSource.of(9), target, asked) == asked
 
 
 def test_the_schema_of_a_registry_is_pinned(target: LocalTarget) -> None:
-    assert prepared(FakeSource.of(9), target, avro()) == avro(f'{REGISTRY} "int"')
-    assert prepared(FakeSource.of(9), target, avro('"long"')) == avro('"long"')
+    assert checked_options(FakeSource.of(9), target, avro()) == avro(f'{REGISTRY} "int"')
+    assert checked_options(FakeSource.of(9), target, avro('"long"')) == avro('"long"')
 
 
 def test_later_exports_decode_as_the_first_one_did(target: LocalTarget, latest: list[str]) -> None:
     identity = Identity.of(avro(f'{REGISTRY} "int"').write, cluster_id="cluster-A", topics={"orders": "id-1"})
     target.write_atomically("_kcli/export.json", json.dumps(identity.to_json()).encode())
     latest.append('"long"')
-    assert prepared(FakeSource.of(9), target, avro()) == avro(f'{REGISTRY} "int"')
+    assert checked_options(FakeSource.of(9), target, avro()) == avro(f'{REGISTRY} "int"')
     other = "registry:http://other"
-    assert prepared(FakeSource.of(9), target, avro(other)) == avro(f'{other} "long"')
+    assert checked_options(FakeSource.of(9), target, avro(other)) == avro(f'{other} "long"')

@@ -17,7 +17,8 @@ from kcli.spark.export.options import ParquetOptions, TargetMismatch, WriteOptio
 from kcli.spark.export.target.layout import Layout
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
-from kcli.spark.export.writing.task import SplitTask, write_split
+from kcli.spark.export.writing.split_task import SplitTask
+from kcli.spark.export.writing.task import write_split
 from kcli.spark.source.data_loss import DataLoss, TopicReset
 from kcli.spark.source.ranges.offset_specs import AtOffsets, OnReset, RangeRules
 from kcli.spark.split import TopicPartition

@@ -12,7 +12,7 @@ from kcli.spark.export.dry_run import plan_export
 from kcli.spark.export.engine import Progress
 from kcli.spark.export.log.commit import Commit
 from kcli.spark.export.target.local_target import LocalTarget
-from kcli.spark.export.writing.task import SplitTask
+from kcli.spark.export.writing.split_task import SplitTask
 from kcli.spark.source.data_loss import DataLoss
 from kcli.spark.source.ranges.offset_specs import AtOffsets, OnReset, RangeRules
 from kcli.spark.source.ranges.selection import Assign

@@ -12,12 +12,12 @@ import pytest
 
 from kcli.errors import KcliError
 from kcli.spark.export.log.export_log import DamagedLog, list_export
-from kcli.spark.export.options import FieldFormat, OnBadValue, WriteOptions
+from kcli.spark.export.options import WriteOptions
 from kcli.spark.export.repair import repair_export
 from kcli.spark.export.target.layout import Layout
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
-from kcli.spark.split import Reading, TopicPartition
+from kcli.spark.split import FieldFormat, OnBadValue, Reading, TopicPartition
 from tests.spark.export.exporting import (
     export,
     files_in,

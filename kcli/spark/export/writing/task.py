@@ -24,7 +24,6 @@ from kcli.spark.export.log.receipt import Counters, Receipt
 from kcli.spark.export.log.receipts import Receipts
 from kcli.spark.export.target.layout import DEAD_BATCHES, DEAD_VALUES, Layout, commit_path, receipts_path
 from kcli.spark.export.writing.row_shaper import RowShaper
-from kcli.spark.export.writing.split_task import SplitTask as SplitTask  # noqa: TC001  # for those who write one
 from kcli.spark.export.writing.split_writer import Place, SplitWriter
 from kcli.spark.split import ReadCounters
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kcli.spark.export.target.target import Target
+    from kcli.spark.export.writing.split_task import SplitTask
     from kcli.spark.split import Split
 
 KEPT_BYTES = 512 * 1024 * 1024

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from kcli import __version__
 from kcli.errors import UsageError
 from kcli.spark.decode.arrow_columns import HEADERS, arrow_schema
-from kcli.spark.export.options import FieldFormat, OnBadValue, ParquetOptions, WriteOptions
+from kcli.spark.export.options import ParquetOptions, WriteOptions
 from kcli.spark.export.target.layout import Layout, parsed_name, published_path
 from kcli.spark.export.target.local_target import LocalTarget, temporary_name
 from kcli.spark.export.writing.row_shaper import HEADER_MAP, header_maps
 from kcli.spark.export.writing.split_writer import MAX_OPEN_FILES, Place, SplitWriter, period_of, settings
-from kcli.spark.split import COLUMNS, OnCorrupt, Reading, Split
+from kcli.spark.split import COLUMNS, FieldFormat, OnBadValue, OnCorrupt, Reading, Split
 from tests.spark.export.exporting import ALL_COLUMNS, export, options
 from tests.spark.export.fake_source import EPOCH_US, FakeReader, FakeSource
 
