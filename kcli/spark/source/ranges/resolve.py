@@ -237,7 +237,7 @@ class Bounds:
             return found
         if self._rules.on_no_match is OnNoMatch.ERROR:
             raise KcliError(
-                f"no record of {name_of(partition)} is as late as the starting timestamp",
+                f"no record of {name_of(partition)} is as new as the starting timestamp",
                 hint="begin at the end there with --starting-offsets-by-timestamp-strategy latest",
             )
         return latest
