@@ -87,10 +87,8 @@ async def alter_client_quotas(
         validate_only=validate_only,
     )
 
-    async def attempt(pending: list[QuotaParts], remaining_ms: int) -> dict[QuotaParts, KafkaError | None]:
-        response: AlterClientQuotasResponse = await client.request(
-            CONTROLLER, request, timeout_ms=remaining_ms
-        )
+    async def attempt(pending: list[QuotaParts], left_ms: int) -> dict[QuotaParts, KafkaError | None]:
+        response: AlterClientQuotasResponse = await client.request(CONTROLLER, request, timeout_ms=left_ms)
         (entry,) = response.entries
         return {parts: error_of(entry.error_code, entry.error_message)}
 

@@ -48,12 +48,11 @@ async def describe_cluster(
     """
     if not await client.supports(DescribeClusterRequest):
         return await _cluster_by_metadata(client, timeout_ms)
-    minimum = 2 if include_fenced else 0
     request = DescribeClusterRequest(
         include_cluster_authorized_operations=False, include_fenced_brokers=include_fenced
     )
     response: DescribeClusterResponse = await client.request(
-        ANY, request, timeout_ms=timeout_ms, min_version=minimum
+        ANY, request, timeout_ms=timeout_ms, min_version=2 if include_fenced else 0
     )
     check(response.error_code, response.error_message)
     nodes = [
@@ -108,11 +107,9 @@ async def describe_log_dirs(
 async def unregister_broker(client: Client, broker_id: int, *, timeout_ms: int | None = None) -> None:
     """Unregister a broker at the controller (KIP-500); a running broker registers again."""
 
-    async def attempt(remaining_ms: int) -> KafkaError | None:
+    async def attempt(left_ms: int) -> KafkaError | None:
         request = UnregisterBrokerRequest(broker_id=broker_id)
-        response: UnregisterBrokerResponse = await client.request(
-            CONTROLLER, request, timeout_ms=remaining_ms
-        )
+        response: UnregisterBrokerResponse = await client.request(CONTROLLER, request, timeout_ms=left_ms)
         return error_of(response.error_code, response.error_message)
 
     await retry(client, attempt, timeout_ms=timeout_ms)

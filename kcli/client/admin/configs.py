@@ -51,7 +51,7 @@ async def describe_configs(
     """Return the configs of each resource, all or those in `names`; only a broker knows its static ones."""
 
     async def attempt(
-        pending: list[ConfigResource], remaining_ms: int
+        pending: list[ConfigResource], left_ms: int
     ) -> dict[ConfigResource, tuple[ConfigEntry, ...] | KafkaError]:
         results: dict[ConfigResource, tuple[ConfigEntry, ...] | KafkaError] = {}
         for target, group in _by_target(pending, ANY).items():
@@ -67,7 +67,7 @@ async def describe_configs(
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
             )
-            response: DescribeConfigsResponse = await client.request(target, request, timeout_ms=remaining_ms)
+            response: DescribeConfigsResponse = await client.request(target, request, timeout_ms=left_ms)
             for result in response.results:
                 resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
                 entries = tuple(sorted(map(_entry, result.configs), key=lambda entry: entry.name))
@@ -86,9 +86,7 @@ async def incremental_alter_configs(
 ) -> dict[ConfigResource, KafkaError | None]:
     """Apply alterations (KIP-339), or only check them: all of a resource or none."""
 
-    async def attempt(
-        pending: list[ConfigResource], remaining_ms: int
-    ) -> dict[ConfigResource, KafkaError | None]:
+    async def attempt(pending: list[ConfigResource], left_ms: int) -> dict[ConfigResource, KafkaError | None]:
         results: dict[ConfigResource, KafkaError | None] = {}
         for target, group in _by_target(pending, CONTROLLER).items():
             request = IncrementalAlterConfigsRequest(
@@ -96,7 +94,7 @@ async def incremental_alter_configs(
                 validate_only=validate_only,
             )
             response: IncrementalAlterConfigsResponse = await client.request(
-                target, request, timeout_ms=remaining_ms
+                target, request, timeout_ms=left_ms
             )
             for result in response.responses:
                 resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)

@@ -60,7 +60,7 @@ async def retry_items(
     attempt: Callable[[list[Item], int], Awaitable[dict[Item, Value | KafkaError]]],
     warnings: RetryWarnings | None = None,
 ) -> dict[Item, Value | KafkaError]:
-    """Call `attempt(items, remaining_ms)` until every item has a value or an error that is not retriable.
+    """Call `attempt(items, left_ms)` until every item has a value or an error that is not retriable.
 
     When the time is up, an item keeps its last error. `warnings` gets the errors that are retried.
     """
@@ -73,9 +73,9 @@ async def retry_items(
     deadline = start + timeout_ms / 1000
     backoff = Backoff.of(client.config)
     while pending:
-        remaining_ms = max(1, round((deadline - trio.current_time()) * 1000))
+        left_ms = max(1, round((deadline - trio.current_time()) * 1000))
         try:
-            results = await attempt(pending, remaining_ms)
+            results = await attempt(pending, left_ms)
         except KcliError:
             if not settled:
                 raise
@@ -99,10 +99,10 @@ async def retry_items(
 async def retry(
     client: Client, attempt: Callable[[int], Awaitable[Value | KafkaError]], *, timeout_ms: int | None
 ) -> Value:
-    """Call `attempt(remaining_ms)` until it returns a value; raise an error that is not retriable."""
+    """Call `attempt(left_ms)` until it returns a value; raise an error that is not retriable."""
 
-    async def attempt_one(_: list[str], remaining_ms: int) -> dict[str, Value | KafkaError]:
-        return {"": await attempt(remaining_ms)}
+    async def attempt_one(_: list[str], left_ms: int) -> dict[str, Value | KafkaError]:
+        return {"": await attempt(left_ms)}
 
     result = (await retry_items(client, [""], timeout_ms=timeout_ms, attempt=attempt_one))[""]
     if isinstance(result, KafkaError):
@@ -145,23 +145,21 @@ async def ask_leaders(
     min_version: int = 0,
     warnings: RetryWarnings | None = None,
 ) -> dict[TopicPartition, Value | KafkaError]:
-    """Send `build(partitions, remaining_ms)` to each leader, and merge the results of `read`."""
+    """Send `build(partitions, left_ms)` to each leader, and merge the results of `read`."""
 
-    async def ask(node_id: int, group: list[TopicPartition], remaining_ms: int) -> dict[TopicPartition, Any]:
-        request = build(group, remaining_ms)
-        return read(await client.request(node_id, request, timeout_ms=remaining_ms, min_version=min_version))
+    async def ask(node_id: int, group: list[TopicPartition], left_ms: int) -> dict[TopicPartition, Any]:
+        request = build(group, left_ms)
+        return read(await client.request(node_id, request, timeout_ms=left_ms, min_version=min_version))
 
     async def attempt(
-        pending: list[TopicPartition], remaining_ms: int
+        pending: list[TopicPartition], left_ms: int
     ) -> dict[TopicPartition, Value | KafkaError]:
         cluster = await client.metadata({partition.topic for partition in pending})
         groups, leaderless = _by_leader(cluster, pending)
         results: dict[TopicPartition, Value | KafkaError] = {**leaderless}
 
         async def ask_one(node_id: int, group: list[TopicPartition]) -> None:
-            results.update(
-                await _results_of_leader(client, node_id, group, ask(node_id, group, remaining_ms))
-            )
+            results.update(await _results_of_leader(client, node_id, group, ask(node_id, group, left_ms)))
 
         async with trio.open_nursery() as watches:
             if warnings is not None:
@@ -244,8 +242,8 @@ async def ask_coordinators(
 ) -> dict[str, Value | KafkaError]:
     """Call `ask(coordinator, groups)` for each coordinator of some groups, and merge the results."""
 
-    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, Value | KafkaError]:
-        return await ask_coordinators_once(client, pending, ask=ask, remaining_ms=remaining_ms)
+    async def attempt(pending: list[str], left_ms: int) -> dict[str, Value | KafkaError]:
+        return await ask_coordinators_once(client, pending, ask=ask, left_ms=left_ms)
 
     return await retry_items(client, group_ids, timeout_ms=timeout_ms, attempt=attempt)
 
@@ -255,12 +253,12 @@ async def ask_coordinators_once(
     group_ids: list[str],
     *,
     ask: Callable[[Node, list[str]], Awaitable[dict[str, Value | KafkaError]]],
-    remaining_ms: int,
+    left_ms: int,
 ) -> dict[str, Value | KafkaError]:
     """As `ask_coordinators`, but without retries."""
     results: dict[str, Value | KafkaError] = {}
     groups: dict[Node, list[str]] = {}
-    found = await client.coordinators.find_many(group_ids, timeout_ms=remaining_ms)
+    found = await client.coordinators.find_many(group_ids, timeout_ms=left_ms)
     for group_id, coordinator in found.items():
         if isinstance(coordinator, Node):
             groups.setdefault(coordinator, []).append(group_id)
@@ -274,7 +272,7 @@ async def ask_coordinators_once(
             answered = dict.fromkeys(group, _with_code(error))
         results.update(answered)
 
-    with trio.move_on_after(remaining_ms / 1000):
+    with trio.move_on_after(left_ms / 1000):
         async with trio.open_nursery() as nursery:
             for coordinator, group in groups.items():
                 nursery.start_soon(ask_one, coordinator, group)
@@ -293,9 +291,8 @@ def _coordinator_unanswered(client: Client, group_id: str, *, coordinator: Node)
     error = client.links.get(coordinator.node_id).last_error if known else None
     if error is not None:
         return _with_code(error)
-    return KafkaError(
-        ErrorCode.REQUEST_TIMED_OUT, f"the coordinator of group `{group_id}` did not answer in time"
-    )
+    why = f"the coordinator of group `{group_id}` did not answer in time"
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, why)
 
 
 def _with_code(error: KcliError) -> KafkaError:

@@ -137,12 +137,9 @@ async def alter_group_offsets(
 ) -> dict[TopicPartition, KafkaError | None]:
     """Commit offsets for a group, which may be new; one with members refuses: `UNKNOWN_MEMBER_ID`."""
 
-    async def attempt(
-        pending: list[TopicPartition], remaining_ms: int
-    ) -> dict[TopicPartition, KafkaError | None]:
-        request = offset_commit(
-            group_id, "", generation=Generation(), offsets={each: offsets[each] for each in pending}
-        )
+    async def attempt(pending: list[TopicPartition], left_ms: int) -> dict[TopicPartition, KafkaError | None]:
+        wanted = {each: offsets[each] for each in pending}
+        request = offset_commit(group_id, "", generation=Generation(), offsets=wanted)
 
         async def ask(
             coordinator: Node, group_ids: list[str]
@@ -157,7 +154,7 @@ async def alter_group_offsets(
             )
             return {group_id: _partition_errors(response)}
 
-        answers = await ask_coordinators_once(client, [group_id], ask=ask, remaining_ms=remaining_ms)
+        answers = await ask_coordinators_once(client, [group_id], ask=ask, left_ms=left_ms)
         answer = answers[group_id]
         if isinstance(answer, KafkaError):
             refused: dict[TopicPartition, KafkaError | None] = dict.fromkeys(pending, answer)

@@ -82,9 +82,9 @@ async def list_groups(
         return ListGroupsRequest(states_filter=list(states), types_filter=wanted)
 
     async def ask(node_id: int) -> tuple[GroupListing, ...]:
-        async def attempt(remaining_ms: int) -> tuple[GroupListing, ...] | KafkaError:
+        async def attempt(left_ms: int) -> tuple[GroupListing, ...] | KafkaError:
             response: ListGroupsResponse = await client.request_by_version(
-                node_id, ListGroupsRequest, build, timeout_ms=remaining_ms, min_version=minimum
+                node_id, ListGroupsRequest, build, timeout_ms=left_ms, min_version=minimum
             )
             return error_of(response.error_code) or tuple(map(_listing, response.groups))
 

@@ -53,7 +53,7 @@ async def list_offsets(
     """
     minimum = max((FIRST_VERSIONS.get(timestamp, 0) for timestamp in timestamps.values()), default=0)
 
-    def build(group: list[TopicPartition], remaining_ms: int) -> ListOffsetsRequest:
+    def build(group: list[TopicPartition], left_ms: int) -> ListOffsetsRequest:
         return ListOffsetsRequest(
             replica_id=-1,
             isolation_level=int(read_committed),
@@ -63,7 +63,7 @@ async def list_offsets(
                 lambda name, rows: ListOffsetsTopic(name=name, partitions=rows),
                 lambda index, timestamp: ListOffsetsPartition(partition_index=index, timestamp=timestamp),
             ),
-            timeout_ms=remaining_ms,
+            timeout_ms=left_ms,
         )
 
     def read(response: ListOffsetsResponse) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
@@ -103,7 +103,7 @@ async def delete_records(
 ) -> dict[TopicPartition, int | KafkaError]:
     """Delete records before an offset, -1: the high watermark; return each new low watermark."""
 
-    def build(group: list[TopicPartition], remaining_ms: int) -> DeleteRecordsRequest:
+    def build(group: list[TopicPartition], left_ms: int) -> DeleteRecordsRequest:
         return DeleteRecordsRequest(
             topics=_topics(
                 offsets,
@@ -111,7 +111,7 @@ async def delete_records(
                 lambda name, rows: DeleteRecordsTopic(name=name, partitions=rows),
                 lambda index, offset: DeleteRecordsPartition(partition_index=index, offset=offset),
             ),
-            timeout_ms=remaining_ms,
+            timeout_ms=left_ms,
         )
 
     def read(response: DeleteRecordsResponse) -> dict[TopicPartition, int | KafkaError]:

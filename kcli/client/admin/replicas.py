@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,11 +64,9 @@ async def alter_partition_reassignments(
     replicas: `UnsupportedVersion` (KIP-860).
     """
 
-    async def attempt(
-        pending: list[TopicPartition], remaining_ms: int
-    ) -> dict[TopicPartition, KafkaError | None]:
+    async def attempt(pending: list[TopicPartition], left_ms: int) -> dict[TopicPartition, KafkaError | None]:
         request = AlterPartitionReassignmentsRequest(
-            timeout_ms=remaining_ms,
+            timeout_ms=left_ms,
             allow_replication_factor_change=allow_replication_factor_change,
             topics=[
                 ReassignableTopic(
@@ -80,7 +78,7 @@ async def alter_partition_reassignments(
         )
         minimum = 0 if allow_replication_factor_change else _VERSION_THAT_KEEPS_THE_FACTOR
         response: AlterPartitionReassignmentsResponse = await client.request(
-            CONTROLLER, request, timeout_ms=remaining_ms, min_version=minimum
+            CONTROLLER, request, timeout_ms=left_ms, min_version=minimum
         )
         refused = error_of(response.error_code, response.error_message)
         if refused is not None:
@@ -105,11 +103,11 @@ async def list_partition_reassignments(
             for topic, indexes in by_topic(partitions).items()
         ]
 
-    async def attempt(remaining_ms: int) -> ListPartitionReassignmentsResponse | KafkaError:
+    async def attempt(left_ms: int) -> ListPartitionReassignmentsResponse | KafkaError:
         response: ListPartitionReassignmentsResponse = await client.request(
             CONTROLLER,
-            ListPartitionReassignmentsRequest(timeout_ms=remaining_ms, topics=topics),
-            timeout_ms=remaining_ms,
+            ListPartitionReassignmentsRequest(timeout_ms=left_ms, topics=topics),
+            timeout_ms=left_ms,
         )
         return error_of(response.error_code, response.error_message) or response
 
@@ -197,13 +195,11 @@ def replica_places(
             for log in log_dir.replicas:
                 replica = TopicPartitionReplica(log.topic, log.partition, broker)
                 found = places.get(replica, ReplicaPlace())
-                places[replica] = (
-                    ReplicaPlace(found.log_dir, found.size_bytes, log_dir.path, log.size_bytes)
-                    if log.is_future
-                    else ReplicaPlace(
-                        log_dir.path, log.size_bytes, found.future_log_dir, found.future_size_bytes
-                    )
-                )
+                if log.is_future:
+                    found = replace(found, future_log_dir=log_dir.path, future_size_bytes=log.size_bytes)
+                else:
+                    found = replace(found, log_dir=log_dir.path, size_bytes=log.size_bytes)
+                places[replica] = found
     return places
 
 
@@ -250,13 +246,13 @@ async def elect_leaders(
             for topic, indexes in by_topic(partitions).items()
         ]
 
-    async def attempt(remaining_ms: int) -> ElectLeadersResponse | KafkaError:
+    async def attempt(left_ms: int) -> ElectLeadersResponse | KafkaError:
         request = ElectLeadersRequest(
-            election_type=election_type, topic_partitions=topics, timeout_ms=remaining_ms
+            election_type=election_type, topic_partitions=topics, timeout_ms=left_ms
         )
         # A broker with version 0 only would take an unclean election for a preferred one.
         response: ElectLeadersResponse = await client.request(
-            CONTROLLER, request, timeout_ms=remaining_ms, min_version=1 if election_type else 0
+            CONTROLLER, request, timeout_ms=left_ms, min_version=1 if election_type else 0
         )
         return error_of(response.error_code) or response
 

@@ -62,13 +62,13 @@ async def create_topics(
     """Create topics, or only check that they could be created."""
     wanted = {topic.name: topic for topic in topics}
 
-    async def attempt(names: list[str], remaining_ms: int) -> dict[str, TopicCreated | KafkaError]:
+    async def attempt(names: list[str], left_ms: int) -> dict[str, TopicCreated | KafkaError]:
         request = CreateTopicsRequest(
             topics=[_creatable(wanted[name]) for name in names],
-            timeout_ms=remaining_ms,
+            timeout_ms=left_ms,
             validate_only=validate_only,
         )
-        response: CreateTopicsResponse = await client.request(CONTROLLER, request, timeout_ms=remaining_ms)
+        response: CreateTopicsResponse = await client.request(CONTROLLER, request, timeout_ms=left_ms)
         return {
             result.name: error_of(result.error_code, result.error_message) or _created(result)
             for result in response.topics
@@ -82,15 +82,15 @@ async def delete_topics(
 ) -> dict[str, KafkaError | None]:
     """Delete topics by name."""
 
-    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, KafkaError | None]:
+    async def attempt(pending: list[str], left_ms: int) -> dict[str, KafkaError | None]:
         def build(version: int) -> DeleteTopicsRequest:
             if version < 6:
-                return DeleteTopicsRequest(topic_names=pending, timeout_ms=remaining_ms)
+                return DeleteTopicsRequest(topic_names=pending, timeout_ms=left_ms)
             states = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in pending]
-            return DeleteTopicsRequest(topics=states, timeout_ms=remaining_ms)
+            return DeleteTopicsRequest(topics=states, timeout_ms=left_ms)
 
         response: DeleteTopicsResponse = await client.request_by_version(
-            CONTROLLER, DeleteTopicsRequest, build, timeout_ms=remaining_ms
+            CONTROLLER, DeleteTopicsRequest, build, timeout_ms=left_ms
         )
         return {
             result.name: error_of(result.error_code, result.error_message)
@@ -110,15 +110,13 @@ async def create_partitions(
 ) -> dict[str, KafkaError | None]:
     """Increase the partition counts of topics, or only check the request."""
 
-    async def attempt(names: list[str], remaining_ms: int) -> dict[str, KafkaError | None]:
+    async def attempt(names: list[str], left_ms: int) -> dict[str, KafkaError | None]:
         request = CreatePartitionsRequest(
             topics=[_more_partitions(name, counts[name]) for name in names],
-            timeout_ms=remaining_ms,
+            timeout_ms=left_ms,
             validate_only=validate_only,
         )
-        response: CreatePartitionsResponse = await client.request(
-            CONTROLLER, request, timeout_ms=remaining_ms
-        )
+        response: CreatePartitionsResponse = await client.request(CONTROLLER, request, timeout_ms=left_ms)
         return {result.name: error_of(result.error_code, result.error_message) for result in response.results}
 
     return await retry_items(client, counts, timeout_ms=timeout_ms, attempt=attempt)
@@ -152,23 +150,23 @@ async def describe_topics(
     if names is None:
         names = [listing.name for listing in await list_topics(client, timeout_ms=timeout_ms)]
 
-    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, TopicDescription | KafkaError]:
+    async def attempt(pending: list[str], left_ms: int) -> dict[str, TopicDescription | KafkaError]:
         results: dict[str, TopicDescription | KafkaError] = {}
         for start in range(0, len(pending), TOPICS_PER_REQUEST):
             chunk = pending[start : start + TOPICS_PER_REQUEST]
             if await client.supports(DescribeTopicPartitionsRequest):
                 results |= await _describe_by_pages(
-                    client, chunk, remaining_ms, partitions_per_answer=partitions_per_answer
+                    client, chunk, left_ms, partitions_per_answer=partitions_per_answer
                 )
             else:
-                results |= await _describe_by_metadata(client, chunk, remaining_ms)
+                results |= await _describe_by_metadata(client, chunk, left_ms)
         return results
 
     return await retry_items(client, sorted(set(names)), timeout_ms=timeout_ms, attempt=attempt)
 
 
 async def _describe_by_pages(
-    client: Client, names: list[str], remaining_ms: int, *, partitions_per_answer: int
+    client: Client, names: list[str], left_ms: int, *, partitions_per_answer: int
 ) -> dict[str, TopicDescription | KafkaError]:
     """Follow the cursor: the partitions of a topic may continue in the next response."""
     results: dict[str, TopicDescription | KafkaError] = {}
@@ -179,9 +177,7 @@ async def _describe_by_pages(
             response_partition_limit=partitions_per_answer,
             cursor=cursor,
         )
-        response: DescribeTopicPartitionsResponse = await client.request(
-            ANY, request, timeout_ms=remaining_ms
-        )
+        response: DescribeTopicPartitionsResponse = await client.request(ANY, request, timeout_ms=left_ms)
         for topic in response.topics:
             if topic.name is None:
                 continue
@@ -189,18 +185,17 @@ async def _describe_by_pages(
             earlier = results.get(topic.name)
             before = earlier.partitions if isinstance(earlier, TopicDescription) else ()
             results[topic.name] = error or _paged_description(topic, before)
-        if response.next_cursor is None:
+        following = response.next_cursor
+        if following is None:
             return results
-        cursor = Cursor(
-            topic_name=response.next_cursor.topic_name, partition_index=response.next_cursor.partition_index
-        )
+        cursor = Cursor(topic_name=following.topic_name, partition_index=following.partition_index)
         names = [name for name in names if name >= cursor.topic_name]
 
 
 async def _describe_by_metadata(
-    client: Client, names: list[str], remaining_ms: int
+    client: Client, names: list[str], left_ms: int
 ) -> dict[str, TopicDescription | KafkaError]:
-    response = await _metadata(client, names, remaining_ms)
+    response = await _metadata(client, names, left_ms)
     return {
         topic.name: error_of(topic.error_code) or _topic(topic, map(_partition, topic.partitions))
         for topic in response.topics

@@ -45,10 +45,8 @@ class RetryWarnings:
 
 def request_error(error: KcliError) -> KafkaError:
     """Return the error code and message for a request that got no response."""
-    timed_out = isinstance(error, RequestTimedOut)
-    return KafkaError(
-        ErrorCode.REQUEST_TIMED_OUT if timed_out else ErrorCode.NETWORK_EXCEPTION, error.message
-    )
+    code = ErrorCode.REQUEST_TIMED_OUT if isinstance(error, RequestTimedOut) else ErrorCode.NETWORK_EXCEPTION
+    return KafkaError(code, error.message)
 
 
 def error_text(error: KafkaError) -> str:

@@ -74,9 +74,8 @@ class Delivery:
         if index in batch.record_errors:
             return KafkaError(batch.error.code, batch.record_errors[index])
         # The broker refuses a batch as a whole and names the records to blame (KIP-467).
-        return KafkaError(
-            ErrorCode.INVALID_RECORD, "another record of the same batch was refused, and with it this one"
-        )
+        why = "another record of the same batch was refused, and with it this one"
+        return KafkaError(ErrorCode.INVALID_RECORD, why)
 
     def result(self) -> RecordMetadata:
         """Return where the record was stored; raise its error. It must be settled."""
