@@ -239,10 +239,9 @@ class ConsumerGroup:
     def subscribed(self) -> frozenset[str]:
         """The topics that members name, and those that their expressions match."""
         if self._subscribed is None:
-            names = [member.topics for member in self.members.values()]
-            self._subscribed = frozenset[str]().union(
-                *names, *(each.topics for each in self.regexes.values())
-            )
+            named = (member.topics for member in self.members.values())
+            matched = (resolved.topics for resolved in self.regexes.values())
+            self._subscribed = frozenset[str]().union(*named, *matched)
         return self._subscribed
 
     @property
@@ -258,9 +257,8 @@ class ConsumerGroup:
         """Return a member; raise UNKNOWN_MEMBER_ID."""
         found = self.members.get(member_id)
         if found is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"member `{member_id}` is not in group `{self.group_id}`"
-            )
+            why = f"member `{member_id}` is not in group `{self.group_id}`"
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, why)
         return found
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:

@@ -137,10 +137,8 @@ class ConsumerGroupManager:
         if not has_moved:
             return effects
         if member.state is MemberState.UNREVOKED_PARTITIONS:
-            delay_ms = member.rebalance_timeout_ms
-            return effects + self._timers.start(
-                Wait.REBALANCE, group_id, member_id, delay_ms, epoch=member.epoch
-            )
+            delay_ms, epoch = member.rebalance_timeout_ms, member.epoch
+            return effects + self._timers.start(Wait.REBALANCE, group_id, member_id, delay_ms, epoch=epoch)
         return effects + self._timers.stop(Wait.REBALANCE, group_id, member_id)
 
     def _admit(
@@ -244,9 +242,8 @@ class ConsumerGroupManager:
                 return self._timers.stop(wait, group_id, member_id)
 
         def removed(now: Now, error: KafkaError | None) -> list[Effect]:
-            return (
-                [] if error is None else self._timers.fire_again(now, (wait, group_id, member_id), RETRY_MS)
-            )
+            key = (wait, group_id, member_id)
+            return [] if error is None else self._timers.fire_again(now, key, RETRY_MS)
 
         return self._registry.remove(now, group, [member], removed)
 

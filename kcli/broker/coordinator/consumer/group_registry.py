@@ -225,9 +225,8 @@ class ConsumerGroupRegistry:
         classic = opened.converted
         if classic is None or self.groups.get(classic.group_id) is classic:
             return []
-        effects = dissolve(
-            now, classic, ErrorCode.REBALANCE_IN_PROGRESS if error is None else ErrorCode.NOT_COORDINATOR
-        )
+        code = ErrorCode.REBALANCE_IN_PROGRESS if error is None else ErrorCode.NOT_COORDINATOR
+        effects = dissolve(now, classic, code)
         if isinstance(self.groups.get(classic.group_id), ClassicGroup):
             # The group is classic again by now; its timers belong to the new classic group.
             return [effect for effect in effects if isinstance(effect, Reply)]

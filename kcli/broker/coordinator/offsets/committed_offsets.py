@@ -125,7 +125,7 @@ class OffsetStore:
         return list(islice(found, most))
 
 
-GROUP_ID_NOT_FOUND_FROM = 9
+NOT_FOUND_FROM = 9
 
 
 class GroupOffsets:
@@ -250,9 +250,7 @@ def _unknown_group(request: OffsetCommitRequest, version: int) -> ErrorCode:
     """Return the error of a commit to a missing group; a commit without a generation creates it."""
     if request.generation_id_or_member_epoch < 0:
         return ErrorCode.NONE
-    return (
-        ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_ID_NOT_FOUND_FROM else ErrorCode.ILLEGAL_GENERATION
-    )
+    return ErrorCode.GROUP_ID_NOT_FOUND if version >= NOT_FOUND_FROM else ErrorCode.ILLEGAL_GENERATION
 
 
 def _is_too_long(metadata: str | None, limit: int) -> bool:
