@@ -11,6 +11,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+from kcli.broker.handlers.error_responses import blank
 from kcli.broker.handlers.produce.wire import ProduceData
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -39,7 +40,7 @@ _SESSION_ERRORS = frozenset(
 def error_response(api: Api, version: int, *, request: object, code: ErrorCode, why: str) -> Any | None:  # noqa: ANN401 - the response
     """Return the response with `code` for everything in a request, None if the API has none."""
     error = KafkaError(code, why)
-    response = _blank(response_class(api.key)) if api.failed is None else api.failed(request, error)
+    response = blank(response_class(api.key)) if api.failed is None else api.failed(request, error)
     if response is None:
         return None
     if isinstance(response, FetchResponse) and response.responses and code not in _SESSION_ERRORS:
@@ -65,10 +66,6 @@ def with_topic_errors(
             topic.error_code = code
             topic.partitions = []
     return response
-
-
-def _blank(response: type[Any]) -> Any:  # noqa: ANN401 - an object of it
-    return response(**{field.name: field.make_default() for field in fields_of(response)})
 
 
 def _holders(value: Any, version: int) -> Iterator[Any]:  # noqa: ANN401 - any struct

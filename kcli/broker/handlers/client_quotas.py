@@ -74,18 +74,6 @@ def alter_client_quotas(
         ],
         validate_only=request.validate_only,
     )
-    return _altered(request, outcomes)
-
-
-def failed_alter_client_quotas(
-    request: altering.AlterClientQuotasRequest, error: KafkaError
-) -> AlterClientQuotasResponse:
-    return _altered(request, [error] * len(request.entries))
-
-
-def _altered(
-    request: altering.AlterClientQuotasRequest, outcomes: Sequence[KafkaError | None]
-) -> AlterClientQuotasResponse:
     return AlterClientQuotasResponse(
         entries=[
             AlteredEntryData(

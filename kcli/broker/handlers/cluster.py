@@ -77,21 +77,11 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
     )
 
 
-def failed_describe_cluster(request: DescribeClusterRequest, error: KafkaError) -> DescribeClusterResponse:
-    return DescribeClusterResponse(
-        error_code=error.code, error_message=error.message, cluster_id="", brokers=[]
-    )
-
-
 def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
     """Remove the registration of a broker."""
     authorize_cluster(context, Operation.ALTER)
     context.node.controller.unregister_broker(node_id=request.broker_id)
     return UnregisterBrokerResponse()
-
-
-def failed_unregister_broker(request: UnregisterBrokerRequest, error: KafkaError) -> UnregisterBrokerResponse:
-    return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
 
 
 def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
@@ -109,10 +99,6 @@ def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> 
     )
     answered = request.feature_updates if version <= 1 else ()
     return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=each.feature) for each in answered])
-
-
-def failed_update_features(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateFeaturesResponse:
-    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
 
 def _upgrade_type(update: FeatureUpdateKey, version: int) -> UpgradeType:
@@ -152,10 +138,6 @@ def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> 
             for registration, endpoint in broker.image.brokers_with_listener(context.listener_name, voters)
         ]
     return response
-
-
-def failed_describe_quorum(request: DescribeQuorumRequest, error: KafkaError) -> DescribeQuorumResponse:
-    return DescribeQuorumResponse(error_code=error.code, error_message=error.message)
 
 
 def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:

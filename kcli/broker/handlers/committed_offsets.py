@@ -140,10 +140,6 @@ def offset_delete(
     return response
 
 
-def failed_offset_delete(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
-    return OffsetDeleteResponse(error_code=error.code, topics=[])
-
-
 def _with_refused_deletions(response: OffsetDeleteResponse, refused: Refused) -> OffsetDeleteResponse:
     if response.error_code != ErrorCode.NONE:
         return response

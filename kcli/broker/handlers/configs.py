@@ -90,21 +90,6 @@ def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -
     return DescribeConfigsResponse(results=results)
 
 
-def failed_describe_configs(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[
-            DescribeConfigsResult(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                configs=[],
-            )
-            for resource in request.resources
-        ]
-    )
-
-
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
@@ -128,17 +113,6 @@ def incremental_alter_configs(
     )
 
 
-def failed_incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, error: KafkaError
-) -> IncrementalAlterConfigsResponse:
-    return incremental.IncrementalAlterConfigsResponse(
-        responses=[
-            _altered(incremental.AlterConfigsResourceResponse, resource, error)
-            for resource in request.resources
-        ]
-    )
-
-
 def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Replace the whole configuration of each resource."""
     broker = context.node
@@ -156,14 +130,6 @@ def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> Alte
         responses=[
             _altered(legacy.AlterConfigsResourceResponse, each, errors.get(_key(each)))
             for each in request.resources
-        ]
-    )
-
-
-def failed_alter_configs(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
-    return legacy.AlterConfigsResponse(
-        responses=[
-            _altered(legacy.AlterConfigsResourceResponse, resource, error) for resource in request.resources
         ]
     )
 
@@ -195,12 +161,6 @@ def list_config_resources(
             for name in names[type]
         ]
     )
-
-
-def failed_list_config_resources(
-    request: ListConfigResourcesRequest, error: KafkaError
-) -> ListConfigResourcesResponse:
-    return ListConfigResourcesResponse(error_code=error.code, config_resources=[])
 
 
 def _authorize(

@@ -30,14 +30,11 @@ from kcli.broker.network.authorization import (
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from kcli.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
-from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from kcli.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from kcli.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from kcli.protocol.messages.heartbeat import HeartbeatResponse
 from kcli.protocol.messages.join_group import JoinGroupResponse
-from kcli.protocol.messages.leave_group import LeaveGroupResponse
 from kcli.protocol.messages.list_groups import ListGroupsResponse
-from kcli.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -47,14 +44,17 @@ if TYPE_CHECKING:
     from kcli.broker.coordinator.group_service import GroupRuntime
     from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-    from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+    from kcli.protocol.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
     from kcli.protocol.messages.delete_groups import DeleteGroupsRequest
     from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
     from kcli.protocol.messages.heartbeat import HeartbeatRequest
     from kcli.protocol.messages.join_group import JoinGroupRequest
-    from kcli.protocol.messages.leave_group import LeaveGroupRequest
+    from kcli.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
     from kcli.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
-    from kcli.protocol.messages.sync_group import SyncGroupRequest
+    from kcli.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 class Described(Protocol):
@@ -103,8 +103,7 @@ def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupR
     _check_member(context, request.group_id)
     version, client = context.api_version, client_info(context)
     response: JoinGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
-        request.group_id,
-        lambda shard, now, token: shard.join_group(now, token, request, version, client),
+        request.group_id, lambda shard, now, token: shard.join_group(now, token, request, version, client)
     )
     return response
 
@@ -123,10 +122,6 @@ def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupR
         request.group_id, lambda shard, now, token: shard.sync_group(now, token, request, version)
     )
     return response
-
-
-def failed_sync_group(request: SyncGroupRequest, error: KafkaError) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=error.code, assignment=b"")
 
 
 def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | CoordinatorResponse:
@@ -153,10 +148,6 @@ def leave_group(
         request.group_id, lambda shard, now, token: shard.leave_group(now, token, request, version)
     )
     return response
-
-
-def failed_leave_group(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=error.code)
 
 
 def _check_member(context: RequestContext, group_id: str) -> None:
@@ -189,10 +180,6 @@ def _is_wanted(group: ListedGroup, states: set[str], types: set[str]) -> bool:
     return (not states or group.group_state.lower() in states) and (
         not types or group.group_type.lower() in types
     )
-
-
-def failed_list_groups(request: ListGroupsRequest, error: KafkaError) -> ListGroupsResponse:
-    return ListGroupsResponse(error_code=error.code, groups=[])
 
 
 def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
@@ -279,12 +266,6 @@ def consumer_group_heartbeat(
         lambda shard, now, token: shard.consumer_group_heartbeat(now, token, request, version, client),
     )
     return response
-
-
-def failed_consumer_group_heartbeat(
-    request: ConsumerGroupHeartbeatRequest, error: KafkaError
-) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
 def consumer_group_describe(

@@ -62,10 +62,6 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) 
     )
 
 
-def failed_describe_log_dirs(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
-    return DescribeLogDirsResponse(error_code=error.code, results=[])
-
-
 def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:

@@ -135,18 +135,6 @@ def _rows(
             yield number, _row(topic.name, partition, context, isolation, twice=twice)
 
 
-def failed_list_offsets(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[_failed_offset(partition, error) for partition in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 def _failed_offset(partition: ListOffsetsPartition, error: KafkaError) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error.code)
 
@@ -243,23 +231,6 @@ def offset_for_leader_epoch(
     )
 
 
-def failed_offset_for_leader_epoch(
-    request: OffsetForLeaderEpochRequest, error: KafkaError
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    EpochEndOffset(partition=wanted.partition, error_code=error.code)
-                    for wanted in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 def _end_of_epoch(topic: str, wanted: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     response = EpochEndOffset(partition=wanted.partition)
     try:
@@ -329,8 +300,7 @@ def failed_delete_records(request: DeleteRecordsRequest, error: KafkaError) -> D
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_failed(wanted, error) for wanted in topic.partitions],
+                name=topic.name, partitions=[_failed(wanted, error) for wanted in topic.partitions]
             )
             for topic in request.topics
         ]
@@ -344,10 +314,7 @@ def _failed(wanted: DeleteRecordsPartition, error: KafkaError) -> DeleteRecordsP
 
 
 def _delete(
-    topic: str,
-    wanted: DeleteRecordsPartition,
-    context: RequestContext,
-    pending: list[PendingDelete],
+    topic: str, wanted: DeleteRecordsPartition, context: RequestContext, pending: list[PendingDelete]
 ) -> DeleteRecordsPartitionResult:
     try:
         if topic in INTERNAL_TOPICS:

@@ -83,12 +83,6 @@ def list_partition_reassignments(
     return _listed((image.topics[name], indexes) for name, indexes in asked.items() if name in image.topics)
 
 
-def failed_list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest, error: KafkaError
-) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, topics=[])
-
-
 def _altered(
     request: AlterPartitionReassignmentsRequest, outcomes: Iterable[KafkaError | None]
 ) -> AlterPartitionReassignmentsResponse:
@@ -155,19 +149,6 @@ def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Elec
             rows = [each for each in rows if each.error_code != ErrorCode.ELECTION_NOT_NEEDED]
         results.append(ReplicaElectionResult(topic=topic, partition_result=rows))
     return ElectLeadersResponse(replica_election_results=results)
-
-
-def failed_elect_leaders(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    return ElectLeadersResponse(
-        error_code=error.code,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[_result(partition, error) for partition in topic.partitions],
-            )
-            for topic in request.topic_partitions or ()
-        ],
-    )
 
 
 def _result(partition: int, error: KafkaError | None) -> PartitionResult:

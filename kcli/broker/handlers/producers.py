@@ -88,20 +88,6 @@ def describe_producers(
     )
 
 
-def failed_describe_producers(
-    request: DescribeProducersRequest, error: KafkaError
-) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_failed(index, error) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 def _failed(index: int, error: KafkaError) -> PartitionResponse:
     return PartitionResponse(
         partition_index=index, error_code=error.code, error_message=error.message, active_producers=[]

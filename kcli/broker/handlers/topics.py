@@ -108,10 +108,6 @@ def create_topics(request: CreateTopicsRequest, context: RequestContext) -> Crea
     return CreateTopicsResponse(topics=results)
 
 
-def failed_create_topics(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
-    return CreateTopicsResponse(topics=[_not_created(topic.name, error) for topic in request.topics])
-
-
 def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Delete topics by name or by id."""
     broker = context.node
@@ -164,15 +160,6 @@ def create_partitions(request: CreatePartitionsRequest, context: RequestContext)
             result.error_code, result.error_message = outcome.code, outcome.message
         results.append(result)
     return CreatePartitionsResponse(results=results)
-
-
-def failed_create_partitions(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
-            for topic in request.topics
-        ]
-    )
 
 
 def _repeated(names: Iterable[T]) -> set[T]:
@@ -331,19 +318,6 @@ def describe_topic_partitions(
             break
         remaining -= max(end - first, 0)
     return response
-
-
-def failed_describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, error: KafkaError
-) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(
-                error_code=error.code, name=topic.name, topic_id=ZERO_UUID, partitions=[]
-            )
-            for topic in request.topics
-        ]
-    )
 
 
 def _names(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> list[str]:

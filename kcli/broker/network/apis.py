@@ -79,10 +79,9 @@ class Api:
 
     @cached_property
     def failed(self) -> Failed | None:
-        """The function that makes the response if the handler fails, such as `failed_join_group`."""
-        module = _handlers(self._handlers)
-        failed: Failed | None = getattr(module, f"failed_{self._function}", None)
-        return failed
+        """The function that makes the response if the handler fails; None only for ApiVersions."""
+        own: Failed | None = getattr(_handlers(self._handlers), f"failed_{self._function}", None)
+        return own or _named("error_responses.failed")(self)
 
     @cached_property
     def decoder(self) -> Callable[[int], Decoder]:
@@ -118,12 +117,7 @@ def _named(reference: str) -> Any:  # noqa: ANN401 - the function
 
 
 APIS = (
-    Api(
-        "Produce",
-        "produce.handler",
-        decoder="produce.wire.decoder",
-        reader="produce.short_path.reader",
-    ),
+    Api("Produce", "produce.handler", decoder="produce.wire.decoder", reader="produce.short_path.reader"),
     Api("Fetch", "fetch.handler", reader="fetch.short_path.reader", sends_files=True),
     Api("ListOffsets", "log_offsets"),
     Api("Metadata", "metadata"),

@@ -55,17 +55,7 @@ _MAX_CACHED_CLIENT_ID_BYTES = 256
 class _Version:
     """One API in one version: its decoder, handler and encoder."""
 
-    __slots__ = (
-        "api",
-        "decode",
-        "encode",
-        "flexible",
-        "frame",
-        "handler",
-        "header_size",
-        "key",
-        "version",
-    )
+    __slots__ = ("api", "decode", "encode", "flexible", "frame", "handler", "header_size", "key", "version")
 
     def __init__(self, api: Api, version: int) -> None:
         self.api = api

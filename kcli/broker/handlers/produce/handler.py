@@ -195,11 +195,7 @@ class _Append:
         return self._replica_manager.topic_name(topic_id) if self._version >= TOPIC_IDS_FROM else name
 
     def _append_slowly(
-        self,
-        name: str | None,
-        index: int,
-        partitions: list[tuple[int, memoryview | None]],
-        number: int,
+        self, name: str | None, index: int, partitions: list[tuple[int, memoryview | None]], number: int
     ) -> Generator[SlowWork, None, LogAppendInfo]:
         """Append to one partition, with threads to read and to write what takes long."""
         if self._request.size <= YIELD_BYTES:
@@ -235,10 +231,7 @@ class _Append:
 
     def _append(self, partition: Partition, records: memoryview) -> LogAppendInfo:
         return partition.append(
-            records,
-            acks=self._request.acks,
-            now_ms=self._now_ms,
-            max_decompressed=LOOP_DECOMPRESSED_BYTES,
+            records, acks=self._request.acks, now_ms=self._now_ms, max_decompressed=LOOP_DECOMPRESSED_BYTES
         )
 
     def _appended(
