@@ -90,15 +90,13 @@ class WholeSummaries(TyperGroup):
     """A group whose help does not shorten the summaries of commands."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  # Typer's own click
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        summaries = [
+            (name, command.get_short_help_str(LONGEST_SUMMARY))
+            for name in self.list_commands(ctx)
+            if (command := self.get_command(ctx, name)) is not None
+        ]
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, each.get_short_help_str(LONGEST_SUMMARY))
-                    for name, each in commands
-                    if each is not None
-                ]
-            )
+            formatter.write_dl(summaries)
 
 
 def print_version(requested: bool) -> None:

@@ -68,7 +68,7 @@ def running_operation(data_dir: Path, operation: str, **arguments: object) -> It
     Raises `KcliError` if no process listens there, or if it is stopped.
     """
     with _connect(data_dir) as connection:
-        refuse_stopped(_peer(connection))  # It would run the operation later, when nobody waits for it.
+        refuse_stopped(_peer(connection))  # It would run the operation later, when no client waits for it.
         running = RunningOperation(connection, data_dir)
         running.send(operation, arguments)
         yield running
@@ -169,17 +169,15 @@ def _peer(connection: socket.socket) -> int:
     """Return the id of the listening process, 0 if the system does not provide it."""
     if not hasattr(socket, "SO_PEERCRED"):
         return 0
-    process_id: int = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[
-        0
-    ]
-    return process_id
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return int(_PEER.unpack(credentials)[0])
 
 
-def _result(line: bytes, data_dir: Path) -> Any:  # noqa: ANN401 - whatever the operation returns
+def _result(line: bytes, data_dir: Path) -> Any:  # noqa: ANN401 - JSON
     if not line:
         raise KcliError(f"the broker in `{data_dir}` ended before it answered")
-    answer: Mapping[str, Any] = json.loads(line)
-    if "error" not in answer:
-        return answer["result"]
-    kind = UsageError if answer.get("exit_code") == UsageError.exit_code else KcliError
-    raise kind(answer["error"], hint=answer.get("hint"))
+    response: Mapping[str, Any] = json.loads(line)
+    if "error" not in response:
+        return response["result"]
+    kind = UsageError if response.get("exit_code") == UsageError.exit_code else KcliError
+    raise kind(response["error"], hint=response.get("hint"))

@@ -40,8 +40,8 @@ def place_replicas(
     if replication_factor > len(candidates):
         raise ValueError(f"{replication_factor} replicas, but only {len(candidates)} brokers")
     racks = {candidate.node_id: candidate.rack for candidate in candidates}
-    with_racks = bool(racks) and None not in racks.values()
-    row = _alternate_racks(candidates) if with_racks else sorted(racks)
+    with_racks = None not in racks.values()
+    row = _row(candidates)
     placed = []
     for partition in range(first_partition, first_partition + partitions):
         if partition > 0 and partition % len(row) == 0:
@@ -61,11 +61,7 @@ def growth_start(candidates: Sequence[Candidate], first_leader: int) -> int:
     It is the index of the first broker at or above the preferred leader of partition 0, which continues the
     placement of the existing partitions.
     """
-    with_racks = bool(candidates) and all(candidate.rack is not None for candidate in candidates)
-    row = (
-        _alternate_racks(candidates) if with_racks else sorted(candidate.node_id for candidate in candidates)
-    )
-    return next((index for index, node_id in enumerate(row) if node_id >= first_leader), 0)
+    return next((index for index, node_id in enumerate(_row(candidates)) if node_id >= first_leader), 0)
 
 
 def _follower(first: int, distance: int, count: int) -> int:
@@ -73,12 +69,14 @@ def _follower(first: int, distance: int, count: int) -> int:
     return (first + 1 + distance % (count - 1)) % count
 
 
-def _alternate_racks(candidates: Sequence[Candidate]) -> list[int]:
-    """Return the brokers, one of each rack in turn; racks by name, brokers by id."""
+def _row(candidates: Sequence[Candidate]) -> list[int]:
+    """Return the brokers by id; if all have racks, one of each rack in turn, racks by name."""
+    if any(candidate.rack is None for candidate in candidates):
+        return sorted(candidate.node_id for candidate in candidates)
     by_rack: dict[str, list[int]] = {}
     for candidate in sorted(candidates, key=lambda each: (each.rack or "", each.node_id)):
         by_rack.setdefault(candidate.rack or "", []).append(candidate.node_id)
-    longest = max(map(len, by_rack.values()))
+    longest = max(map(len, by_rack.values()), default=0)
     return [brokers[turn] for turn in range(longest) for brokers in by_rack.values() if turn < len(brokers)]
 
 

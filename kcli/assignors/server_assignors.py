@@ -1,7 +1,7 @@
 """The assignors of KIP-848, which run in the broker: range and uniform.
 
 Topics are the 16 bytes of their ids. A member's `assigned` is the target it had so far; `uniform` keeps of it
-what it can, because nobody reads a partition while it moves.
+what it can, because no member reads a partition while it moves.
 """
 
 from __future__ import annotations
@@ -34,11 +34,6 @@ ServerAssignor = Callable[[Mapping[bytes, int], Mapping[str, ServerMember]], dic
 """Takes the partition counts of topics and the members, and returns the partitions of each member."""
 
 
-def subscribe_alike(members: Mapping[str, ServerMember]) -> bool:
-    """Return whether all members subscribe to the same topics."""
-    return len({member.topics for member in members.values()}) <= 1
-
-
 def kept(member: ServerMember, counts: Mapping[bytes, int]) -> list[TopicIdPartition]:
     """Return, in order, the partitions a member had that exist and that it still wants."""
     return [
@@ -59,8 +54,8 @@ def partitions_by_topic(partitions: Iterable[TopicIdPartition]) -> Partitions:
 def assign_range(counts: Mapping[bytes, int], members: Mapping[str, ServerMember]) -> dict[str, Partitions]:
     """Cut each topic into contiguous pieces, the larger ones for the first members.
 
-    Members stand in the order of `in_order`. Nothing is kept for its own sake: the same members and topics
-    always get the same pieces (Kafka class `org.apache.kafka.coordinator.group.assignor.RangeAssignor`).
+    Members stand in the order of `in_order`. The same members and topics always get the same pieces,
+    whatever they had before (Kafka class `org.apache.kafka.coordinator.group.assignor.RangeAssignor`).
     """
     assignment: dict[str, Partitions] = {member_id: {} for member_id in members}
     readers: dict[bytes, list[str]] = {}
@@ -188,7 +183,7 @@ def assign_uniform(counts: Mapping[bytes, int], members: Mapping[str, ServerMemb
     """
     if not members:
         return {}
-    if not subscribe_alike(members):
+    if len({member.topics for member in members.values()}) > 1:
         return assign_uniform_mixed(counts, members)
     had = _had(counts, members)
     topics = next(iter(members.values())).topics

@@ -99,7 +99,7 @@ class ErrorCode(IntEnum):
     REASSIGNMENT_IN_PROGRESS = 60, False, "the partition is being reassigned"
     DELEGATION_TOKEN_AUTH_DISABLED = 61, False, "delegation tokens are switched off"
     DELEGATION_TOKEN_NOT_FOUND = 62, False, "no such delegation token"
-    DELEGATION_TOKEN_OWNER_MISMATCH = 63, False, "the delegation token belongs to somebody else"
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63, False, "the delegation token belongs to another owner"
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, False, "this connection may not handle delegation tokens"
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, False, "not authorized for this delegation token"
     DELEGATION_TOKEN_EXPIRED = 66, False, "the delegation token has expired"

@@ -36,7 +36,7 @@ API_VERSIONS = 18
 
 _MAX_TAGS = 1000
 _REQUEST_START = Struct(">hhih")
-_CORRELATION = Struct(">i")
+_INT32 = Struct(">i")
 
 
 class RequestHeader:
@@ -124,19 +124,19 @@ def encode_response(api_key: int, api_version: int, correlation_id: int, respons
     """Return the frame of a response, size included."""
     tags = b"\0" if response_header_version(api_key, api_version) == 1 else b""
     body = codec(type(response), api_version).encode_parts(response)
-    return _frame([_CORRELATION.pack(correlation_id), tags, *body])
+    return _frame([_INT32.pack(correlation_id), tags, *body])
 
 
 def _frame(parts: list[Any]) -> bytes:
     size = sum(map(len, parts))
-    return b"".join([_CORRELATION.pack(size), *parts])
+    return b"".join([_INT32.pack(size), *parts])
 
 
 def parse_response_header(api_key: int, api_version: int, frame: Buffer) -> tuple[int, int]:
     """Return the correlation id of a response frame, without its size, and the offset of the body."""
     try:
-        (correlation_id,) = _CORRELATION.unpack_from(frame, 0)
-        position = _CORRELATION.size
+        (correlation_id,) = _INT32.unpack_from(frame, 0)
+        position = _INT32.size
         if response_header_version(api_key, api_version) == 1:
             position = _skip_tags(frame, position)
         if position > len(frame):
@@ -156,9 +156,6 @@ def decode_response(api_key: int, api_version: int, frame: Buffer) -> tuple[int,
     return correlation_id, response
 
 
-_SIZE = Struct(">i")
-
-
 class FrameError(KcliError):
     """A frame size that is negative or above the limit: the stream cannot be read any further."""
 
@@ -173,14 +170,14 @@ class FrameReader:
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
         self._partial = bytearray()
-        self._need = _SIZE.size
+        self._need = _INT32.size
         self._has_size = False
         self._frames: deque[bytearray] = deque()
 
     @property
     def buffered_bytes(self) -> int:
         """How many bytes of an incomplete frame have arrived, including its size."""
-        return len(self._partial) + (_SIZE.size if self._has_size else 0)
+        return len(self._partial) + (_INT32.size if self._has_size else 0)
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add the next bytes of the stream."""
@@ -196,9 +193,9 @@ class FrameReader:
     def _complete(self) -> None:
         if self._has_size:
             self._frames.append(self._partial)
-            self._need = _SIZE.size
+            self._need = _INT32.size
         else:
-            (self._need,) = _SIZE.unpack(self._partial)
+            (self._need,) = _INT32.unpack(self._partial)
             if not 0 <= self._need <= self._max_size:
                 raise FrameError(f"a frame of {self._need} bytes, where the limit is {self._max_size}")
         self._has_size = not self._has_size

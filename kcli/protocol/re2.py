@@ -296,9 +296,8 @@ class _Parser:
                     self._group.fold_case = fold_case
                     return
             else:
-                raise InvalidExpression(
-                    "invalid or unsupported Perl syntax", self._text[self._at : self._at + 4]
-                )
+                piece = self._text[self._at : self._at + 4]
+                raise InvalidExpression("invalid or unsupported Perl syntax", piece)
         else:
             self._at += 1
         if len(self._stack) > DEEPEST_NESTING:
@@ -316,8 +315,7 @@ class _Parser:
         if len(self._stack) == 1:
             raise InvalidExpression("unexpected )")
         self._at += 1
-        node = self._stack.pop().node()
-        self._add(node)
+        self._add(self._stack.pop().node())
 
     def _repeat(self, was_repeat: bool) -> None:
         start = self._at
@@ -342,8 +340,7 @@ class _Parser:
             raise InvalidExpression("invalid nested repetition operator", self._text[start : self._at])
         if not self._group.parts:
             raise InvalidExpression("missing argument to repetition operator", self._text[start])
-        part = self._group.parts[-1]
-        self._group.parts[-1] = Repeat(part, least, most)
+        self._group.parts[-1] = Repeat(self._group.parts[-1], least, most)
         self._group.after_repeat = True
 
     def _backslash(self) -> None:

@@ -218,9 +218,8 @@ class GroupCoordinator:
         if key == DELETED_TOPICS_KEY:
             return self._deleted_topics.go_on()
         match key:
-            case (Wait(), *_):
-                assert isinstance(key, tuple)
-                return self._consumer.expire(now, key)
+            case (Wait() as wait, str(group_id), str(member_id)):
+                return self._consumer.expire(now, wait, group_id, member_id)
             case ("deletion", int() as number):
                 return self._deletions.go_on(("deletion", number))
         return self._classic.expire(now, key)

@@ -88,8 +88,6 @@ class RegisterBrokerRecord:
 
 @record(type=1, versions="0", flexible="0+")
 class UnregisterBrokerRecord:
-    """A broker's registration is removed."""
-
     broker_id: i32
     broker_epoch: i64
 
@@ -161,8 +159,6 @@ class FenceBrokerRecord:
 
 @record(type=8, versions="0", flexible="0+")
 class UnfenceBrokerRecord:
-    """A broker is no longer fenced."""
-
     id: i32
     epoch: i64
 
@@ -192,8 +188,6 @@ class EntityData:
 
 @record(type=14, versions="0", flexible="0+")
 class ClientQuotaRecord:
-    """A quota is set or removed."""
-
     entity: list[EntityData]
     key: string
     value: f64
@@ -247,8 +241,6 @@ class AbortTransactionRecord:
 
 @record(type=27, versions="0", flexible="0+")
 class RegisterControllerRecord:
-    """A controller registers."""
-
     controller_id: i32
     incarnation_id: uuid
     zk_migration_ready: boolean
@@ -284,10 +276,8 @@ MetadataRecord = (
     | RegisterControllerRecord
     | ClearElrRecord
 )
-"""Any record of the metadata log."""
 
 METADATA_RECORDS: dict[int, type[Any]] = {message_info(cls).key: cls for cls in MetadataRecord.__args__}
-"""The classes by type."""
 
 
 def encode_metadata_record(value: MetadataRecord) -> bytes:

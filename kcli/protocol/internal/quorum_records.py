@@ -40,8 +40,6 @@ class LeaderVoter:
 
 @struct
 class LeaderChangeMessage:
-    """A leader was elected."""
-
     version: i16
     leader_id: i32
     voters: list[LeaderVoter]
@@ -100,8 +98,6 @@ class Voter:
 
 @struct
 class VotersRecord:
-    """All voters."""
-
     version: i16
     voters: list[Voter]
 

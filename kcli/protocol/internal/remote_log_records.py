@@ -90,8 +90,6 @@ class RemoteLogSegmentMetadataUpdateRecord:
 
 @record(type=2, versions="0", flexible="0+")
 class RemotePartitionDeleteMetadataRecord:
-    """A partition is deleted."""
-
     topic_id_partition: TopicIdPartitionEntry
     broker_id: i32
     event_timestamp_ms: i64
@@ -103,7 +101,6 @@ RemoteLogRecord = (
     | RemoteLogSegmentMetadataUpdateRecord
     | RemotePartitionDeleteMetadataRecord
 )
-"""Any record of the topic."""
 
 _CLASSES: dict[int, type[Any]] = {message_info(cls).key: cls for cls in RemoteLogRecord.__args__}
 

@@ -37,8 +37,6 @@ class UserScramCredentialRecord:
 
 @record(type=18, versions="0", flexible="0+")
 class AccessControlEntryRecord:
-    """One access control entry."""
-
     id: uuid
     resource_type: i8
     resource_name: string
@@ -51,8 +49,6 @@ class AccessControlEntryRecord:
 
 @record(type=19, versions="0", flexible="0+")
 class RemoveAccessControlEntryRecord:
-    """An access control entry is removed."""
-
     id: uuid
 
 
@@ -65,16 +61,12 @@ class ZkMigrationStateRecord:
 
 @record(type=22, versions="0", flexible="0+")
 class RemoveUserScramCredentialRecord:
-    """A user's credential is removed."""
-
     name: string
     mechanism: i8
 
 
 @record(type=26, versions="0", flexible="0+")
 class RemoveDelegationTokenRecord:
-    """A delegation token is removed."""
-
     token_id: string
 
 
@@ -87,7 +79,5 @@ SecurityRecord = (
     | RemoveUserScramCredentialRecord
     | RemoveDelegationTokenRecord
 )
-"""Any of these records."""
 
 SECURITY_RECORDS: dict[int, type[Any]] = {message_info(cls).key: cls for cls in SecurityRecord.__args__}
-"""The classes by type."""

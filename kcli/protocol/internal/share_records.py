@@ -123,7 +123,6 @@ SHARE_GROUP_RECORDS: dict[int, tuple[type, type]] = {
     14: (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
     15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
 }
-"""Key and value classes by type."""
 
 
 @struct
@@ -181,4 +180,3 @@ SHARE_STATE_RECORDS: dict[int, tuple[type, type]] = {
     0: (ShareSnapshotKey, ShareSnapshotValue),
     1: (ShareUpdateKey, ShareUpdateValue),
 }
-"""Key and value classes by type."""

@@ -189,4 +189,3 @@ STREAMS_GROUP_RECORDS: dict[int, tuple[type, type]] = {
     22: (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
     23: (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
 }
-"""Key and value classes by type."""

@@ -62,7 +62,7 @@ _CRC_START = 16
 class LegacyEntry(AttributeProperties):
     """The entry at `position` of `buffer`: a record, or a wrapper of several.
 
-    It has the names of a `RecordBatch` as far as they apply. Raises `CorruptRecord` if it is cut short or of
+    It has those names of a `RecordBatch` that apply to it. Raises `CorruptRecord` if it is cut short or of
     another magic; key and value are read on demand.
     """
 

@@ -43,7 +43,7 @@ class ClassicGroupState(Enum):
     """The state of a classic group (Kafka class `ClassicGroupState`); the value is what clients see."""
 
     EMPTY = "Empty"
-    """No members; offsets may linger. Also a group that only commits offsets and never had members.
+    """No members; it may have offsets. Also a group that only commits offsets and never had members.
 
     Actions: new members may join; Sync, Heartbeat and Leave get UNKNOWN_MEMBER_ID; commits without a
     generation are stored; offsets expire.

@@ -181,20 +181,15 @@ class ClassicGroupManager:
 
     def expire(self, now: Now, key: Hashable) -> list[Effect]:
         """Handle a timer; a timer of a deleted group does nothing."""
+        group = self._groups.get(key[1]) if isinstance(key, tuple) else None
+        if not isinstance(group, ClassicGroup):
+            return []
         match key:
-            case (str(kind), str(group_id), *rest):
-                group = self._groups.get(group_id)
-                if isinstance(group, ClassicGroup):
-                    return self._expire(now, group, kind, rest)
-        return []
-
-    def _expire(self, now: Now, group: ClassicGroup, kind: str, rest: list[object]) -> list[Effect]:
-        match kind:
-            case "session":
-                return expire_session(now, group, str(rest[0]), config=self._config)
-            case "join":
+            case ("session", _, str(member_id)):
+                return expire_session(now, group, member_id, config=self._config)
+            case ("join", _):
                 return expire_join(now, group, self._config)
-            case "sync":
+            case ("sync", _):
                 return expire_sync(now, group, self._config)
         return []
 

@@ -196,7 +196,7 @@ def _needs_rebalance(group: ClassicGroup, member: ClassicMember, update: Classic
 
 
 def _park(join: JoinContext, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
-    """Update a member and park its join; answer the one it sent before, which it has given up."""
+    """Update a member and park its join; answer the join that it sent before."""
     group.offer(member, _member(join, member.member_id))
     superseded = group.park_join(member, join.token)
     if superseded is None:

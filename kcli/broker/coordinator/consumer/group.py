@@ -103,10 +103,11 @@ class ConsumerGroupRecords(NamedTuple):
 
     def target_epoch(self, epoch: int, wall_ms: int) -> CoordinatorRecord:
         """Return the record of the epoch that the target was computed for, and when."""
+        key = ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id)
         value = ConsumerGroupTargetAssignmentMetadataValue(
             assignment_epoch=epoch, assignment_timestamp=wall_ms
         )
-        return CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), value)
+        return CoordinatorRecord(key, value)
 
     def assignment(self, member: ConsumerMember) -> CoordinatorRecord:
         value = ConsumerGroupCurrentMemberAssignmentValue(

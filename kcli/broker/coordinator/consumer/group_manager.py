@@ -40,7 +40,7 @@ from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbe
 from kcli.protocol.re2 import InvalidExpression
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
     from kcli.broker.coordinator.consumer.group_registry import ConsumerGroupRegistry
     from kcli.broker.coordinator.consumer.group_update import GroupUpdate
@@ -220,14 +220,8 @@ class ConsumerGroupManager:
         """Cancel all timers; parked requests wait for appends only, which fail by themselves."""
         return self._timers.forget_all()
 
-    def expire(self, now: Now, key: Hashable) -> list[Effect]:
-        """Remove a member that let its timer expire."""
-        match key:
-            case (Wait() as wait, str(group_id), str(member_id)):
-                return self._expire(now, wait, group_id, member_id)
-        return []
-
-    def _expire(self, now: Now, wait: Wait, group_id: str, member_id: str) -> list[Effect]:
+    def expire(self, now: Now, wait: Wait, group_id: str, member_id: str) -> list[Effect]:
+        """Remove a member whose timer has expired."""
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or member_id not in group.members:
             return self._timers.forget(group_id, member_id)

@@ -27,7 +27,7 @@ from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.consumer.member import ConsumerMember
@@ -109,7 +109,7 @@ class MemberTimers:
         return self.start(wait, group_id, member_id, delay_ms)
 
     def stop(self, wait: Wait, group_id: str, member_id: str) -> list[Effect]:
-        """Stop a timer: the member did what it had to do."""
+        """Stop a timer: the member has done its step."""
         if self._waits.pop((wait, group_id, member_id), None) is None:
             return []
         return [Cancel((wait, group_id, member_id))]
@@ -284,8 +284,8 @@ class ConsumerGroupRegistry:
         answer: Callable[[Now, KafkaError | None], list[Effect]],
     ) -> list[Effect]:
         """Remove members. If only classic members are left, the group becomes classic."""
+        gone = dict.fromkeys(member.member_id for member in members)
         if may_downgrade(group, members, self.config):
-            gone = {member.member_id for member in members}
             rest = [member for member in group.members.values() if member.member_id not in gone]
             return self.downgrade(now, self.update(now, group), rest, rebalance=True, answer=answer)
         update = self.update(now, group)
@@ -294,13 +294,17 @@ class ConsumerGroupRegistry:
         update.update_epoch(bump=True)
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
-            effects: list[Effect] = []
-            for member in members:
-                if not self.has_member(group.group_id, member.member_id):
-                    effects += self.timers.forget(group.group_id, member.member_id)
-            return effects + answer(now, error)
+            return self._forget_gone(group.group_id, gone) + answer(now, error)
 
         return self.write(now, update.records, stored)
+
+    def _forget_gone(self, group_id: str, member_ids: Iterable[str]) -> list[Effect]:
+        """Stop the timers of those members that are no longer in the group."""
+        effects: list[Effect] = []
+        for member_id in member_ids:
+            if not self.has_member(group_id, member_id):
+                effects += self.timers.forget(group_id, member_id)
+        return effects
 
     def downgrade(
         self,
@@ -353,5 +357,4 @@ class ConsumerGroupRegistry:
 
     def config_of(self, group_id: str) -> GroupConfig:
         """Return the settings of a group, with its own overrides."""
-        own = self.image().config(ConfigResourceType.GROUP, group_id)
-        return self.config.of_group(own)
+        return self.config.of_group(self.image().config(ConfigResourceType.GROUP, group_id))

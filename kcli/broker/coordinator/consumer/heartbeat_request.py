@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kcli.broker.coordinator.consumer.member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    ConsumerMember,
-)
+from kcli.broker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -22,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from kcli.broker.coordinator.consumer.group import ConsumerGroup
+    from kcli.broker.coordinator.consumer.member import ConsumerMember
     from kcli.broker.coordinator.group import ClientInfo
     from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -110,26 +106,23 @@ def updated_by(
 def check_epoch(member: ConsumerMember, epoch: int, owned: Mapping[bytes, Collection[int]] | None) -> None:
     """Raise FENCED_MEMBER_EPOCH for a member that must start again.
 
-    A member that missed the last response may send its previous epoch, if it owns nothing that was taken
-    away.
+    A member that missed the last response may send its previous epoch, if it owns no partition that was
+    revoked.
     """
     if epoch == JOIN_EPOCH or epoch == member.epoch:
         return
-    missed_the_answer = epoch == member.previous_epoch < member.epoch
-    if not (missed_the_answer and _has_no_more(owned, member)):
+    missed_the_response = epoch == member.previous_epoch < member.epoch
+    has_no_more = owned is not None and all(
+        partition in member.assigned.get(topic_id, ())
+        for topic_id, partitions in owned.items()
+        for partition in partitions
+    )
+    if not (missed_the_response and has_no_more):
         raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"the member is in epoch {member.epoch}, not {epoch}; "
             "it must give up all its partitions and join again",
         )
-
-
-def _has_no_more(owned: Mapping[bytes, Collection[int]] | None, member: ConsumerMember) -> bool:
-    return owned is not None and all(
-        partition in member.assigned.get(topic_id, ())
-        for topic_id, partitions in owned.items()
-        for partition in partitions
-    )
 
 
 def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:

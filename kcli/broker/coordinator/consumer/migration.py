@@ -127,10 +127,8 @@ def _owned(
 
 
 def _not_upgraded(group: ClassicGroup, why: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        f"classic group `{group.group_id}` cannot become a consumer group: {why}",
-    )
+    message = f"classic group `{group.group_id}` cannot become a consumer group: {why}"
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
 def may_downgrade(

@@ -201,14 +201,8 @@ class TopicHashes:
 
 
 def topic_hash(topic: TopicImage, image: MetadataImage) -> int:
-    most, least = int.from_bytes(topic.topic_id[:8], "big"), int.from_bytes(topic.topic_id[8:], "big")
-    parts = [
-        _FORMAT,
-        most.to_bytes(8, "little"),
-        least.to_bytes(8, "little"),
-        _text(topic.name),
-        _I32.pack(len(topic.partitions)),
-    ]
+    low, high = topic.topic_id[7::-1], topic.topic_id[:7:-1]
+    parts = [_FORMAT, low, high, _text(topic.name), _I32.pack(len(topic.partitions))]
     for index, partition in enumerate(topic.partitions):
         parts.append(_I32.pack(index))
         brokers = (image.brokers.get(node_id) for node_id in partition.replicas)

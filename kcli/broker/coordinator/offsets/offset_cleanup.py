@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 GROUPS_PER_STEP = 5000
 TOMBSTONES_PER_STEP = 1000
-"""One batch always holds this many."""
+"""One batch always has room for this many."""
 
 SWEEP_KEY = ("sweep",)
 """The key of the timer for the next step."""
@@ -79,7 +79,6 @@ TOPIC_TOMBSTONES_PER_STEP = 200
 """Takes under a millisecond: all shards of a node may take a step at the same time."""
 
 DELETED_TOPICS_KEY = ("deleted topics",)
-"""The key of the timer for the next step."""
 
 
 class DeletedTopics:
@@ -133,9 +132,6 @@ class DeletedTopics:
         return [Cancel(DELETED_TOPICS_KEY)] if is_under_way else []
 
 
-TOMBSTONES_PER_BATCH = 1000
-"""The limit of a batch, and of a step."""
-
 DeletionKey = tuple[Literal["deletion"], int]
 """The key of the timer for the next step of one request."""
 
@@ -187,7 +183,7 @@ class GroupDeletions:
     def _step(self, deletion: _Deletion) -> list[Effect]:
         effects: list[Effect] = []
         written = 0
-        while deletion.waiting and written < TOMBSTONES_PER_BATCH:
+        while deletion.waiting and written < TOMBSTONES_PER_STEP:
             result = deletion.waiting.pop()
             group = self._groups.get(result.group_id)
             result.error_code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
@@ -195,7 +191,8 @@ class GroupDeletions:
                 continue
             records = [*self._store.tombstones(result.group_id), *group.tombstones()]
             written += len(records)
-            for batch in in_batches(records):
+            for start in range(0, len(records), TOMBSTONES_PER_STEP):
+                batch = tuple(records[start : start + TOMBSTONES_PER_STEP])
                 deletion.uncommitted += 1
                 effects.append(Append(batch, self._stored(deletion, result, group)))
         if deletion.waiting:
@@ -222,11 +219,3 @@ class GroupDeletions:
         if deletion.waiting or deletion.uncommitted or self._under_way.pop(deletion.key, None) is None:
             return []
         return [Reply(deletion.token, deletion.results)]
-
-
-def in_batches(records: list[CoordinatorRecord]) -> list[tuple[CoordinatorRecord, ...]]:
-    """Split records into batches of limited length."""
-    return [
-        tuple(records[start : start + TOMBSTONES_PER_BATCH])
-        for start in range(0, len(records), TOMBSTONES_PER_BATCH)
-    ]
