@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kcli.protocol.topics import TopicPartition as TopicPartition
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 

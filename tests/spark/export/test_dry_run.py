@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from kcli.errors import KcliError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.dry_run import DryRun, PlannedPartition, plan_export
 from kcli.spark.export.options import ExportOptions, Mode
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.source.ranges.offset_specs import RangeRules
-from kcli.spark.split import TopicPartition
 from tests.spark.export.exporting import export, files_in, options
 from tests.spark.export.fake_source import FakeSource
 from tests.spark.export.test_resuming import begun

@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from kcli.errors import KcliError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.log.commit import PartitionSummary
 from kcli.spark.export.log.export_log import list_export
 from kcli.spark.export.options import TargetMismatch, WriteOptions
 from kcli.spark.export.target.layout import Layout
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.source.ranges.offset_specs import AtTimestamp, Latest, RangeRules
-from kcli.spark.split import COLUMNS, Reading, TopicPartition
+from kcli.spark.split import COLUMNS, Reading
 from tests.spark.export.exporting import (
     Watched,
     expected_row,

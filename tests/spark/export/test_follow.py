@@ -14,6 +14,7 @@ import pytest
 
 from kcli.client.network.bootstrap import Unreachable
 from kcli.errors import KcliError, UsageError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.engine import Progress
 from kcli.spark.export.export_run import follow_export
 from kcli.spark.export.log.commit import Summary
@@ -22,7 +23,6 @@ from kcli.spark.export.options import ExportOptions, FollowOptions, Mode
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.writing.split_task import SplitTask
 from kcli.spark.source.ranges.trigger_limits import TriggerLimits
-from kcli.spark.split import TopicPartition
 from tests.spark.export.exporting import InlineEngine, Watched, offsets_in, options
 from tests.spark.export.fake_source import FakeSource
 from tests.spark.export.test_resuming import begun

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.failures import TargetRefused
 from kcli.spark.export.log.export_log import list_export
 from kcli.spark.export.options import Mode, WriteOptions
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
 from kcli.spark.source.ranges.offset_specs import AtOffsets, RangeRules
-from kcli.spark.split import Reading, TopicPartition
+from kcli.spark.split import Reading
 from tests.spark.export.exporting import export, files_in, offsets_in, offsets_on_disk, options
 from tests.spark.export.fake_source import FakeReader, FakeSource
 from tests.spark.export.test_resuming import begun

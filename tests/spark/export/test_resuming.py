@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kcli.errors import Interrupted, KcliError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.engine import Progress
 from kcli.spark.export.log.commit import Gap
 from kcli.spark.export.log.receipt import Receipt
@@ -21,7 +22,6 @@ from kcli.spark.export.writing.split_task import SplitTask
 from kcli.spark.export.writing.task import write_split
 from kcli.spark.source.data_loss import DataLoss, TopicReset
 from kcli.spark.source.ranges.offset_specs import AtOffsets, OnReset, RangeRules
-from kcli.spark.split import TopicPartition
 from tests.spark.export.exporting import (
     InlineEngine,
     Watched,

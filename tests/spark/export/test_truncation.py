@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.dry_run import plan_export
 from kcli.spark.export.engine import Progress
 from kcli.spark.export.log.commit import Commit
@@ -16,7 +17,7 @@ from kcli.spark.export.writing.split_task import SplitTask
 from kcli.spark.source.data_loss import DataLoss
 from kcli.spark.source.ranges.offset_specs import AtOffsets, OnReset, RangeRules
 from kcli.spark.source.ranges.selection import Assign
-from kcli.spark.split import BatchMark, TopicPartition
+from kcli.spark.split import BatchMark
 from tests.spark.export.exporting import InlineEngine, export, files_in, offsets_in, options
 from tests.spark.export.fake_source import FakeSource
 

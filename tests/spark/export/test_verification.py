@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from kcli.errors import KcliError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.log.export_log import DamagedLog, list_export
 from kcli.spark.export.options import WriteOptions
 from kcli.spark.export.repair import repair_export
 from kcli.spark.export.target.layout import Layout
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
-from kcli.spark.split import FieldFormat, OnBadValue, Reading, TopicPartition
+from kcli.spark.split import FieldFormat, OnBadValue, Reading
 from tests.spark.export.exporting import (
     export,
     files_in,
