@@ -52,7 +52,7 @@ COMMANDS = {
         "kcli.commands.export.spark_export",
         "Export topics to Parquet files, from brokers or from log directories.",
     ),
-    "spark-import": ("kcli.commands.export.spark_import", "Bring the records of an export back to a topic."),
+    "spark-import": ("kcli.commands.export.spark_import", "Write the records of an export to a topic again."),
     "log-dirs": (
         "kcli.commands.log_dirs.app",
         "Describe the log directories of brokers, and move replicas between them.",

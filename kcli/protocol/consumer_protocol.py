@@ -162,7 +162,7 @@ def _decode(cls: type[T], data: Buffer) -> T:
         raise DecodeError(f"the consumer protocol's version is cut short: {bytes(data)!r}")
     (version,) = _VERSION.unpack_from(data)
     if version < 0:
-        raise DecodeError(f"a version of the consumer protocol below 0: {version}")
+        raise DecodeError(f"negative version of the consumer protocol: {version}")
     value, _ = codec(cls, min(version, HIGHEST_VERSION), flexible=False).decode(data, _VERSION.size)
     return value
 

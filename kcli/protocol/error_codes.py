@@ -35,7 +35,7 @@ class ErrorCode(IntEnum):
         """Return the member for a received code, UNKNOWN_SERVER_ERROR for an unknown number."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
-    UNKNOWN_SERVER_ERROR = -1, False, "the broker failed in a way it has no code for"
+    UNKNOWN_SERVER_ERROR = -1, False, "the broker failed with an error that has no code"
     NONE = 0, False, "no error"
     OFFSET_OUT_OF_RANGE = 1, False, "the offset lies outside the partition's log"
     CORRUPT_MESSAGE = 2, True, "the records are damaged: wrong checksum, size or structure"

@@ -359,7 +359,7 @@ class _Parser:
             self._literal(self._escape())
 
     def _named_class(self) -> int | None:
-        """Read a class like \\d or \\pL, if one stands here."""
+        """Read a class like \\d or \\pL, if one is at this position."""
         letter = self._text[self._at + 1 : self._at + 2]
         if letter and letter in "dswDSW":
             self._at += 2

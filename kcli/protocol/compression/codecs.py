@@ -11,7 +11,7 @@
 - lz4: one frame of independent 64 KiB blocks without sizes or checksums; magic 0 differs (`lz4_frames`).
 - zstd: frames, with or without their content size (`zstd_frames`). Only record batches of magic 2 use it.
 
-Decompressing never produces, nor reserves memory for, more than `max_size` bytes, whatever the bytes claim.
+Decompressing never produces, nor reserves memory for, more than `max_size` bytes.
 Libraries are imported on first use: most commands need none.
 """
 
@@ -151,7 +151,7 @@ def _decompress_snappy(data: memoryview, max_size: int) -> bytes:
         (length,) = _BLOCK_LENGTH.unpack_from(data, position)
         position += _BLOCK_LENGTH.size
         if length < 0 or length > end - position:
-            raise CorruptRecord(f"damaged snappy data: a block of {length} bytes is not there")
+            raise CorruptRecord(f"damaged snappy data: a block of {length} bytes is cut short")
         part = _decompress_snappy_block(data[position : position + length], room, max_size)
         parts.append(part)
         room -= len(part)

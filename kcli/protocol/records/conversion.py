@@ -144,5 +144,5 @@ def _down_convert_batch(
             builder.append(record.timestamp, record.key, record.value, offset=record.offset)
     except (ValueError, StructError) as error:
         # Checksums are not checked here, so damage can show as offsets that fall or exceed 64 bits.
-        raise CorruptRecord(f"the records of a batch cannot be: {error}") from error
+        raise CorruptRecord(f"invalid records in a batch: {error}") from error
     return builder.build(), max(builder.estimated_size, len(records) * BYTES_PER_RECORD)

@@ -215,7 +215,7 @@ def _check_sync(request: SyncGroupRequest, group: ClassicGroup) -> ErrorCode:
 
 
 def _park_sync(member: ClassicMember, token: Token) -> list[Effect]:
-    """Park a sync; answer the one that the member sent before, which it has given up."""
+    """Park a sync; answer the sync that the member sent before."""
     superseded, member.awaiting_sync = member.awaiting_sync, token
     return [] if superseded is None else refuse_sync(superseded, ErrorCode.REBALANCE_IN_PROGRESS)
 

@@ -147,7 +147,7 @@ class CoordinatorRuntime(Generic[S]):
         if host is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead {self.topic}-{index}")
         if not host.is_loaded:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{index} is being read")
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{index} is still loading")
         return host
 
     def now(self) -> Now:
@@ -282,4 +282,4 @@ def _hash_of(name: str) -> int:
 
 
 def _stopping() -> KafkaError:
-    return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the node stops")
+    return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the node is stopping")

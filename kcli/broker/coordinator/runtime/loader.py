@@ -92,7 +92,7 @@ class LogReplay:
         if self.passed_over <= REPORTED:
             self._report(f"passed over {reason}")
         elif self.passed_over == REPORTED + 1:
-            self._report("passed over more that is damaged; further lines are left out")
+            self._report("passed over more damage; further lines are left out")
 
     def _read(self, entry: RecordBatch | LegacyEntry) -> None:
         where = f"offsets {entry.base_offset} to {entry.last_offset}"
@@ -135,7 +135,7 @@ class LogReplay:
         except UnknownRecordType as error:
             if error.type not in self._unknown_types:
                 self._unknown_types.add(error.type)
-                self._report(f"passed over records of a type that kcli does not have: {error.type}")
+                self._report(f"passed over records of an unknown type: {error.type}")
         except KcliError as error:
             self.skip(f"offset {record.offset}: {error.message}")
         except Exception as error:

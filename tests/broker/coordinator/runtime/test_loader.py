@@ -142,7 +142,11 @@ def damaged_pages() -> list[tuple[str, bytearray, list[str]]]:
         ("cut key", raw_batch((b"\0\1\0\5ab", b"\0\0"), offset=1), ["offset 1: "]),
         ("empty value", raw_batch((good, b""), offset=1), ["offset 1: the value of a coordinator's record"]),
         ("future version", raw_batch((good, b"\0\x63"), offset=1), ["offset 1: unknown version"]),
-        ("future type", raw_batch((b"\0\x63..", b"v"), (b"\0\x63,,", b"v"), offset=1), ["records of a type"]),
+        (
+            "future type",
+            raw_batch((b"\0\x63..", b"v"), (b"\0\x63,,", b"v"), offset=1),
+            ["records of an unknown type"],
+        ),
         ("replay", batch(record("unbearable", 1), offset=1), ["offset 1: LookupError('cannot be')"]),
     ]
 
