@@ -18,6 +18,7 @@ the broker does not know (KIP-511).
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
@@ -39,27 +40,14 @@ _REQUEST_START = Struct(">hhih")
 _INT32 = Struct(">i")
 
 
+@dataclass(slots=True)
 class RequestHeader:
     """The header of a request. `client_id` is None if the client sent null."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
-
-    def __init__(self, api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> None:
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RequestHeader):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]  # mutable, compared by value
-
-    def __repr__(self) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
-        return f"RequestHeader({values})"
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
@@ -197,7 +185,7 @@ class FrameReader:
         else:
             (self._need,) = _INT32.unpack(self._partial)
             if not 0 <= self._need <= self._max_size:
-                raise FrameError(f"a frame of {self._need} bytes, where the limit is {self._max_size}")
+                raise FrameError(f"a frame of {self._need} bytes is not within the limit of {self._max_size}")
         self._has_size = not self._has_size
         self._partial = bytearray()
 
