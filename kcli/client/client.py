@@ -75,7 +75,6 @@ class Attempts:
         return connection
 
     def request_seconds(self) -> float:
-        """Return the timeout of one try."""
         remaining = self.deadline - trio.current_time()
         return min(self._client.config.request_timeout_ms / 1000, max(remaining, 0.001))
 

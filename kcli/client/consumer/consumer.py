@@ -113,7 +113,6 @@ class Consumer(Background):
                 nursery.cancel_scope.cancel()
 
     def _wake(self) -> None:
-        """Wake the waiting poll, and start new fetches."""
         self._fetcher.tell()
         self._fetcher.wake()
 

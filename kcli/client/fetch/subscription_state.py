@@ -156,7 +156,6 @@ class AssignedPartitions:
             self.partitions[partition] = found
 
     def in_state(self, state: FetchState) -> list[AssignedPartition]:
-        """Return the partitions that are in a state now."""
         return [found for found in self.partitions.values() if found.state is state]
 
 
@@ -226,7 +225,6 @@ class TopicSubscription:
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: re.Pattern[str], cluster: ClusterMetadata) -> None:
-        """Read the topics whose whole name matches."""
         self.become(SubscriptionMode.PATTERN)
         self.pattern = pattern
         self.topics = frozenset()

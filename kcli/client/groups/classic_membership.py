@@ -90,7 +90,6 @@ class ClassicMembership:
         return self.generation
 
     def joined(self, generation: Generation) -> None:
-        """Note the response to JoinGroup."""
         self.state = MemberState.COMPLETING
         self.generation = generation
 

@@ -100,7 +100,6 @@ class HeartbeatFields:
 
 
 def says_nothing(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Return whether a heartbeat carries no changes."""
     return request.subscribed_topic_names is None and request.topic_partitions is None
 
 

@@ -102,7 +102,6 @@ class ConsumerMembership:
         self._become(ConsumerState.JOINING)
 
     def reconciled(self, owned: Partitions) -> None:
-        """Note the partitions after a reconciliation."""
         self.owned = owned
         self.state = ConsumerState.ACKNOWLEDGING
 

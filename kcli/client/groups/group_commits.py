@@ -146,13 +146,11 @@ class GroupCommits:
         return bool(self._queue)
 
     async def settle(self) -> None:
-        """Wait until every commit has its outcome."""
         while self._queue:
             self._idle = trio.Event()
             await self._idle.wait()
 
     async def run(self) -> None:
-        """Send the queued commits, until cancelled."""
         while True:
             while self._queue:
                 commit = self._queue[0]
@@ -240,7 +238,7 @@ class GroupCommits:
         return self._topics.is_of_group and self._config.is_consumer_protocol
 
     def _generation(self) -> Generation:
-        """Return the generation to commit in; raise if there is none."""
+        """Return the generation to commit in; raise `KafkaError` if the member may not commit now."""
         if not self._topics.is_of_group:
             return Generation()
         if self._membership.is_joining:
@@ -262,12 +260,10 @@ class GroupCommits:
 
     @property
     def next_auto_commit(self) -> float:
-        """Return when the next auto-commit is due."""
         is_able = self._membership.can_commit or not self._topics.is_of_group
         return self._auto_at if self._config.commits_by_itself and is_able and not self._queue else math.inf
 
     def auto_commit(self) -> None:
-        """Start an auto-commit if its interval is over."""
         if trio.current_time() >= self.next_auto_commit:
             self.restart_auto_commit()
             offsets = self.uncommitted()
@@ -275,7 +271,6 @@ class GroupCommits:
                 self.start(offsets, on_settled=self._auto_committed)
 
     def restart_auto_commit(self) -> None:
-        """Start the interval of auto-commits anew."""
         self._auto_at = trio.current_time() + self._config.auto_commit_interval_ms / 1000
 
     def _auto_committed(self, offsets: Offsets, error: KcliError | None) -> None:

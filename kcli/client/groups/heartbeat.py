@@ -54,14 +54,14 @@ class MemberHeartbeat:
         self._changed = trio.Event()
 
     def _due(self) -> float | None:
-        """Return when the next heartbeat is due, None if none is."""
+        """Return when the next heartbeat is due, None while none may be sent."""
         raise NotImplementedError
 
     async def _beat(self) -> None:
         raise NotImplementedError
 
     def wake(self) -> None:
-        """Look again at when the next heartbeat is due."""
+        """Check again when the next heartbeat is due."""
         self._changed.set()
 
     def poll_began(self) -> None:

@@ -73,7 +73,6 @@ class GroupAssignment:
 
     @property
     def owned(self) -> set[TopicPartition]:
-        """Return the partitions that the consumer reads now."""
         return set(self._assigned.partitions)
 
     @contextmanager

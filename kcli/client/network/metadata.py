@@ -29,19 +29,12 @@ if TYPE_CHECKING:
 
 STALE_METADATA = frozenset(
     {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_CONTROLLER, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
     }
-)
+)  # fmt: skip
 """Errors that show that the snapshot is out of date (Kafka class `InvalidMetadataException`, and 41)."""
 
 
@@ -167,7 +160,6 @@ class ClusterMetadata:
         return replace(self, nodes={**self.nodes, **{node.node_id: node for node in nodes}})
 
     def with_topics_of(self, other: ClusterMetadata) -> ClusterMetadata:
-        """Return a snapshot with another one's topics and errors added."""
         return replace(self, topics={**other.topics, **self.topics}, errors={**other.errors, **self.errors})
 
     def lacking(self, names: Iterable[str]) -> ClusterMetadata:
@@ -289,7 +281,6 @@ class MetadataCache:
         self.wanted = {name: entry for name, entry in self.wanted.items() if entry.expires_at > now}
 
     def succeeded(self, response: ClusterMetadata, now: float) -> None:
-        """Apply the response about the wanted topics."""
         fresh = self.cluster.merged(response, keep=() if self._asked_for_all else self.wanted)
         if fresh == self.cluster:
             self._not_before = now + self._backoff.next_delay()

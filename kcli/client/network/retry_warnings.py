@@ -50,5 +50,4 @@ def request_error(error: KcliError) -> KafkaError:
 
 
 def error_text(error: KafkaError) -> str:
-    """Return an error's name and text."""
     return f"{error.code.name}: {error.message}"

@@ -137,7 +137,6 @@ class Accumulator:
         return not queue or self.is_full(queue[-1])
 
     def ready(self, cluster: ClusterMetadata, now: float) -> ReadyCheck:
-        """Check the head of every queue."""
         check = ReadyCheck()
         everything = self.is_closed or self.flushing > 0 or self.budget.has_waiters
         for partition, queue in self._active.items():
@@ -259,7 +258,6 @@ class Accumulator:
             batch.reserved = 0
 
     def remove(self, batch: ProducerBatch) -> None:
-        """Remove a batch from its queue, if it is there."""
         queue = self._active.get(batch.partition)
         if queue is not None and batch in queue:
             queue.remove(batch)

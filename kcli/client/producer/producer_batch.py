@@ -62,7 +62,6 @@ class Delivery:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether the outcome is known."""
         return self._batch.part_of(self._index)[0].is_settled
 
     @property
@@ -128,7 +127,6 @@ class DeliveryRun:
 
     @property
     def is_delivered(self) -> bool:
-        """Return whether all records are delivered."""
         if self._batch.parts is not None:
             return all(run.is_delivered for run in self._by_part())
         return self._batch.is_settled and self._batch.error is None
@@ -216,7 +214,6 @@ class ProducerBatch:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]],
     ) -> Delivery:
-        """Add a record to an open batch."""
         builder = self.builder
         assert builder is not None
         builder.append(timestamp, key, value, headers)

@@ -186,7 +186,6 @@ class Sender:
         client.cache.listeners.append(self._metadata_changed)
 
     def wake(self) -> None:
-        """Check the accumulator again."""
         self._wakeup.set()
 
     def close(self) -> None:

@@ -100,7 +100,6 @@ class Sequences:
             self._settle(state)
 
     def succeeded(self, batch: ProducerBatch) -> None:
-        """Note that the broker has the batch."""
         state = self._partitions.get(batch.partition)
         if state is None or (batch.producer_id, batch.producer_epoch) != (state.producer_id, state.epoch):
             return
