@@ -33,7 +33,6 @@ def group_runtime(
     replica_manager: ReplicaManager,
     wall_ms: Callable[[], int],
 ) -> GroupRuntime:
-    """Return the runtime that coordinates the groups of a node."""
     config = view(GroupConfig, broker_config)
 
     def new_shard() -> GroupCoordinator:

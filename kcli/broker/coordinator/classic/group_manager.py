@@ -237,7 +237,6 @@ def _leave(identity: MemberIdentity, group: ClassicGroup, effects: list[Effect])
 
 
 def member_response(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
-    """Return the result of LeaveGroup for one member."""
     return MemberResponse(
         member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
     )

@@ -140,7 +140,6 @@ def drop_assignments(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Ef
 
 
 def end_sync_phase(group: ClassicGroup) -> list[Effect]:
-    """End the sync phase: cancel its timer."""
     group.pending_syncs.clear()
     if group.sync_deadline_ms is None:
         return []

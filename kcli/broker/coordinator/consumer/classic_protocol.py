@@ -140,7 +140,6 @@ class ConsumerGroupClassicProtocol:
         return None, group.members.get(member_id) or ConsumerMember(member_id)
 
     def _owned(self, subscription: Subscription) -> Mapping[bytes, Collection[int]]:
-        """Return the partitions that a member says it owns."""
         topics = self._registry.image().topics
         return {
             topics[name].topic_id: partitions
@@ -151,7 +150,6 @@ class ConsumerGroupClassicProtocol:
     def sync_group(
         self, now: Now, token: Token, request: SyncGroupRequest, group: ConsumerGroup
     ) -> list[Effect]:
-        """Return a member's assigned partitions."""
         try:
             member, offer = self._member(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)
@@ -267,7 +265,6 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
 
 
 def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """True if a member has to join again to make progress."""
     match member.state:
         case MemberState.UNREVOKED_PARTITIONS:
             return True

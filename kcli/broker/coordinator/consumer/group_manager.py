@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 
 def not_described(group_id: str, error: KafkaError) -> DescribedGroup:
-    """Return the description of a group that is refused."""
     return DescribedGroup(
         error_code=error.code,
         error_message=error.message,
@@ -262,7 +261,6 @@ class ConsumerGroupManager:
                 group.is_stale = True
 
     def describe(self, group_ids: Sequence[str]) -> list[DescribedGroup]:
-        """Return groups as ConsumerGroupDescribe shows them."""
         image, assignors = self._registry.image(), self._registry.config.consumer_assignors
         described: list[DescribedGroup] = []
         for group_id in group_ids:

@@ -141,7 +141,6 @@ class GroupUpdate:
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def drop_unused_regexes(self) -> None:
-        """Delete the expressions that no member subscribes with."""
         used = {member.regex for member in self.members.values()}
         for regex in sorted(self.regexes.keys() - used):
             self.records.append(self._record.regex_tombstone(regex))

@@ -148,7 +148,6 @@ def check_released(member: ConsumerMember) -> None:
 
 
 def refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
-    """Return the response to a heartbeat that failed."""
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 

@@ -67,7 +67,6 @@ class MemberState(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> MemberState:
-        """Return the state of a stored number."""
         return _STATES.get(number, cls.UNKNOWN)
 
 
@@ -154,7 +153,6 @@ class ConsumerMember:
         )
 
     def described_by(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """Return the member updated from its metadata record."""
         classic = value.classic_member_metadata
         return replace(
             self,
@@ -175,7 +173,6 @@ class ConsumerMember:
         )
 
     def assigned_by(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
-        """Return the member updated from its assignment record."""
         return replace(
             self,
             epoch=value.member_epoch,

@@ -60,7 +60,6 @@ class OffsetStore:
         self._groups: dict[str, dict[str, TopicOffsets]] = {}
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the ids of the groups that have offsets."""
         return iter(self._groups)
 
     def of_group(self, group_id: str) -> Mapping[str, TopicOffsets]:
@@ -91,7 +90,6 @@ class OffsetStore:
                 del self._groups[key.group]
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """Return the records that delete all offsets of a group."""
         return [
             offset_tombstone(group_id, topic, partition)
             for topic, partitions in self.of_group(group_id).items()

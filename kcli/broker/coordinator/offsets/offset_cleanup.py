@@ -171,7 +171,6 @@ class GroupDeletions:
         return [] if deletion is None else self._step(deletion)
 
     def stop(self) -> list[Effect]:
-        """Answer the requests that are under way."""
         effects: list[Effect] = []
         for deletion in list(self._under_way.values()):
             for result in deletion.waiting:

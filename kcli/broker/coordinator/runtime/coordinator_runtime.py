@@ -136,7 +136,6 @@ class CoordinatorRuntime(Generic[S]):
         return None if host is None or not host.is_loaded else host.unsettled()
 
     async def wait(self, response: CoordinatorResponse) -> Any:  # noqa: ANN401 - as above
-        """Wait for a response and return it."""
         await self._purgatory.wait(response)
         return response.finish()
 
