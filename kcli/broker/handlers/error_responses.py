@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _KEYS = frozenset(
     {"name", "topic", "partition_index", "partition", "resource_type", "resource_name", "entity"}
 )
-_ROWS: Mapping[str, tuple[str, str] | None] = {
+ROWS: Mapping[str, tuple[str, str] | None] = {
     "AlterClientQuotas": ("entries", "entries"),
     "AlterConfigs": ("resources", "responses"),
     "ConsumerGroupHeartbeat": None,
@@ -53,7 +53,7 @@ _ROWS: Mapping[str, tuple[str, str] | None] = {
 
 def failed(api: Api) -> Failed | None:
     """Return what makes the error response of an API in this table, None for any other API."""
-    return partial(_response, api.key, _ROWS[api.name]) if api.name in _ROWS else None
+    return partial(_response, api.key, ROWS[api.name]) if api.name in ROWS else None
 
 
 def blank(struct: type[Any]) -> Any:  # noqa: ANN401 - an object of it

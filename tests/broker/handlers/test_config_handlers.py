@@ -15,10 +15,10 @@ from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.handlers.configs import (
     alter_configs,
     describe_configs,
-    failed_incremental_alter_configs,
     incremental_alter_configs,
     list_config_resources,
 )
+from kcli.broker.network.apis import Api
 from kcli.broker.network.request_context import RequestContext
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
@@ -374,7 +374,9 @@ def test_a_failure_of_the_whole_request_is_every_resources() -> None:
     resource = incremental.AlterConfigsResource(resource_type=TOPIC, resource_name="a", configs=[])
     request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
     error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-    (answer,) = failed_incremental_alter_configs(request, error).responses
+    failed = Api("IncrementalAlterConfigs", "configs").failed
+    assert failed is not None
+    (answer,) = failed(request, error).responses
     assert (answer.error_code, answer.resource_name) == (56, "a")
 
 

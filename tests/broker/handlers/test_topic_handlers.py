@@ -14,9 +14,9 @@ from kcli.broker.handlers.topics import (
     create_topics,
     delete_topics,
     describe_topic_partitions,
-    failed_create_topics,
     failed_delete_topics,
 )
+from kcli.broker.network.apis import Api
 from kcli.broker.network.request_context import RequestContext
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.create_partitions import (
@@ -233,7 +233,9 @@ def test_deletion_may_be_switched_off(version: int, code: ErrorCode) -> None:
 
 def test_a_failure_of_the_whole_request_is_every_topics() -> None:
     error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "why")
-    created = failed_create_topics(CreateTopicsRequest(topics=[topic("a"), topic("b")]), error)
+    failed = Api("CreateTopics", "topics").failed
+    assert failed is not None
+    created = failed(CreateTopicsRequest(topics=[topic("a"), topic("b")]), error)
     assert codes(created.topics) == [("a", 56), ("b", 56)]
     deleted = failed_delete_topics(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1), error)
     assert codes(deleted.responses) == [("a", 56)]
