@@ -19,7 +19,6 @@ from kcli.broker.controller.result import ControllerResult
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import (
     NO_LEADER,
-    BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -72,12 +71,7 @@ def register_broker(
         broker_id=node_id,
         incarnation_id=request.incarnation,
         broker_epoch=image.offset + len(records) + 1,
-        end_points=[
-            BrokerEndpoint(
-                name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
-            )
-            for each in request.endpoints
-        ],
+        end_points=[each.to_record() for each in request.endpoints],
         features=[
             BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
             for name, (lowest, highest) in sorted(features.items())
@@ -132,10 +126,7 @@ def leave_partitions(
     *,
     lost_records: bool = False,
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield the changes to a broker's partitions that its absence causes.
-
-    A broker that may have `lost_records` is no eligible leader either.
-    """
+    """Yield the changes to an absent broker's partitions; with `lost_records` it is not eligible either."""
     without = decisions.with_going(node_id)
     unclean = frozenset({node_id}) if lost_records else frozenset[int]()
     for place in decisions.partitions():

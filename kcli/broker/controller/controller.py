@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.protocol.topics import TopicPartition
 
-
 R = TypeVar("R")
 
 _DEFAULT_SETTINGS = ControllerSettings()
@@ -67,28 +66,22 @@ class ControllerLog(Protocol):
     @property
     def epoch(self) -> int:
         """The epoch of the newest batch."""
-        ...
 
     @property
     def end_offset(self) -> int:
         """The next offset."""
-        ...
 
     def copy_ends(self) -> Mapping[int, int]:
         """Return the next offset of each reachable copy, by node."""
-        ...
 
     def compact(self, image: MetadataImage) -> None:
         """Replace the log by a snapshot of `image`, its whole content, if it is long."""
-        ...
 
     def begin_epoch(self) -> int:
         """Begin the next epoch."""
-        ...
 
     def append(self, records: Sequence[MetadataRecord]) -> int:
         """Write one batch durably; return the offset of its last record."""
-        ...
 
 
 class Controller:
@@ -145,10 +138,7 @@ class Controller:
         self.commit(feature_control.finalize_features(self.image, min_isr=self._static_min_isr))
 
     def register_broker(self, request: BrokerRegistrationRequest) -> int:
-        """Register a node that starts, fenced, and return its broker epoch.
-
-        No other process can have its id: the lock of the directories prevents it.
-        """
+        """Register a starting node, fenced; return its broker epoch. Its directories' lock guards its id."""
         former = self.image.brokers.get(request.node_id)
         if former is not None and former.incarnation != request.incarnation:
             self._sessions.forget(request.node_id)
@@ -156,20 +146,14 @@ class Controller:
         return self.commit(cluster_control.register_broker(self._decisions(), request, features=features))
 
     def nodes_went_down(self, *, returning: Collection[int]) -> None:
-        """Note at the start of a process that every node went down, and which nodes this start brings up.
-
-        The others leave the in-sync replicas. Raises `KafkaError`.
-        """
+        """Note that every node went down; those not `returning` leave the ISRs. Raises `KafkaError`."""
         self.commit(cluster_control.all_went_down(PartitionDecisions(self.image)))
         for node_id in self.image.brokers.keys() - set(returning):
             leaving = cluster_control.leave_partitions(PartitionDecisions(self.image), node_id)
             self.commit(ControllerResult(tuple(leaving), None))
 
     def nodes_came_up(self, epochs: Mapping[int, int], defaults: Mapping[str, Any]) -> None:
-        """Let the nodes of a start lead, given with their broker epochs. Raises `KafkaError`.
-
-        `defaults` are the typed configurations of topics.
-        """
+        """Let started nodes lead, by id and epoch; `defaults` as `topic_defaults`. Raises `KafkaError`."""
         self.commit(cluster_control.all_came_up(PartitionDecisions(self.image, defaults), epochs=epochs))
 
     def unfence_broker(self, *, node_id: int, epoch: int) -> None:
@@ -224,11 +208,7 @@ class Controller:
         from kcli.broker.controller.quorum_view import quorum_view  # Only tools ask.
 
         return quorum_view(
-            self.image,
-            self._sessions,
-            self._log.copy_ends(),
-            leader_id=self.node_id,
-            now_ms=self._now_ms,
+            self.image, self._sessions, self._log.copy_ends(), leader_id=self.node_id, now_ms=self._now_ms
         )
 
     def tick(self, now_ms: int) -> None:

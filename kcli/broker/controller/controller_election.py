@@ -306,8 +306,6 @@ class ControllerElection:
 class ControllerLink:
     """Finds the controller for node `node_id`, anew for each call."""
 
-    __slots__ = ("_election", "node_id")
-
     def __init__(self, node_id: int, election: ControllerElection) -> None:
         self.node_id = node_id
         self._election = election

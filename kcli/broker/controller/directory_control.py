@@ -65,7 +65,15 @@ def assign_directories(
             continue
         outcomes.append(None)
         if partition.directory_of(node_id) != each.directory:
-            records.append(_moved(partition, node_id, each))
+            directories = [
+                each.directory if replica == node_id else partition.directory_of(replica)
+                for replica in partition.replicas
+            ]
+            records.append(
+                PartitionChangeRecord(
+                    topic_id=each.topic_id, partition_id=each.partition, directories=directories
+                )
+            )
         if not broker.has_online(each.directory):
             offline.add((each.topic_id, each.partition))
     if offline:
@@ -87,15 +95,3 @@ def _replica(
     if node_id not in partition.replicas:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} has no replica of it")
     return partition
-
-
-def _moved(
-    partition: PartitionRegistration, node_id: int, wanted: DirectoryAssignment
-) -> PartitionChangeRecord:
-    directories = [
-        wanted.directory if replica == node_id else partition.directory_of(replica)
-        for replica in partition.replicas
-    ]
-    return PartitionChangeRecord(
-        topic_id=wanted.topic_id, partition_id=wanted.partition, directories=directories
-    )

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kcli.protocol.internal.metadata_records import PartitionChangeRecord
     from kcli.protocol.topics import TopicPartition
 
-
 MAX_ELECTIONS_PER_PASS = 1000
 
 

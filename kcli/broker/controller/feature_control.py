@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.protocol.internal.metadata_records import MetadataRecord
 
-
 MIN_ISR = "min.insync.replicas"
 
 
@@ -95,7 +94,6 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
 
 _WITH_NEW_RECORDS = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
 """Levels of `metadata.version` with records that the level below does not know (class `MetadataVersion`)."""
-
 
 _FIRST_WITH_ELIGIBLE_LEADERS = 23
 """The first level of `metadata.version` with records of eligible leaders, 4.0-IV1."""

@@ -164,10 +164,7 @@ class Sessions:
         return BrokerState.FENCED if broker.fenced else BrokerState.UNFENCED
 
     def became(self, node_id: int, state: BrokerState, *, end_offset: int) -> None:
-        """Note the new state of a broker.
-
-        A controlled shutdown ends at the log end of its first note, when the broker has handed over.
-        """
+        """Note a broker's new state; a controlled shutdown waits for the `end_offset` of its first note."""
         if state in _FENCED_STATES:
             self.fenced(node_id)
         elif state is BrokerState.CONTROLLED_SHUTDOWN and self._by_node[node_id].shutdown_offset < 0:

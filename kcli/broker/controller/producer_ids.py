@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from kcli.broker.metadata.metadata_image import MetadataImage
 
-
 BLOCK_SIZE = 1000
 _LAST_PRODUCER_ID = 2**63 - 1
 
@@ -54,8 +53,6 @@ def skip_producer_ids(
 
 class ProducerIds:
     """One node's supply of ids (class `RPCProducerIdManager`); `allocate` returns (first id, how many)."""
-
-    __slots__ = ("_allocate", "_end", "_next")
 
     def __init__(self, allocate: Callable[[], tuple[int, int]]) -> None:
         self._allocate = allocate

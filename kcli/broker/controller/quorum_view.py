@@ -38,10 +38,7 @@ class QuorumView:
 def quorum_view(
     image: MetadataImage, sessions: Sessions, copy_ends: Mapping[int, int], *, leader_id: int, now_ms: int
 ) -> QuorumView:
-    """Return what the controller's node knows of the copies at `now_ms`.
-
-    `copy_ends` has the ends of the reachable copies; for others the last heartbeats count.
-    """
+    """Return the copies at `now_ms`: the reachable ones by `copy_ends`, others by their last heartbeats."""
     end_offset = image.offset + 1
     replicas = []
     for node_id, broker in sorted(image.brokers.items()):

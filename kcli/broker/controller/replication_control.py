@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.protocol.internal.metadata_records import MetadataRecord
 
-
 BROKER_DEFAULT = -1
 """As a number of partitions or replicas: the default of the broker's configuration."""
 
@@ -187,10 +186,7 @@ def new_partition(image: MetadataImage, replicas: Sequence[int]) -> PartitionReg
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create: its configuration, and counts or the replicas of each partition by index.
-
-    `topic_id` is given only for a topic whose data exists already.
-    """
+    """A topic to create, by counts or by the replicas of each index. `topic_id` is for existing data."""
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -301,10 +297,7 @@ def adopt_topic(
     node_id: int,
     configs: Mapping[str, str] | None = None,
 ) -> ControllerResult[TopicImage]:
-    """Register a topic whose data lies in a node's directories, under the id in its files.
-
-    Raises `KafkaError` if the name or the id is taken, or the name is invalid.
-    """
+    """Register a topic whose data is on a node. Raises `KafkaError` for a taken or invalid name or id."""
     if topic_id in image.topics_by_id:
         other = image.topics_by_id[topic_id].name
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic `{other}` already has this id")

@@ -19,8 +19,6 @@ MAX_ENTRIES = 50_000
 class EncodedMetadata:
     """A cache of encoded pieces, each with its source."""
 
-    __slots__ = ("_entries",)
-
     def __init__(self) -> None:
         self._entries: dict[Hashable, tuple[object, bytes]] = {}
 

@@ -48,10 +48,7 @@ class MetadataCopies:
         return log
 
     def open_all(self, log_directories: Mapping[int, str]) -> None:
-        """Open the copies of several nodes. If another one is sound, a damaged copy is renamed and made anew.
-
-        Raises `KcliError`.
-        """
+        """Open copies; replace a damaged one if another is sound, and keep its files. Raises `KcliError`."""
         damaged: dict[int, InvalidMetadata] = {}
         for node_id, log_directory in log_directories.items():
             try:

@@ -43,7 +43,6 @@ ConfigResource = tuple[int, str]
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """Types and names of the entity of a quota, sorted by type; the name of a type's default is None."""
 
-
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 """The types of entities that a quota can be for."""
 PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE = "producer_byte_rate", "consumer_byte_rate"
@@ -94,10 +93,7 @@ class MetadataImage:
     def brokers_with_listener(
         self, listener_name: str, node_ids: Iterable[int] | None = None
     ) -> list[tuple[BrokerRegistration, Endpoint]]:
-        """Return the brokers with this listener, fenced ones too, and its endpoint, by ascending id.
-
-        `node_ids` selects brokers; unknown ids are left out.
-        """
+        """Return the brokers with this listener, fenced too, by ascending id; `node_ids` selects some."""
         wanted = self.brokers.keys() if node_ids is None else self.brokers.keys() & set(node_ids)
         brokers = [self.brokers[node_id] for node_id in sorted(wanted)]
         return [
@@ -122,10 +118,7 @@ class MetadataImage:
         return UNASSIGNED_DIRECTORY
 
     def offline_replicas(self, partition: PartitionRegistration, reachable: Collection[int]) -> list[int]:
-        """Return the replicas of a partition whose broker or log directory is offline.
-
-        `reachable` are the brokers that are not (`KRaftMetadataCache.isReplicaOffline`).
-        """
+        """Return the replicas on brokers that are not `reachable`, and those in offline log directories."""
         return [
             replica
             for replica in partition.replicas

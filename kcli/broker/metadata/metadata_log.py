@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
     from kcli.broker.metadata.metadata_image import MetadataImage
 
-
 QUORUM_STATE = "quorum-state"
 
 
@@ -126,10 +125,7 @@ class MetadataLog:
         return log
 
     def replay(self) -> Iterator[MetadataBatch]:
-        """Yield the batches of the log, a snapshot as one batch.
-
-        Raises `OSError`, `InvalidSnapshot`, and `DecodeError` for unknown records.
-        """
+        """Yield the batches, a snapshot as one. Raises `OSError`, `InvalidSnapshot` and `DecodeError`."""
         loaded, self._loaded = self._loaded, None
         for batch in self._load_again() if loaded is None else loaded:
             yield batch if isinstance(batch, MetadataBatch) else decoded(batch)

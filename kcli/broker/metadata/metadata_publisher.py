@@ -24,7 +24,6 @@ class FollowingNode(Protocol):
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Take over an image."""
-        ...
 
 
 def _raise(_: int, error: Exception) -> None:

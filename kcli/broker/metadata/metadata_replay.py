@@ -85,10 +85,7 @@ def apply(
 
 
 def replay(batches: Iterable[MetadataBatch]) -> MetadataImage:
-    """Return the image of a whole log, with its transactions (KIP-868).
-
-    An unfinished transaction has no effect. Raises `InvalidMetadata` for an impossible log.
-    """
+    """Return the image of a log without unfinished transactions (KIP-868). Raises `InvalidMetadata`."""
     draft = _Draft(EMPTY_IMAGE)
     offset, epoch = -1, 0
     transaction: list[MetadataRecord] | None = None

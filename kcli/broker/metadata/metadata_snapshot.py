@@ -17,7 +17,6 @@ from kcli.broker.metadata.metadata_replay import MetadataBatch
 from kcli.errors import KcliError
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.internal.metadata_records import (
-    BrokerEndpoint,
     BrokerFeature,
     ClientQuotaRecord,
     ConfigRecord,
@@ -116,10 +115,7 @@ def encode_snapshot(image: MetadataImage, *, now_ms: int) -> bytes:
 
 
 def decode_snapshot(data: bytes, snapshot_id: SnapshotId) -> MetadataBatch:
-    """Return all records of a snapshot as one batch of the log.
-
-    Raises `InvalidSnapshot` for a damaged one, and `DecodeError` for unknown records.
-    """
+    """Return a snapshot's records as one batch. Raises `InvalidSnapshot`, and `DecodeError`."""
     records: list[MetadataRecord] = []
     controls: list[ControlRecordType] = []
     size = next_offset = 0
@@ -150,12 +146,7 @@ def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
         broker_id=broker.node_id,
         incarnation_id=broker.incarnation,
         broker_epoch=broker.epoch,
-        end_points=[
-            BrokerEndpoint(
-                name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
-            )
-            for each in broker.endpoints
-        ],
+        end_points=[each.to_record() for each in broker.endpoints],
         features=[
             BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
             for name, lowest, highest in broker.features

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from kcli.protocol.internal.metadata_records import (
     LEADER_UNCHANGED,
     NO_LEADER,
+    BrokerEndpoint,
     PartitionChangeRecord,
     PartitionRecord,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
 
 MIGRATING_DIRECTORY = bytes(16)
 """The log directory of a replica from before directories had ids (KIP-858)."""
@@ -43,13 +43,15 @@ class Endpoint:
     port: int
     security_protocol: int = 0
 
+    def to_record(self) -> BrokerEndpoint:
+        return BrokerEndpoint(
+            name=self.name, host=self.host, port=self.port, security_protocol=self.security_protocol
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A registered broker. `epoch` is the offset of its registration.
-
-    `features` has (name, lowest level, highest level) of the supported features.
-    """
+    """A registered broker; `epoch` is the offset of that. `features` has (name, lowest, highest level)."""
 
     node_id: int
     epoch: int

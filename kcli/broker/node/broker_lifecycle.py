@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from kcli.broker.controller.heartbeat_control import BrokerHeartbeatReply
     from kcli.broker.node_context import NodeContext
 
-
 SHUTDOWN_RETRY_SECONDS = 0.05
 _log = logging.getLogger(__name__)
 

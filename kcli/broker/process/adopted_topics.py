@@ -93,11 +93,7 @@ def adopt_topics(controller: Controller, config: BrokerConfig, log_dirs: Iterabl
 
 
 def skip_adopted_producers(controller: Controller, broker: Broker) -> None:
-    """Reserve the producer ids in the loaded logs of a node.
-
-    Another cluster gave them away. A new producer with one of these ids would be refused at its first
-    sequence number.
-    """
+    """Reserve the producer ids in a node's loaded logs: a new producer with one of them would be refused."""
     known = [producer_id for log in broker.log_manager for producer_id in log.producer_state.producers]
     if known:
         controller.skip_producer_ids(node_id=broker.node_id, broker_epoch=broker.epoch, first=max(known) + 1)

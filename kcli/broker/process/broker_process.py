@@ -146,19 +146,14 @@ async def stopping_on_signal(cluster: Cluster) -> AsyncIterator[None]:
 
 
 def announce(cluster: Cluster, pid_file: PidFile, *, as_json: bool) -> None:
-    """Print the ready line, and write the pid file for other commands."""
+    """Print the ready line, which programs wait for, and write the pid file for other commands."""
     if cluster.stopping:
         return
     settle_garbage_collector()
     bootstrap = ",".join(cluster.bootstrap_servers)
     pid_file.write(RunningBroker(os.getpid(), bootstrap, cluster.cluster_id, int(time.time() * 1000)))
-    print(ready_json(cluster) if as_json else ready_line(cluster), flush=True)
-
-
-def ready_line(cluster: Cluster) -> str:
-    """Return the line that programs wait for; it names the data directory for other commands."""
-    bootstrap = ",".join(cluster.bootstrap_servers)
-    return f"ready: {bootstrap} cluster {cluster.cluster_id} data {cluster.options.data_dir}"
+    line = f"ready: {bootstrap} cluster {cluster.cluster_id} data {cluster.options.data_dir}"
+    print(ready_json(cluster) if as_json else line, flush=True)
 
 
 def ready_json(cluster: Cluster) -> str:

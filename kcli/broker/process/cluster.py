@@ -56,9 +56,7 @@ if TYPE_CHECKING:
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.broker.metering.meters import Meters
 
-
 _log = logging.getLogger(__name__)
-
 
 TICK_SECONDS = 0.25
 LATE_MS = 350
@@ -347,10 +345,7 @@ class Cluster:
             raise worst.refusal()
 
     def _open_metadata(self, node_ids: list[int]) -> Controller:
-        """Open the copies of the metadata log; make the started node with the newest the controller.
-
-        Raises `KcliError`.
-        """
+        """Open the copies; make the started node with the newest the controller. Raises `KcliError`."""
         copies = self.election.copies
         copies.open_all({node.node_id: node.broker.metadata_directory for node in self.nodes.values()})
         controller_id, newest = copies.newest(node_ids), copies.newest(self.nodes)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     )
     from kcli.broker.metadata.registrations import PartitionRegistration
 
-
 NAMED = 5
 """The partitions that a line names; it counts the rest."""
 
@@ -34,8 +33,6 @@ class ClusterEvents:
     A partition without a leader explains a waiting producer and an idle consumer; an unclean leader may have
     lost records. Each decision makes at most one line of each kind.
     """
-
-    __slots__ = ("_image",)
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -105,8 +102,6 @@ class ConfigWarnings:
     The response of the API has no room for a warning, and a refusal would break clients: frameworks that make
     compacted topics could not start.
     """
-
-    __slots__ = ("_image",)
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image

@@ -47,8 +47,6 @@ class LongOperation(NamedTuple):
 class _Waiting:
     """A client that waits for an answer: `left` ends its operation, `answered` follows the answer."""
 
-    __slots__ = ("answered", "left")
-
     def __init__(self) -> None:
         self.left, self.answered = trio.Event(), trio.Event()
 

@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 
 def move_leader(controller: Controller, topic: str, *, partition: int, node: int) -> None:
-    """Make a replica the leader, and the preferred leader, so that it stays.
-
-    Raises `KcliError` if the node has no replica or is not in sync.
-    """
+    """Make an in-sync replica the leader and the preferred leader, so that it stays. Raises `KcliError`."""
     known = controller.image.topics.get(topic)
     if known is None:
         raise KcliError(f"there is no topic `{topic}`", hint=nearest_hint(topic, controller.image.topics))

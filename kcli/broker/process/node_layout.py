@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from kcli.broker.config.listener_config import ListenerConfig
 
-
 LISTENER_LISTS = ("listeners", "advertised.listeners")
 
 _LAST_PORT = 65_535
@@ -239,10 +238,7 @@ class NodeLayout:
 
 
 def make_directories(log_dirs: Iterable[str]) -> list[str]:
-    """Make log directories; return those that were missing, with their missing parents.
-
-    A directory that cannot be made is logged.
-    """
+    """Make log directories, log those that cannot be made; return the new ones and their new parents."""
     made: list[str] = []
     for log_dir in log_dirs:
         try:
@@ -253,10 +249,7 @@ def make_directories(log_dirs: Iterable[str]) -> list[str]:
 
 
 def known_cluster_id(log_dirs: Iterable[str]) -> str | None:
-    """Return the cluster id in log directories, None if they are new.
-
-    It looks at all of them before anything is written. Raises `KcliError` for an unreadable id.
-    """
+    """Return the cluster id in log directories, None if all are new. Raises `KcliError` for a bad id."""
     known = None
     for log_dir in log_dirs:
         try:

@@ -42,10 +42,7 @@ class PidFile:
         self._descriptor: int | None = None
 
     def lock(self) -> None:
-        """Take the directory for this process until `remove` or its end.
-
-        Raises `KcliError` if another process holds the lock.
-        """
+        """Take the directory until `remove` or the end of the process. Raises `KcliError` if it is taken."""
         self._descriptor = self._open_locked()
         os.ftruncate(self._descriptor, 0)
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from kcli.broker.replication.fetch_data import FetchedPartition, FetchPartition, FetchPartitionKey
 
+    SessionAnswer = tuple[ErrorCode, int, list[FetchedPartition]]
+
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -68,11 +70,7 @@ class FetchSession:
 
 
 class FetchContext:
-    """One request's view of its session: the rows to read, and which of them to answer.
-
-    This base class answers all rows and keeps nothing. It also represents a session error, with nothing to
-    read.
-    """
+    """One request's view of its session. This base answers all rows, or a session error, and keeps none."""
 
     __slots__ = ("error", "partitions")
 
@@ -82,9 +80,7 @@ class FetchContext:
         self.partitions = partitions
         self.error = error
 
-    def answer(
-        self, rows: list[FetchedPartition], now_ms: int
-    ) -> tuple[ErrorCode, int, list[FetchedPartition]]:
+    def answer(self, rows: list[FetchedPartition], now_ms: int) -> SessionAnswer:
         """Return (error, session id, rows to send), and note that they are sent."""
         return self.error, NO_SESSION, rows
 
@@ -115,9 +111,7 @@ class FullFetchContext(FetchContext):
         self._privileged = privileged
         self._uses_topic_ids = uses_topic_ids
 
-    def answer(
-        self, rows: list[FetchedPartition], now_ms: int
-    ) -> tuple[ErrorCode, int, list[FetchedPartition]]:
+    def answer(self, rows: list[FetchedPartition], now_ms: int) -> SessionAnswer:
         session = self._cache.create(
             len(rows), privileged=self._privileged, uses_topic_ids=self._uses_topic_ids, now_ms=now_ms
         )
@@ -141,9 +135,7 @@ class IncrementalFetchContext(FetchContext):
         self._session = session
         self._epoch = session.epoch
 
-    def answer(
-        self, rows: list[FetchedPartition], now_ms: int
-    ) -> tuple[ErrorCode, int, list[FetchedPartition]]:
+    def answer(self, rows: list[FetchedPartition], now_ms: int) -> SessionAnswer:
         session = self._session
         if session.epoch != self._epoch:  # The same request came twice, on two connections.
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kcli.broker.replication.ready_partitions import ReadyPartitions
     from kcli.protocol.topics import TopicPartition
 
-
 UNKNOWN = -1
 LONG_AGO_MS = -(2**62)
 """The caught-up time of a replica that never caught up."""
@@ -38,6 +37,7 @@ class ReplicaContext:
     touch: Callable[[TopicPartition], None]
 
 
+@dataclass(slots=True, eq=False)
 class RemoteReplica:
     """The replica on node `node_id`, as its leader knows it (class `Replica`).
 
@@ -47,29 +47,16 @@ class RemoteReplica:
     that waits at the end counts as long as it waits.
     """
 
-    __slots__ = (
-        "broker_epoch",
-        "caught_up_ms",
-        "fetched_ms",
-        "leader_end_when_fetched",
-        "log_end_offset",
-        "log_start_offset",
-        "node_id",
-        "ready",
-        "row",
-    )
-
-    def __init__(self, node_id: int) -> None:
-        self.node_id = node_id
-        self.log_start_offset = UNKNOWN
-        self.log_end_offset = UNKNOWN
-        self.leader_end_when_fetched = UNKNOWN
-        self.fetched_ms = LONG_AGO_MS
-        self.caught_up_ms = LONG_AGO_MS
-        self.broker_epoch = UNKNOWN
-        self.ready: ReadyPartitions | None = None
-        """The ready partitions of the session in which the follower waits, and its row there."""
-        self.row: FetchPartition | None = None
+    node_id: int
+    log_start_offset: int = UNKNOWN
+    log_end_offset: int = UNKNOWN
+    leader_end_when_fetched: int = UNKNOWN
+    fetched_ms: int = LONG_AGO_MS
+    caught_up_ms: int = LONG_AGO_MS
+    broker_epoch: int = UNKNOWN
+    ready: ReadyPartitions | None = None
+    """The ready partitions of the session in which the follower waits, and its row there."""
+    row: FetchPartition | None = None
 
     def begin_epoch(self, leader_end: int, *, is_new_leader: bool, in_sync: bool, now_ms: int) -> None:
         """Start over in another leader epoch; in-sync replicas get time to catch up."""

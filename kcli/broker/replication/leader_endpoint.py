@@ -53,27 +53,13 @@ class Peer(Protocol):
     @property
     def is_paused(self) -> bool:
         """Whether the node is alive but does nothing."""
-        ...
 
     async def until_awake(self) -> None:
         """Return once the node is not paused."""
-        ...
 
 
 class LeaderEndPoint:
     """The link from node `from_id` to node `to_id`; `find` returns a running node, or None."""
-
-    __slots__ = (
-        "_find",
-        "_is_cut",
-        "_thawed",
-        "_waiting",
-        "delay_ms",
-        "drop_next",
-        "from_id",
-        "timeout_ms",
-        "to_id",
-    )
 
     def __init__(self, from_id: int, to_id: int, find: Callable[[int], Peer | None]) -> None:
         self.from_id = from_id
@@ -149,10 +135,7 @@ class LeaderEndPoint:
         return session.read(max_bytes)
 
     async def log_range(self, topic: str, index: int, leader_epoch: int) -> tuple[int, int]:
-        """Return the log start and log end of a partition that the other node leads.
-
-        Raises `PeerUnreachable`, and `KafkaError` if the node does not lead it in this epoch.
-        """
+        """Return (log start, log end) of a partition. Raises `KafkaError` if the node does not lead it."""
         peer = await self._call()
         log = peer.replica_manager.leader(topic, index, leader_epoch).log
         return log.log_start_offset, log.log_end_offset
@@ -187,10 +170,7 @@ class LeaderEndPoint:
 
 
 class LeaderEndPoints:
-    """The links between all nodes, made on first use.
-
-    `find` returns a running node, None for any other.
-    """
+    """The links between all nodes, made on first use. `find` returns a running node, None for any other."""
 
     def __init__(self, find: Callable[[int], Peer | None]) -> None:
         self._find = find

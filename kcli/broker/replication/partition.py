@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from kcli.storage.log.log_validator import ValidatedRecords
     from kcli.storage.log.unified_log import UnifiedLog
 
-
 NO_EPOCH = -1
 _log = logging.getLogger(__name__)
 
@@ -162,10 +161,7 @@ class Partition:
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def apply(self, registration: PartitionRegistration) -> bool:
-        """Take over the controller's decision; return whether its leader epoch is new here.
-
-        Ignores a decision older than the known state.
-        """
+        """Take over a decision unless it is older than this state; return whether its leader epoch is new."""
         if registration.partition_epoch < self.partition_epoch:
             return False
         was_leader = self.is_leader
@@ -236,10 +232,7 @@ class Partition:
         max_decompressed: int,
         try_plain: bool = True,
     ) -> LogAppendInfo:
-        """Append a producer's records as leader. Raises `KafkaError`.
-
-        Pass `try_plain=False` for records that `append_plain` has declined.
-        """
+        """Append records as leader, after `append_plain` with `try_plain=False`. Raises `KafkaError`."""
         self._check_writable(acks)
         info = self.log.append_as_leader(
             records,
@@ -254,10 +247,7 @@ class Partition:
     def append_validated(
         self, validated: ValidatedRecords, *, acks: int, now_ms: int, written: WriteAhead | None = None
     ) -> LogAppendInfo:
-        """Append records that the log's validator has read before. Raises `KafkaError`.
-
-        `written` is already in the file and not written again.
-        """
+        """Append validated records; `written` is already in the file. Raises `KafkaError`."""
         self._check_writable(acks)
         info = self.log.append(validated, leader_epoch=self.leader_epoch, now_ms=now_ms, written=written)
         self._appended(info)
@@ -337,10 +327,7 @@ class Partition:
         self._touch(self.key)
 
     def maybe_expand_isr(self, fetching: RemoteReplica | None = None) -> None:
-        """Ask the controller to add the followers that have caught up.
-
-        Only a follower that fetches may join: `fetching`, or one that waits for more.
-        """
+        """Ask the controller to add caught-up followers: `fetching`, or those that wait for more."""
         in_sync = self.in_sync
         if in_sync is None or in_sync.pending is not None:
             return

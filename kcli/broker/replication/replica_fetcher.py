@@ -19,6 +19,7 @@ If the leader cannot be reached, all its partitions are retried later (class `Ab
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from kcli.broker.replication.partition import Partition
     from kcli.protocol.topics import TopicPartition
 
-
 TURN_BYTES = 1024 * 1024
 """The bytes copied before other tasks run."""
 
@@ -48,19 +48,17 @@ _log = logging.getLogger(__name__)
 _buffer = memoryview(bytearray(TURN_BYTES))
 
 
+@dataclass(slots=True, eq=False)
 class FetchState:
     """One partition of a fetcher, the row that it sends, and its delay."""
 
-    __slots__ = ("delayed_until_ms", "has_begun", "in_sync", "partition", "row")
-
-    def __init__(self, partition: Partition, row: FetchPartition) -> None:
-        self.partition = partition
-        self.row = row
-        self.delayed_until_ms = 0
-        self.has_begun = False
-        """Whether the log is ready for the comparison with the leader's."""
-        self.in_sync = False
-        """Whether all known committed records have been copied."""
+    partition: Partition
+    row: FetchPartition
+    delayed_until_ms: int = 0
+    has_begun: bool = False
+    """Whether the log is ready for the comparison with the leader's."""
+    in_sync: bool = False
+    """Whether all known committed records have been copied."""
 
     def moved(self) -> None:
         """Move the position to the end of the log."""

@@ -43,9 +43,7 @@ if TYPE_CHECKING:
     from kcli.storage.dirs.log_manager import LogManager
     from kcli.storage.log.log_read import Isolation
 
-
 _log = logging.getLogger(__name__)
-
 
 CONSUMER_ID = -1
 _SAY_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -146,18 +144,15 @@ class ReplicaManager(HostedPartitions):
             self._take_offline(key)
             return
         if is_new_epoch:
-            self._follow(partition)
+            if partition.is_leader or partition.leader < 0:
+                self.fetchers.stop(key)
+            else:
+                self.fetchers.follow(partition)
         self._assignments_manager.compare(partition, registration)
         if partition.is_alone and topic.name not in INTERNAL_TOPICS:
             self.by_name_bytes[topic.name.encode(), index] = partition
         else:
             self.by_name_bytes.pop((topic.name.encode(), index), None)
-
-    def _follow(self, partition: Partition) -> None:
-        if partition.is_leader or partition.leader < 0:
-            self.fetchers.stop(partition.key)
-        else:
-            self.fetchers.follow(partition)
 
     def _create(self, topic: TopicImage, index: int) -> Partition:
         assert self.image is not None
@@ -280,7 +275,10 @@ class ReplicaManager(HostedPartitions):
             elif params.rack:
                 preferred = self.preferred_replica(partition, request.fetch_offset, params.rack)
                 if preferred is not None:
-                    return _elsewhere(request, preferred, partition.log.high_watermark)
+                    row = FetchedPartition(request)
+                    row.preferred_read_replica = preferred
+                    row.high_watermark = partition.log.high_watermark
+                    return row
             row = partition.read(request, isolation=params.isolation, max_bytes=max_bytes, min_one=min_one)
             if params.replica_id >= 0 and row.diverging is None:
                 partition.follower_fetched(
@@ -318,11 +316,3 @@ class ReplicaManager(HostedPartitions):
         return max(
             candidates, key=lambda each: (each.log_end_offset, each.caught_up_ms, each.node_id)
         ).node_id
-
-
-def _elsewhere(request: FetchPartition, node_id: int, high_watermark: int) -> FetchedPartition:
-    """Return the row that sends a consumer to another replica."""
-    row = FetchedPartition(request)
-    row.preferred_read_replica = node_id
-    row.high_watermark = high_watermark
-    return row
