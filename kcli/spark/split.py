@@ -45,12 +45,10 @@ class Split:
     """Aborted transactions that a source of log directories knows; brokers list them with each fetch."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Split:
-        """Return the split that `to_json` wrote."""
         split = cls(**fields)
         return replace(split, aborted=tuple(AbortedTransaction(**one) for one in fields["aborted"]))
 

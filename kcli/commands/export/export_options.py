@@ -49,7 +49,6 @@ class ExportChoices(NamedTuple):
         return self.source.open(self.connection)
 
     def open_target(self) -> Target:
-        """Return the target."""
         from kcli.spark.export.target.object_target import open_target
 
         if not self.to:
@@ -57,7 +56,6 @@ class ExportChoices(NamedTuple):
         return open_target(self.to)
 
     def export_options(self, *, slots: int = 1) -> ExportOptions:
-        """Return the options of the export."""
         from kcli.spark.export.options import ExportOptions, Mode
         from kcli.spark.source.source import SplitLimits
 
@@ -77,7 +75,6 @@ class ExportChoices(NamedTuple):
         )
 
     def write_options(self) -> WriteOptions:
-        """Return the options of every task."""
         from kcli.spark.export.options import WriteOptions
         from kcli.spark.split import OnBadValue, Reading
 

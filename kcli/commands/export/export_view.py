@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 
 
 class Exported(NamedTuple):
-    """The result of an export."""
-
     summary: Summary
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return a line per partition, and a total."""
         summary = self.summary
         for part in summary.partitions:
             yield (
@@ -35,7 +32,6 @@ class Exported(NamedTuple):
         yield self.total()
 
     def total(self) -> str:
-        """Return the total in one line."""
         summary = self.summary
         if not summary.committed_plans:
             return f"nothing new for {summary.target}"
@@ -48,7 +44,6 @@ class Exported(NamedTuple):
         )
 
     def tables(self) -> Iterator[Table]:
-        """Return the partitions, below the total."""
         rows = [
             (part.topic, part.partition, part.start, part.end, part.rows, part.files)
             for part in self.summary.partitions
@@ -57,7 +52,6 @@ class Exported(NamedTuple):
         yield Table(columns, rows, title=self.total())
 
     def document(self) -> object:
-        """Return the whole summary."""
         return {"operation": "export", **asdict(self.summary)}
 
 
@@ -76,7 +70,6 @@ def warnings_of(summary: Summary) -> Iterator[str]:
 
 
 def _missing(gap: Gap) -> str:
-    """Return what is missing, with first and last offset."""
     name = gap.topic if gap.partition < 0 else f"{gap.topic}-{gap.partition}"
     if gap.start >= gap.end:  # all of it
         return f"{name}: {gap.reason}"
@@ -86,12 +79,9 @@ def _missing(gap: Gap) -> str:
 
 
 class Planned(NamedTuple):
-    """The result of `--dry-run`."""
-
     plan: DryRun
 
     def lines(self) -> Iterator[str]:
-        """Return a line per partition, and a total."""
         plan = self.plan
         for part in plan.partitions:
             yield (
@@ -102,7 +92,6 @@ class Planned(NamedTuple):
         yield self.total()
 
     def total(self) -> str:
-        """Return the total in one line."""
         plan = self.plan
         rows = sum(part.records for part in plan.partitions)
         size = sum(part.size_bytes for part in plan.partitions)
@@ -115,7 +104,6 @@ class Planned(NamedTuple):
         )
 
     def tables(self) -> Iterator[Table]:
-        """Return the partitions, below the total."""
         rows = [
             (part.topic, part.partition, part.start, part.end, part.records, part.size_bytes, part.splits)
             for part in self.plan.partitions
@@ -124,7 +112,6 @@ class Planned(NamedTuple):
         yield Table(columns if rows else (), rows, title=self.total())
 
     def document(self) -> object:
-        """Return the whole plan."""
         return {"operation": "dry-run", **asdict(self.plan)}
 
 
@@ -140,15 +127,12 @@ class Failed(NamedTuple):
         return ()
 
     def document(self) -> object:
-        """Return kind and message of the failure."""
         (error,) = self.failures
         failure = {"kind": self.kind, "error": error.message, "hint": error.hint}
         return {"operation": self.operation, "failure": failure}
 
 
 class Listed(NamedTuple):
-    """The result of `--list`."""
-
     listing: Listing
 
     def lines(self) -> Iterator[str]:
@@ -158,7 +142,6 @@ class Listed(NamedTuple):
             yield f"{root}/{file.path}"
 
     def tables(self) -> Iterator[Table]:
-        """Return the files, and where the next export goes on."""
         files = self.listing.files
         yield Table(
             ("File", "Rows", "Bytes", "First offset", "Last offset"),
@@ -174,7 +157,6 @@ class Listed(NamedTuple):
         )
 
     def document(self) -> object:
-        """Return the whole listing."""
         document = {"operation": "list", **asdict(self.listing)}
         for file in document["files"]:
             del file["temporary"]  # its path before the commit
@@ -182,8 +164,6 @@ class Listed(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The result of `--verify`."""
-
     verification: Verification
     failures: Sequence[ChecksFailed]
 
@@ -198,7 +178,6 @@ class Verified(NamedTuple):
         return cls(verification, (error,) if found else ())
 
     def lines(self) -> Iterator[str]:
-        """Return a line per problem, and a total."""
         found = self.verification
         for problem in found.problems:
             yield f"{problem.path}: {problem.reason}"
@@ -208,23 +187,18 @@ class Verified(NamedTuple):
         )
 
     def tables(self) -> Iterator[Table]:
-        """Return the problems, below the total."""
         *_, total = self.lines()
         rows = [(problem.path, problem.reason) for problem in self.verification.problems]
         yield Table(("File", "Problem") if rows else (), rows, title=total)
 
     def document(self) -> object:
-        """Return the whole result."""
         return {"operation": "verify", **asdict(self.verification)}
 
 
 class Repaired(NamedTuple):
-    """The result of `--repair`."""
-
     repair: Repair
 
     def lines(self) -> Iterator[str]:
-        """Return what was rebuilt."""
         repair = self.repair
         for path in repair.removed:
             yield f"set aside {path}"
@@ -238,5 +212,4 @@ class Repaired(NamedTuple):
             )
 
     def document(self) -> object:
-        """Return the whole result."""
         return {"operation": "repair", **asdict(self.repair)}

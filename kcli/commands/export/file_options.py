@@ -39,8 +39,6 @@ class Format(StrEnum):
 
 
 class HeadersAs(StrEnum):
-    """The type of the column of headers."""
-
     ARRAY = "array"
     MAP = "map"
 
@@ -63,8 +61,6 @@ class Corrupt(StrEnum):
 
 
 class ParquetCodec(StrEnum):
-    """How Parquet files are compressed."""
-
     ZSTD = "zstd"
     SNAPPY = "snappy"
     LZ4 = "lz4"
@@ -102,8 +98,7 @@ class ColumnChoice(NamedTuple):
         ),
     ] = None
     key_as: Annotated[
-        Format,
-        typer.Option("--key-as", "--key", help="Decode keys to this; none leaves the column out"),
+        Format, typer.Option("--key-as", "--key", help="Decode keys to this; none leaves the column out")
     ] = Format.BINARY
     value_as: Annotated[
         Format,
@@ -169,11 +164,9 @@ class ColumnChoice(NamedTuple):
         return tuple(names)
 
     def key_format(self) -> FieldFormat:
-        """Return how keys are decoded."""
         return field_format(self.key_as, self.key_schema, "key")
 
     def value_format(self) -> FieldFormat:
-        """Return how values are decoded."""
         return field_format(self.value_as, self.value_schema, "value")
 
     def narrowing(self) -> Narrowing | None:
@@ -236,11 +229,9 @@ class OutputChoice(NamedTuple):
     ] = ExportMode.APPEND
 
     def target_file_bytes(self) -> int:
-        """Return about how large files become."""
         return parse_size(self.target_file_size, "--target-file-size")
 
     def layout(self) -> Layout:
-        """Return which directories there are."""
         from kcli.spark.export.target.layout import DEFAULT_PARTITION_BY, Layout
 
         if self.flat:
@@ -293,7 +284,6 @@ class DamageChoice(NamedTuple):
     ] = Reset.FAIL
 
     def batches(self) -> OnCorrupt:
-        """Return the rule for damaged batches."""
         from kcli.spark.split import OnCorrupt
 
         is_quarantine = self.on_corrupt is Corrupt.QUARANTINE

@@ -43,7 +43,6 @@ class WorkProgress:
 
     @property
     def seconds(self) -> float:
-        """Return the time since it began."""
         return self._clock() - self._begun
 
     @property
@@ -54,13 +53,11 @@ class WorkProgress:
         return min(1.0, self.bytes / self.total_bytes) if self.total_bytes else None
 
     def planned(self, splits: int, total_bytes: int) -> None:
-        """Add work."""
         self.splits += splits
         self.total_bytes += total_bytes
         self.show()
 
     def advanced(self, rows: int, read_bytes: int) -> None:
-        """Add progress of running tasks."""
         self._advanced = [self._advanced[0] + rows, self._advanced[1] + read_bytes]
         self._update()
 
@@ -72,7 +69,6 @@ class WorkProgress:
         self._update()
 
     def advance(self, rows: int, size_bytes: int) -> None:
-        """Add delivered records."""
         self.rows += rows
         self.bytes += size_bytes
         self._show_in_time()
@@ -86,7 +82,6 @@ class WorkProgress:
         self._show_in_time()
 
     def show(self) -> None:
-        """Show it now."""
         self._shown = self._clock()
         self._show(self)
 

@@ -78,7 +78,6 @@ class FollowChoice(NamedTuple):
     ] = None
 
     def options(self) -> FollowOptions:
-        """Return how often to look for records, and how many to take."""
         from kcli.spark.export.options import FollowOptions
         from kcli.spark.filters.timestamps import parse_duration_ms
         from kcli.spark.source.ranges.trigger_limits import TriggerLimits
@@ -227,14 +226,12 @@ class LateEngine:
         self.slots = slots
 
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
-        """Run the tasks, if there are any."""
         if tasks and self._engine is None:
             self._engine = self._stack.enter_context(self._open())
         if self._engine is not None:
             self._engine.run(tasks, on_done, progress)
 
     def close(self) -> None:
-        """Close the other engine."""
         self._stack.close()
 
     def __enter__(self) -> Engine:
@@ -262,8 +259,7 @@ class ActionChoice(NamedTuple):
         ),
     ] = False
     repair: Annotated[
-        bool,
-        typer.Option("--repair", help="Rebuild a lost commit log from the files' footers, and exit"),
+        bool, typer.Option("--repair", help="Rebuild a lost commit log from the files' footers, and exit")
     ] = False
 
     def name(self) -> str:

@@ -107,8 +107,7 @@ class SourceChoice(NamedTuple):
         ),
     ] = None
     assign: Annotated[
-        str | None,
-        typer.Option("--assign", metavar="JSON", help='Only these partitions: {"orders": [0, 1]}'),
+        str | None, typer.Option("--assign", metavar="JSON", help='Only these partitions: {"orders": [0, 1]}')
     ] = None
     topic_pattern: Annotated[
         str | None,
@@ -293,10 +292,8 @@ def offset_spec(
 
 
 def names_in(text: str) -> list[str]:
-    """Return the names of a list that is separated by commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def warn(text: str) -> None:
-    """Print a warning."""
     note(f"warning: {text}")

@@ -187,10 +187,4 @@ def repair(choices: ExportChoices) -> Result:
     return Repaired(repaired)
 
 
-ACTIONS = {
-    "export": export,
-    "dry-run": dry_run,
-    "list": list_files,
-    "verify": verify,
-    "repair": repair,
-}
+ACTIONS = {"export": export, "dry-run": dry_run, "list": list_files, "verify": verify, "repair": repair}

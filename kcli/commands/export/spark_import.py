@@ -82,8 +82,7 @@ class ImportChoice(NamedTuple):
         ),
     ] = True
     restart: Annotated[
-        bool,
-        typer.Option("--restart", help="Import everything again, behind the records of the topic"),
+        bool, typer.Option("--restart", help="Import everything again, behind the records of the topic")
     ] = False
     state: Annotated[
         Path | None,
@@ -276,14 +275,12 @@ async def target_topic(client: Client, stored: Stored, choice: ImportChoice) -> 
 
 
 def state_identity(client: Client, stored: Stored, topic: TargetTopic) -> ImportState:
-    """Return the state that identifies this import."""
     from kcli.spark.importing.import_state import ImportState
 
     return ImportState(stored.topic, topic.name, client.cluster.cluster_id, topic.topic_id)
 
 
 def state_file(target: Target, identity: ImportState, choice: ImportChoice) -> StateFile:
-    """Return the file of the state."""
     from kcli.spark.export.target.local_target import LocalTarget
     from kcli.spark.importing.import_state import StateFile
 
@@ -339,11 +336,7 @@ def remembered(
 
 
 async def send(
-    client: Client,
-    stored: Stored,
-    topic: str,
-    plans: Mapping[int, PartitionPlan],
-    config: ProducerConfig,
+    client: Client, stored: Stored, topic: str, plans: Mapping[int, PartitionPlan], config: ProducerConfig
 ) -> tuple[Mapping[int, int], Sequence[KcliError]]:
     """Send the rows; return what was delivered, and the errors that ended it early."""
     from kcli.client.producer.producer import Producer
@@ -396,7 +389,6 @@ class Imported(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return a line per partition, and a total."""
         for part in self.partitions:
             already = f", {part.before:,} there before" if part.before else ""
             done = "to import" if self.operation == "dry-run" else "imported"
@@ -421,10 +413,8 @@ class Imported(NamedTuple):
         )
 
     def tables(self) -> Iterator[Table]:
-        """Return the partitions, below the total."""
         columns = ("Partition", "Rows", "There before", "Imported") if self.partitions else ()
         yield Table(columns, self.partitions, title=self.total())
 
     def document(self) -> object:
-        """Return all fields."""
         return self._asdict() | {"failures": list(self.failures)}

@@ -124,7 +124,6 @@ class KcliReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Return a partition for every split."""
         for note in self.options.notes:
             _logger.warning(note)
         with hinted(), opened(self.options) as source:
@@ -134,7 +133,6 @@ class KcliReader(DataSourceReader):
             return split_partitions(source, resolved.ranges, self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a partition."""
         return rows_of(partition, self.options.reading)
 
 

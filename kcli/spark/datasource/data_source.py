@@ -39,7 +39,6 @@ class KcliDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return "kcli"
 
     def schema(self) -> StructType:
@@ -49,21 +48,18 @@ class KcliDataSource(DataSource):
         return spark_schema(options.reading.columns)
 
     def reader(self, schema: StructType) -> KcliReader:
-        """Return the reader of a batch."""
         with hinted():
             options = self._source_options(streaming=False)
             _check_schema(schema, options)
         return KcliPushdownReader(options) if options.pushdown else KcliReader(options)
 
     def streamReader(self, schema: StructType) -> KcliStreamReader:
-        """Return the reader of a stream."""
         with hinted():
             options = self._source_options(streaming=True)
             _check_schema(schema, options)
         return KcliStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> KcliSink:
-        """Return the sink of a batch."""
         with hinted():
             if overwrite:
                 raise UsageError("a topic cannot be overwritten", hint='use mode("append")')

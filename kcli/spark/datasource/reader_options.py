@@ -73,14 +73,12 @@ class OptionValues:
         return tuple(dict.fromkeys(part for part in parts if part))
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Return true or false."""
         text = self.get(name, str(default)).lower()
         if text not in ("true", "false"):
             raise UsageError(f"invalid value for `{name}`: {text}", hint="use true or false")
         return text == "true"
 
     def number(self, name: str, default: int) -> int:
-        """Return a 64-bit integer."""
         text = self.get(name, str(default))
         if not re.fullmatch(r"[+-]?[0-9]+", text) or not -_MAX_INT64 - 1 <= int(text) <= _MAX_INT64:
             raise UsageError(f"invalid value for `{name}`: {text}", hint="use a whole number")
@@ -96,7 +94,6 @@ class OptionValues:
         return value
 
     def choice(self, name: str, default: Choice) -> Choice:
-        """Return a member of an enumeration."""
         kind = type(default)
         try:
             return kind(self.get(name, default).lower())
@@ -310,7 +307,6 @@ _logger = logging.getLogger("kcli.spark")
 
 @contextmanager
 def opened(options: SourceOptions) -> Iterator[Source]:
-    """Open the source for the block."""
     source = open_source(options)
     try:
         yield source

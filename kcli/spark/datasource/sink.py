@@ -24,11 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, DoubleType, IntegerType, StringType, TimestampType
 
 from kcli.client.client import connect
@@ -155,33 +151,25 @@ def _headers(headers: list[dict[str, object]] | None) -> tuple[tuple[str, bytes 
 
 @dataclass(frozen=True)
 class SentRecords(WriterCommitMessage):
-    """How many records a task sent."""
-
     records: int
 
 
 class KcliSink(DataSourceArrowWriter):
-    """Writes a batch."""
-
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._columns = SinkColumns.of(schema, options.topic)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send a task's rows."""
         with hinted():
             return send(self._options, self._columns, iterator)
 
 
 class KcliStreamSink(DataSourceStreamArrowWriter):
-    """Writes the batches of a stream."""
-
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._columns = SinkColumns.of(schema, options.topic)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send a task's rows."""
         with hinted():
             return send(self._options, self._columns, iterator)
 

@@ -108,8 +108,6 @@ _logger = logging.getLogger("kcli.spark")
 
 
 class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a stream as its options ask for."""
-
     def __init__(self, options: SourceOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.options = options
         self._clock = clock
@@ -169,7 +167,6 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- one batch -------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return a partition for every split between two offsets."""
         if start == end:
             return []
         with hinted(), opened(self.options) as source:
@@ -178,7 +175,6 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return split_partitions(source, ranges, self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a partition."""
         return rows_of(partition, self.options.reading)
 
     # --- ends ------------------------------------------------------------------------------------------

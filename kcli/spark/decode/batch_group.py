@@ -86,7 +86,6 @@ class LegacyRows:
         return len(self._offsets)
 
     def fields(self, wanted: Collection[str]) -> Fields:
-        """Return the rows as columns."""
         count = len(self._offsets)
         return Fields(
             np.array(self._offsets, np.int64),
@@ -228,7 +227,6 @@ class Group:
         """The places of all entries in the decompressed buffer; empty before the first compressed one."""
 
     def takes(self, entry: BatchHead) -> bool:
-        """Whether the entry is of the group's kind."""
         return not self.entries or (self.legacy is None) is (entry.magic == MAGIC)
 
     def add_legacy(self, entry: BatchHead, start: int, end: int, max_bytes: int) -> int:

@@ -113,7 +113,6 @@ class DecompressedRecords:
         return self._view[: self._end]
 
     def clear(self) -> None:
-        """Discard the content."""
         self._end = 0
 
     def add(self, codec: Codec, data: Buffer, max_bytes: int) -> ByteRange:

@@ -152,7 +152,6 @@ def next_entry(view: memoryview, damage: CorruptBatch, at: int) -> int:
 
 
 def is_entry(view: memoryview, at: int) -> bool:
-    """Return whether a whole entry with the right checksum is there."""
     try:
         size = size_at(view, at, len(view))
         if not size or at + size > len(view):

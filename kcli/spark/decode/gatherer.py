@@ -30,14 +30,7 @@ from kcli.spark.decode.batch_group import Group, SoundRun, sound_run
 from kcli.spark.decode.chunk import CorruptRecords
 from kcli.spark.decode.decoders import decode
 from kcli.spark.decode.decompression import DecompressedRecords
-from kcli.spark.decode.entry import (
-    CorruptBatch,
-    claimed_offsets,
-    entry_at,
-    first_offset,
-    offset_at,
-    size_at,
-)
+from kcli.spark.decode.entry import CorruptBatch, claimed_offsets, entry_at, first_offset, offset_at, size_at
 from kcli.spark.split import OffsetInterval, OnCorrupt
 
 if TYPE_CHECKING:
@@ -160,7 +153,6 @@ class Gatherer:
 
     @property
     def is_done(self) -> bool:
-        """Whether every offset of the range has been passed."""
         return self.next_offset >= self.end
 
     @property
@@ -297,7 +289,6 @@ class Gatherer:
         return Group(group.view, self._decompressed)
 
     def _is_wanted(self, entry: BatchHead) -> bool:
-        """Whether the entry has visible rows in the range."""
         first = first_offset(entry)
         if entry.last_offset < self.start or first >= self.end or not entry.count or entry.is_control:
             return False

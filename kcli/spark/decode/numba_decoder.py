@@ -157,11 +157,7 @@ def place_fields(data: np.ndarray, at: int, end: int, places: np.ndarray, row: i
 
 @compiled(INT64, BYTES, TABLE, OUT_INT64, OUT_INT64, OUT_PLACES)
 def walk(
-    data: np.ndarray,
-    batches: np.ndarray,
-    offsets: np.ndarray,
-    timestamps: np.ndarray,
-    places: np.ndarray,
+    data: np.ndarray, batches: np.ndarray, offsets: np.ndarray, timestamps: np.ndarray, places: np.ndarray
 ) -> int:
     """Store offsets and timestamps of all records and the places of their fields.
 

@@ -62,7 +62,6 @@ def frame_schema(options: WriteOptions) -> pa.Schema:
 
 
 def condition_of(options: WriteOptions) -> str | None:
-    """Return the user's filter as Spark SQL."""
     return " AND ".join(map(sql_of, parse_where(options.where))) if options.where else None
 
 

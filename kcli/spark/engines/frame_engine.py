@@ -36,11 +36,9 @@ class FrameEngine:
 
     @property
     def slots(self) -> int:
-        """Return how many tasks run at the same time."""
         return SLOTS
 
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
-        """Run every task; raise the first error after all tasks have stopped."""
         if not tasks:
             return
         for outcome in self._outcomes(tasks):

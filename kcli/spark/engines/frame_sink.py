@@ -40,15 +40,12 @@ class Written(WriterCommitMessage):
 
 
 class FrameWriter(DataSourceArrowWriter):
-    """Writes the split of each task."""
-
     def __init__(self, tasks: bytes, schema: StructType) -> None:
         self._tasks = tasks
         arrow = to_arrow_schema(schema, timezone="UTC")
         self._schema = pa.schema([field for field in arrow if field.name not in HIDDEN])
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write the rows of a task's split, unless another attempt has."""
         pa.set_cpu_count(1)
         context = TaskContext.get()
         assert context is not None
@@ -77,7 +74,6 @@ class _Attempt:
         )
 
     def write(self, batches: Iterator[pa.RecordBatch], attempt_id: int) -> Receipt:
-        """Return the receipt that counts."""
         task = self._task
         receipts = Receipts(task.target)
         rows = 0
@@ -110,8 +106,7 @@ class _Attempt:
         came_from = batch.column(SPLIT)
         if came_from.null_count or set(came_from.unique().to_pylist()) != {self._position}:
             raise KcliError(
-                "`--select` moves rows between tasks",
-                hint="compute each row's columns from that row alone",
+                "`--select` moves rows between tasks", hint="compute each row's columns from that row alone"
             )
         arrays = [batch.column(field.name).cast(field.type) for field in self._schema]
         times = batch.column(TIME).to_numpy(zero_copy_only=False)
@@ -154,11 +149,9 @@ class FrameSink(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return NAME
 
     def writer(self, schema: StructType, overwrite: bool) -> FrameWriter:
-        """Return the writer of the splits."""
         return FrameWriter(self.tasks, schema)
 
 

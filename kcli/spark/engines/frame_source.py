@@ -83,18 +83,14 @@ NAME = "kcli-rows"
 
 
 class FrameReader(DataSourceReader):
-    """Reads, checks and decodes the split of each task."""
-
     def __init__(self, tasks: bytes, schema: StructType) -> None:
         self._tasks = tasks
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Return a partition for every task."""
         return [InputPartition(position) for position in range(len(pickle.loads(self._tasks)))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split, and leave a report."""
         pa.set_cpu_count(1)
         task: SplitTask = pickle.loads(self._tasks)[partition.value]
         schema = to_arrow_schema(self._schema, timezone="UTC")
@@ -118,7 +114,6 @@ class _Rows:
         self._dead_rows = dead_rows_writer(task, os.urandom(4).hex(), self._shaper.dead_schema)
 
     def read(self, attempt_id: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, and leave a report for the writer."""
         task, shaper = self._task, self._shaper
         met = ReadCounters(on_damaged_batch=self._dead.keep)
         read = bad_values = dead = 0
@@ -171,16 +166,13 @@ class FrameSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return NAME
 
     def schema(self) -> StructType:
-        """Return the columns that SQL can name, and the hidden ones."""
         task: SplitTask = pickle.loads(self.tasks)[0]
         return from_arrow_schema(frame_schema(task.options))
 
     def reader(self, schema: StructType) -> FrameReader:
-        """Return the reader of the splits."""
         return FrameReader(self.tasks, schema)
 
 

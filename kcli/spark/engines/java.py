@@ -43,15 +43,12 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime."""
-
     home: Path
     version: int
     has_vector_module: bool = True
 
     @property
     def executable(self) -> Path:
-        """Return the path of the program `java`."""
         return self.home / "bin" / "java"
 
 

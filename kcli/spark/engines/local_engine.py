@@ -35,11 +35,9 @@ class LocalEngine:
 
     @property
     def slots(self) -> int:
-        """Return how many tasks run at the same time."""
         return self._pool.count
 
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
-        """Run every task; raise the first error after all workers have stopped."""
         pickled = ((pickle.dumps(task),) for task in tasks)
         try:
             with closing(self._pool.share_out(pickled, MAX_ATTEMPTS)) as messages:
@@ -62,7 +60,6 @@ class LocalEngine:
             ) from gone
 
     def close(self) -> None:
-        """End the processes."""
         self._pool.close()
 
 

@@ -28,8 +28,6 @@ class ProgressAddress(NamedTuple):
 
 
 class SplitProgress(NamedTuple):
-    """The progress of the split with that number."""
-
     split: int
     rows: int
     size_bytes: int
@@ -55,7 +53,6 @@ class ProgressSender:
             self._socket.sendto(_DATAGRAM.pack(token, self._split, self._rows, self._bytes), (host, port))
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def __enter__(self) -> Self:
@@ -89,7 +86,6 @@ class ProgressReceiver:
                     yield SplitProgress(split, rows, size_bytes)
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def __enter__(self) -> Self:

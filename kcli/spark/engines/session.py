@@ -123,27 +123,18 @@ OLDEST_PYSPARK = (4, 2)
 
 _STOP_SECONDS = 20
 
-_LOCAL_DEFAULTS = {
-    "spark.driver.memory": "1g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.ui.enabled": "false",
-}
+_LOCAL_DEFAULTS = {"spark.driver.memory": "1g", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
 _SCHEDULING_DEFAULTS = {
     # Its code runs for seconds: full optimization costs more than it gains, a third of a short export.
     "spark.driver.extraJavaOptions": (
         "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    ),
+    )
 }
-_DEFAULTS = {
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-}
+_DEFAULTS = {"spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC"}
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """What a user asks of the session."""
-
     master: str | None = None
     """The master URL; by default all cores of this machine, with up to four attempts per task."""
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -163,7 +154,6 @@ class OpenSession:
 
     @property
     def context(self) -> SparkContext | None:
-        """Return the Spark context, None without one (Spark Connect)."""
         from pyspark.sql import is_remote
 
         return None if is_remote() else self.spark.sparkContext

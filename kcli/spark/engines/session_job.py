@@ -31,7 +31,6 @@ class SessionJob(Generic[Result]):
         self._thread.start()
 
     def is_running(self, seconds: float) -> bool:
-        """Wait that long for the end, and return whether it is still running."""
         self._thread.join(seconds)
         return bool(self._thread.is_alive())
 

@@ -35,12 +35,10 @@ class SessionLog:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Open the file for a process's output."""
         with self.path.open("ab") as file:
             yield file
 
     def tail(self) -> list[str]:
-        """Return the last lines."""
         with suppress(OSError), self.path.open(encoding="utf-8", errors="replace") as file:
             return [line.rstrip("\n") for line in deque(file, SHOWN_LINES)]
         return []
@@ -55,7 +53,6 @@ class SessionLog:
         return failure
 
     def remove(self) -> None:
-        """Delete the file."""
         self.path.unlink(missing_ok=True)
 
 

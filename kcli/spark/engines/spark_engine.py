@@ -79,11 +79,9 @@ class Collected(AccumulatorParam[list[TaskOutcome]]):
     """Lets tasks append to a list that the driver reads while they run."""
 
     def zero(self, value: list[TaskOutcome]) -> list[TaskOutcome]:
-        """Return the value that tasks begin with."""
         return []
 
     def addInPlace(self, value1: list[TaskOutcome], value2: list[TaskOutcome]) -> list[TaskOutcome]:
-        """Append one list to the other."""
         value1 += value2
         return value1
 
@@ -99,11 +97,9 @@ class SparkEngine:
 
     @property
     def slots(self) -> int:
-        """Return how many tasks run at the same time."""
         return max(1, int(self._context.defaultParallelism))
 
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
-        """Run every task; raise the first error after all tasks have stopped."""
         if not tasks:
             return
         self._probe(tasks)
@@ -183,16 +179,13 @@ class _Job:
         self._thread = InheritableThread(self._run, daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def is_running(self, seconds: float) -> bool:
-        """Wait that long for the end, and return whether it is still running."""
         self._thread.join(seconds)
         return bool(self._thread.is_alive())
 
     def cancel(self) -> None:
-        """Stop every task, and wait until all have stopped."""
         # Without a JVM there is nothing to cancel.
         with suppress(Py4JError, OSError):
             self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
@@ -230,7 +223,6 @@ class _Job:
 
 
 def max_attempts(context: SparkContext) -> int:
-    """Return how many attempts Spark makes of a task."""
     local = re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+))?\])?", context.master)
     if local is not None:
         return int(local[1] or 1)

@@ -60,18 +60,14 @@ NAME = "kcli-tasks"
 
 
 class TaskReader(DataSourceReader):
-    """Runs one task per partition."""
-
     def __init__(self, tasks: bytes, attempts: int) -> None:
         self._tasks = tasks
         self._attempts = attempts
 
     def partitions(self) -> list[InputPartition]:
-        """Return a partition for every task."""
         return [InputPartition(number) for number in range(len(pickle.loads(self._tasks)))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
-        """Run a task and yield its outcome."""
         position = partition.value
         context = TaskContext.get()
         is_last = context is None or context.attemptNumber() + 1 >= self._attempts
@@ -88,7 +84,6 @@ class TaskSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return NAME
 
     def schema(self) -> str:
@@ -96,7 +91,6 @@ class TaskSource(DataSource):
         return "outcome binary"
 
     def reader(self, schema: StructType) -> TaskReader:
-        """Return the reader that runs the tasks."""
         return TaskReader(self.tasks, self.attempts)
 
 

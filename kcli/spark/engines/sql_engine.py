@@ -150,7 +150,6 @@ class SqlEngine:
 
     @property
     def slots(self) -> int:
-        """Return how many tasks run at the same time."""
         return self._engine.slots
 
     def check(self, options: WriteOptions) -> None:
@@ -162,7 +161,6 @@ class SqlEngine:
             _written(self._spark.createDataFrame([], schema), options)
 
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
-        """Run every task; raise the first error after all tasks have stopped."""
         if not tasks:
             return
         left_failure(tasks)

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPartition:
-    """What an export would read of one partition."""
-
     topic: str
     partition: int
     start: int
@@ -40,8 +38,6 @@ class PlannedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """What an export would do."""
-
     target: str
     resumes_plan: int | None
     """The plan of an earlier run that is finished first."""

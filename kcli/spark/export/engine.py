@@ -35,9 +35,7 @@ class Engine(Protocol):
     """Runs tasks, retries those whose worker died, and leaves none running when `run` returns or raises."""
 
     @property
-    def slots(self) -> int:
-        """Return how many tasks run at the same time."""
-        ...
+    def slots(self) -> int: ...
 
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
         """Run `kcli.spark.export.writing.task.write_split` on every task; raise the first task's error.
@@ -46,9 +44,7 @@ class Engine(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Release the workers."""
-        ...
+    def close(self) -> None: ...
 
 
 class NoProgress:

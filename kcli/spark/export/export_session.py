@@ -35,7 +35,6 @@ _MAX_ROUNDS = 4
 
 
 def wall_ms() -> int:
-    """Return the time of day in ms."""
     return time.time_ns() // 1_000_000
 
 

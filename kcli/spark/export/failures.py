@@ -93,7 +93,6 @@ _PASSING_ERRNOS = (errno.EAGAIN, errno.EINTR, errno.ETIMEDOUT, errno.EIO)
 
 
 def kind_of(error: BaseException) -> FailureKind:
-    """Return the kind of a failure."""
     if isinstance(error, TaskFailed):
         return error.kind
     if isinstance(error, KafkaError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:

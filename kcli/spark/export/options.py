@@ -34,8 +34,6 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """How files are encoded."""
-
     compression: str = "zstd"
     compression_level: int | None = None
     row_group_rows: int = 1_000_000
@@ -57,12 +55,10 @@ class WriteOptions:
     parquet: ParquetOptions = field(default_factory=ParquetOptions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> WriteOptions:
-        """Return the options that `to_json` wrote."""
         reading = dict(stored["reading"])
         reading["columns"] = tuple(reading["columns"])
         reading["on_corrupt"] = OnCorrupt(reading["on_corrupt"])
@@ -82,8 +78,6 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """What a run is asked to do."""
-
     selection: Selection
     rules: RangeRules = field(default_factory=lambda: RangeRules(read_committed=True))
     write: WriteOptions = field(default_factory=WriteOptions)
@@ -129,7 +123,6 @@ class Identity:
     def of(
         cls, options: WriteOptions, *, cluster_id: str | None, topics: Mapping[str, str | None]
     ) -> Identity:
-        """Return the identity of an export with these options."""
         return cls(
             cluster_id=cluster_id,
             topics=dict(topics),
@@ -142,7 +135,6 @@ class Identity:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
         return {"format": FORMAT, **asdict(self)}
 
     @classmethod

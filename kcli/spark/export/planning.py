@@ -45,12 +45,10 @@ class NewOffsets:
 
     @property
     def starts(self) -> dict[TopicPartition, int]:
-        """Return where reading begins."""
         return {one: interval.start for one, interval in self.ranges.items()}
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """Return where reading ends."""
         return {one: interval.end for one, interval in self.ranges.items()}
 
     def limited(self, max_offsets: int) -> NewOffsets:

@@ -22,13 +22,7 @@ from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.export_session import wall_ms
 from kcli.spark.export.failures import TargetRefused
 from kcli.spark.export.log.commit import Commit
-from kcli.spark.export.log.export_log import (
-    DamagedLog,
-    ExportLog,
-    read_commit,
-    read_identity,
-    read_plan,
-)
+from kcli.spark.export.log.export_log import DamagedLog, ExportLog, read_commit, read_identity, read_plan
 from kcli.spark.export.log.lock import locked
 from kcli.spark.export.log.receipt import Counters, WrittenFile
 from kcli.spark.export.target.layout import (
@@ -54,20 +48,16 @@ if TYPE_CHECKING:
 
 
 class FoundFile(NamedTuple):
-    """A data file of the target."""
-
     path: str
     size_bytes: int
     footer: Footer
 
     @property
     def partition(self) -> TopicPartition:
-        """Return the partition of its rows."""
         return TopicPartition(self.footer.topic, self.footer.partition)
 
     @property
     def final_path(self) -> str:
-        """Return its path once it is published."""
         name = parsed_name(self.path)
         return published_path(self.path) if name is not None and name.is_temporary else self.path
 
@@ -257,8 +247,6 @@ def _is_one_attempt(files: list[FoundFile]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """The result of a repair."""
-
     target: str
     commit: int | None
     """The new commit; None if nothing was wrong, or no file counts."""
@@ -336,7 +324,6 @@ def _commit_of(target: Target, found: FoundFiles, files: list[FoundFile]) -> Com
 
 
 def _readable_commits(target: Target, found: FoundFiles) -> list[Commit]:
-    """Return the readable rest of the log."""
     commits: list[Commit] = []
     for number in sorted(found.commits):
         with suppress(DamagedLog):

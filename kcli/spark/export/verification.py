@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A file that is not as it was committed."""
-
     path: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What was checked, and what was wrong."""
-
     target: str
     files: int
     rows: int

@@ -25,7 +25,6 @@ _OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
 def filter_rows(batch: pa.RecordBatch, expression: pc.Expression) -> pa.RecordBatch:
-    """Return the rows for which the expression is true."""
     kept = pa.Table.from_batches([batch]).filter(expression).combine_chunks().to_batches()
     return kept[0] if kept else batch.slice(0, 0)
 
@@ -68,7 +67,6 @@ def _expression(condition: Condition, schema: pa.Schema) -> pc.Expression:
 
 
 def _type(column: Path, schema: pa.Schema) -> pa.DataType:
-    """Return the type at the end of a path."""
     fields = {field.name: field.type for field in schema}
     for depth, name in enumerate(column, 1):
         type_ = fields.get(name)

@@ -113,7 +113,6 @@ def is_evaluable(conditions: tuple[Condition, ...]) -> bool:
 
 
 def sql_of(condition: Condition) -> str:
-    """Return a condition as Spark SQL."""
     match condition:
         case Comparison(column, operator, value):
             return f"{_name_sql(column)} {operator} {_literal_sql(value)}"

@@ -39,11 +39,9 @@ class ImportState:
     base: dict[int, int] = field(default_factory=dict)
 
     def is_of(self, other: ImportState) -> bool:
-        """Return whether another state is of the same source and target."""
         return replace_base(self) == replace_base(other)
 
     def to_json(self) -> str:
-        """Return the file's text."""
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
 
     @classmethod
@@ -71,7 +69,6 @@ class StateFile:
         self.path = path
 
     def load(self) -> ImportState | None:
-        """Return the state, None if there is no file."""
         try:
             return ImportState.from_json(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -131,7 +128,6 @@ class PartitionPlan:
 
     @property
     def todo(self) -> int:
-        """Return how many rows are left to send."""
         return self.rows - self.done
 
 

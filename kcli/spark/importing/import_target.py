@@ -43,7 +43,6 @@ class TargetTopic:
 
 
 async def find_topic(client: Client, name: str) -> TargetTopic | None:
-    """Return the topic, None if it does not exist."""
     found = (await admin.describe_topics(client, [name]))[name]
     if isinstance(found, KafkaError):
         if found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -103,7 +102,6 @@ def retention_warning(topic: TargetTopic, oldest_ms: int | None, now_ms: int) ->
 
 
 async def end_offsets(client: Client, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-    """Return the end offsets."""
     wanted = {admin.TopicPartition(topic, partition): admin.LATEST for partition in partitions}
     ends = {}
     for partition, found in (await admin.list_offsets(client, wanted)).items():

@@ -64,8 +64,6 @@ COLUMNS = ("key", "value", "offset", "timestamp", "headers")
 
 
 class Rows(NamedTuple):
-    """Consecutive records."""
-
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     timestamps_ms: Sequence[int]
@@ -120,7 +118,6 @@ class PartitionRows:
 
 
 def unreadable(path: str, error: Exception) -> KcliError:
-    """Return the error for a file that cannot be read."""
     return KcliError(f"cannot read `{path}`: {damage_of(error)}", hint="kcli spark-export --to DIR --verify")
 
 

@@ -53,7 +53,6 @@ class LossReport:
         self._fails = fails
 
     def add(self, loss: Loss) -> None:
-        """Add a loss, or raise it."""
         if self._fails:
             raise DataLoss(f"cannot read all of {name_of(loss.partition)}: {loss.reason}")
         self.found.append(loss)

@@ -178,8 +178,6 @@ _BAD_DATA = (
 
 
 class AvroValues:
-    """Values of one reader's schema."""
-
     def __init__(self, given: str) -> None:
         address, _, schema = given.removeprefix(REGISTRY).partition(" ")
         self._registry = SchemaRegistry(address) if given.startswith(REGISTRY) else None
@@ -198,7 +196,6 @@ class AvroValues:
         self._writers: dict[int, Any] = {}
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """Return the data, null for bad values, and the reason of each bad one."""
         values: list[Any] = []
         bad: dict[int, str] = {}
         for row, raw in enumerate(column.to_pylist()):

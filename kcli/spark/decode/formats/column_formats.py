@@ -14,12 +14,8 @@ if TYPE_CHECKING:
 
 
 class ColumnFormat(Protocol):
-    """A format of a column."""
-
     @property
-    def type(self) -> pa.DataType:
-        """The decoded column's type."""
-        ...
+    def type(self) -> pa.DataType: ...
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
         """Return the decoded values, null for bad ones, and the reason of each bad one."""
@@ -27,18 +23,13 @@ class ColumnFormat(Protocol):
 
 
 class Binary:
-    """Plain bytes."""
-
     type = pa.binary()
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """Return the column."""
         return column, {}
 
 
 class Text:
-    """UTF-8."""
-
     type = pa.string()
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
@@ -65,7 +56,6 @@ class FixedSize:
     dtype: str
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """Decode all values at once."""
         written = np.dtype(self.dtype)
         size = written.itemsize
         lengths = pc.fill_null(pc.binary_length(column), -1).to_numpy(zero_copy_only=False)

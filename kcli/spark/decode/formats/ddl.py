@@ -73,8 +73,6 @@ def _of_json(given: Any) -> pa.DataType:  # noqa: ANN401  # JSON
 
 
 class _Ddl:
-    """The tokens of DDL, consumed one by one."""
-
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: list[str] = []

@@ -105,7 +105,6 @@ class Formats:
 def _parted(
     formatted: pa.RecordBatch, raw: pa.RecordBatch, errors: Mapping[int, str], bad_values: int
 ) -> tuple[pa.RecordBatch, int, pa.RecordBatch]:
-    """Return the good rows, and the bad ones undecoded."""
     rows = sorted(errors)
     is_good = np.ones(raw.num_rows, bool)
     is_good[rows] = False

@@ -130,8 +130,6 @@ _BETWEEN = _END + b"\n" + _BEGIN
 
 
 class JsonValues:
-    """Structs of one schema."""
-
     def __init__(self, schema: str) -> None:
         self.type = parse_schema(schema)
         self._plain_only = is_plain_only(self.type)
@@ -142,7 +140,6 @@ class JsonValues:
         )
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """Return the structs, null for bad values, and the reason of each bad one."""
         # The parser does not check the encoding of text.
         text, not_text = _TEXT.decode(column)
         bad = dict(not_text)

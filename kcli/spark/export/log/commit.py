@@ -70,7 +70,6 @@ class RunTotals:
         self._bytes = 0
 
     def add(self, commit: Commit) -> None:
-        """Add a commit."""
         self._plans.append(commit.number)
         self._counters += commit.counters
         self._gaps += commit.gaps
@@ -89,7 +88,6 @@ class RunTotals:
             )
 
     def summary(self, seconds: float) -> Summary:
-        """Return the totals."""
         return Summary(
             target=self._target,
             committed_plans=tuple(self._plans),
@@ -125,7 +123,6 @@ class Commit:
     gaps: tuple[Gap, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
         return {
             "commit": self.number,
             "plan_id": self.plan_id,
@@ -149,7 +146,6 @@ class Commit:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Commit:
-        """Return the commit that `to_json` wrote."""
         return cls(
             number=stored["commit"],
             plan_id=stored["plan_id"],

@@ -108,12 +108,10 @@ class ExportLog:
 
     @property
     def next_number(self) -> int:
-        """Return the number of the next plan."""
         return self.commits[-1] + 1 if self.commits else 1
 
     @property
     def next_offsets(self) -> Mapping[TopicPartition, int]:
-        """Return the next offset of each partition."""
         return self.last.next_offsets if self.last else {}
 
     @property
@@ -123,7 +121,6 @@ class ExportLog:
 
     @property
     def topics(self) -> dict[str, str | None]:
-        """Return the ids of all topics so far."""
         known = dict(self.identity.topics) if self.identity else {}
         return known | (self.last.topics if self.last else {})
 
@@ -154,7 +151,6 @@ class ExportLog:
         self.pending = None
 
     def write_identity(self, identity: Identity) -> None:
-        """Write the identity of the target."""
         self.target.write_atomically(IDENTITY, encoded(identity.to_json()))
         self.identity = identity
 
@@ -222,18 +218,15 @@ class ExportLog:
 
 
 def read_identity(target: Target) -> Identity | None:
-    """Return a target's identity, None if it has none."""
     data = target.read(IDENTITY)
     return None if data is None else decoded(data, IDENTITY, Identity.from_json)
 
 
 def read_commit(target: Target, number: int) -> Commit:
-    """Return a commit; raise `DamagedLog` if it is missing or damaged."""
     return _read(target, commit_path(number), Commit.from_json)
 
 
 def read_plan(target: Target, number: int) -> Plan:
-    """Return a plan; raise `DamagedLog` if it is missing or damaged."""
     return _read(target, plan_path(number), Plan.from_json)
 
 

@@ -65,7 +65,6 @@ def _place() -> str | None:
 
 
 def _start_of(pid: int) -> int | None:
-    """Return the start time of a process, None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return int(file.read().rpartition(")")[2].split()[_START_FIELD])
@@ -78,8 +77,6 @@ STALE_SECONDS = 60.0
 
 
 class Lock(Protocol):
-    """A lock that is held."""
-
     def check(self) -> None:
         """Raise `TargetLocked` if another export has taken it over."""
         ...

@@ -58,11 +58,9 @@ class Plan:
         return sum(one.split.size_bytes for one in self.splits)
 
     def range_of(self, split: Split) -> OffsetInterval:
-        """Return the range that the plan reads of a split's partition."""
         return self.ranges[TopicPartition(split.topic, split.partition)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
         return {
             "plan": self.number,
             "plan_id": self.plan_id,
@@ -82,7 +80,6 @@ class Plan:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Plan:
-        """Return the plan that `to_json` wrote."""
         return cls(
             number=stored["plan"],
             plan_id=stored["plan_id"],

@@ -48,7 +48,6 @@ class Counters:
     dead_letter_rows: int = 0
 
     def __add__(self, other: Counters) -> Counters:
-        """Return the sum."""
         mine, others = asdict(self), asdict(other)
         return Counters(**{name: mine[name] + others[name] for name in mine})
 
@@ -74,12 +73,10 @@ class Receipt:
     """The last batch read of each leader epoch; empty if Spark's own connector read."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Receipt:
-        """Return the receipt that `to_json` wrote."""
         return cls(
             **dict(stored)
             | {

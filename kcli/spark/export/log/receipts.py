@@ -46,7 +46,6 @@ class Receipts:
             self._target.remove(file.temporary or file.path)
 
     def of(self, plan: Plan) -> list[Receipt]:
-        """Return the receipts of a plan, by split and attempt."""
         return [receipt for _, receipt in self._found(plan) if receipt is not None]
 
     def tidied(self, plan: Plan) -> list[Receipt]:

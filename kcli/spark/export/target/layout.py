@@ -54,7 +54,6 @@ class Layout:
 
     @property
     def by_hour(self) -> bool:
-        """Return whether there is a directory per hour."""
         return "hour" in self.partition_by
 
     @property
@@ -89,8 +88,6 @@ _NAME = re.compile(
 
 
 class FileName(NamedTuple):
-    """The parts of a data file's name."""
-
     stem: str
     plan: int
     is_temporary: bool
@@ -127,12 +124,10 @@ _RECEIPT = re.compile(r"split-(\d{5,})(?:\.[0-9a-f]+)?\.json")
 
 
 def plan_path(number: int) -> str:
-    """Return the path of a plan."""
     return f"{LOG}/{number:010d}.plan.json"
 
 
 def commit_path(number: int) -> str:
-    """Return the path of a commit."""
     return f"{LOG}/{number:010d}.commit.json"
 
 

@@ -40,15 +40,12 @@ class LocalTarget:
 
     @property
     def uri(self) -> str:
-        """Return the directory."""
         return self.root
 
     def local_path(self, path: str) -> str:
-        """Return the path of a file in the file system."""
         return os.path.join(self.root, path)
 
     def read(self, path: str) -> bytes | None:
-        """Return a small file's content, None if there is none."""
         try:
             with open(self.local_path(path), "rb") as file:
                 return file.read()
@@ -70,7 +67,6 @@ class LocalTarget:
             self.remove(temporary)
 
     def open_output(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
-        """Open a new file for writing, making its directory."""
         import pyarrow as pa
 
         full = self.local_path(path)
@@ -81,11 +77,9 @@ class LocalTarget:
             return pa.OSFile(full, "wb")
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it."""
         os.makedirs(self.local_path(path), exist_ok=True)
 
     def sync(self, path: str) -> None:
-        """Sync a written file to disk."""
         descriptor = os.open(self.local_path(path), os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -93,7 +87,6 @@ class LocalTarget:
             os.close(descriptor)
 
     def sync_directories(self, paths: Iterable[str]) -> None:
-        """Sync directories and all above them, up to the target."""
         wanted = {""}
         for path in paths:
             while path:
@@ -103,7 +96,6 @@ class LocalTarget:
             disk.sync_path(self.local_path(path).rstrip("/"))
 
     def rename(self, path: str, to: str) -> bool:
-        """Rename a file over any other; return whether it existed."""
         try:
             self._replace(path, to)
         except FileNotFoundError:
@@ -114,12 +106,10 @@ class LocalTarget:
         return True
 
     def remove(self, path: str) -> None:
-        """Remove a file if there is one."""
         with suppress(FileNotFoundError):
             os.unlink(self.local_path(path))
 
     def remove_empty_directories(self, path: str) -> None:
-        """Remove the empty directories in and below a directory, and above it up to the target."""
         for folder, _, _ in os.walk(self.local_path(path), topdown=False):
             with suppress(OSError):  # not empty, or not permitted
                 os.rmdir(folder)
@@ -130,14 +120,12 @@ class LocalTarget:
                 return
 
     def size(self, path: str) -> int | None:
-        """Return a file's size in bytes, None if there is none."""
         try:
             return os.stat(self.local_path(path)).st_size
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def list(self, directory: str, *, recursive: bool = False) -> list[TargetFile]:
-        """Return the files in a directory, hidden ones too, in the order of their paths."""
         found = []
         pending = [directory]
         while pending:
@@ -157,20 +145,17 @@ class LocalTarget:
         return sorted(found)
 
     def open_input(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
-        """Open a file for reading."""
         import pyarrow as pa
 
         return pa.OSFile(self.local_path(path), "rb")
 
     @contextmanager
     def while_writing(self, directory: str) -> Iterator[None]:
-        """Block `when_nobody_writes` of the same directory; tasks write in this block."""
         with self._locked(directory, fcntl.LOCK_SH):
             yield
 
     @contextmanager
     def when_nobody_writes(self, directory: str) -> Iterator[None]:
-        """Wait until no task of an earlier run writes, and block new ones."""
         with self._locked(directory, fcntl.LOCK_EX):
             yield
 

@@ -33,11 +33,9 @@ class ObjectTarget:
         self.uri = uri
 
     def full_path(self, path: str) -> str:
-        """Return the path of a file in the store."""
         return f"{self.root}/{path}" if path else self.root
 
     def read(self, path: str) -> bytes | None:
-        """Return a small file's content, None if there is none."""
         try:
             with self.filesystem.open_input_stream(self.full_path(path)) as stream:
                 return bytes(stream.read())
@@ -57,7 +55,6 @@ class ObjectTarget:
         return True
 
     def open_output(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
-        """Open a new file for writing."""
         full = self.full_path(path)
         try:
             return self.filesystem.open_output_stream(full)
@@ -84,7 +81,6 @@ class ObjectTarget:
         return True
 
     def remove(self, path: str) -> None:
-        """Remove a file if there is one."""
         if self.size(path) is not None:
             self.filesystem.delete_file(self.full_path(path))
 
@@ -92,12 +88,10 @@ class ObjectTarget:
         """Do nothing: a prefix disappears with its last object."""
 
     def size(self, path: str) -> int | None:
-        """Return a file's size in bytes, None if there is none."""
         info = self.filesystem.get_file_info(self.full_path(path))
         return info.size if info.is_file else None
 
     def list(self, directory: str, *, recursive: bool = False) -> list[TargetFile]:
-        """Return the files under a prefix, in the order of their paths."""
         from pyarrow.fs import FileSelector
 
         selector = FileSelector(self.full_path(directory), allow_not_found=True, recursive=recursive)
@@ -106,7 +100,6 @@ class ObjectTarget:
         return sorted(TargetFile(info.path[skipped:], info.size) for info in infos if info.is_file)
 
     def open_input(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
-        """Open a file for reading."""
         return self.filesystem.open_input_file(self.full_path(path))
 
     def while_writing(self, directory: str) -> AbstractContextManager[None]:

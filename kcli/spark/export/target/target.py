@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 
 class TargetFile(NamedTuple):
-    """A file in a target."""
-
     path: str
     size_bytes: int
 

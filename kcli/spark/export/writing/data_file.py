@@ -35,7 +35,6 @@ _PAGE_BUFFER_BYTES = 1024 * 1024
 
 
 def checksum(target: Target, path: str) -> int:
-    """Return the CRC-32C of a file."""
     piece = memoryview(bytearray(_PIECE_BYTES))
     found = 0
     with target.open_input(path) as file:
@@ -82,8 +81,6 @@ class BadFooter(KcliError):
 
 
 class Footer(NamedTuple):
-    """The footer of an exported file."""
-
     topic: str
     partition: int
     start: int

@@ -65,8 +65,6 @@ class Shaped(NamedTuple):
 
 
 class RowShaper:
-    """Filters rows, and decodes keys and values."""
-
     def __init__(self, options: WriteOptions, split: Split) -> None:
         in_path = options.layout.path_columns
         formats = {"key": options.key, "value": options.value}
@@ -124,7 +122,6 @@ def _needed(options: WriteOptions, written: list[str], conditions: tuple[Conditi
 
 
 def _columns_of(condition: Condition) -> tuple[str, ...]:
-    """Return the column of a condition."""
     match condition:
         case Comparison(column) | In(column) | IsNull(column) | StartsWith(column):
             return column[:1]

@@ -94,7 +94,6 @@ class ParquetPart:
         return size
 
     def discard(self) -> None:
-        """Close and remove the file."""
         self._buffered.clear()
         self._writer.is_open = False  # the writer must not write when it is collected
         try:
@@ -177,8 +176,6 @@ class Place(NamedTuple):
 
 
 class _Open:
-    """A file that is being written, and the bounds of its rows."""
-
     def __init__(self, part: ParquetPart, path: str) -> None:
         self.part = part
         self.path = path
@@ -234,7 +231,6 @@ class SplitWriter:
         return tuple(self._written)
 
     def discard(self) -> None:
-        """Remove all files."""
         while self._open:
             self._open.popitem()[1].part.discard()
         for file in self._written:

@@ -108,8 +108,6 @@ def dead_rows_writer(task: SplitTask, attempt: str, schema: pa.Schema) -> SplitW
 
 
 class SplitRows:
-    """Reads a split, shapes its rows and writes them."""
-
     def __init__(self, task: SplitTask, attempt: str) -> None:
         self._task = task
         self._attempt = attempt
@@ -173,14 +171,11 @@ class SplitRows:
         )
 
     def discard(self) -> None:
-        """Remove all files of this attempt."""
         self._writer.discard()
         self._dead_rows.discard()
 
 
 class ThrottledReport:
-    """Reports progress, a few times a second."""
-
     def __init__(self, report: Callable[[int, int], None]) -> None:
         self._report = report
         self._told = (0, 0)

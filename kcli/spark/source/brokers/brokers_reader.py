@@ -79,13 +79,10 @@ class BrokersReader:
     fail_on_data_loss: bool = True
 
     def read(self, split: Split, reading: Reading, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split in the order of their offsets."""
         return _SplitReading(self, split, reading, counters).rows()
 
 
 class _SplitReading:
-    """The reading of one split."""
-
     def __init__(self, reader: BrokersReader, split: Split, reading: Reading, counters: ReadCounters) -> None:
         self._split = split
         self._reading = reading
@@ -100,7 +97,6 @@ class _SplitReading:
         )
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows."""
         try:
             while self._position < self._split.end:
                 try:

@@ -162,13 +162,11 @@ class BrokersSource:
         )
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the first offset of each partition."""
         return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     def latest(
         self, partitions: Collection[TopicPartition], *, read_committed: bool
     ) -> Mapping[TopicPartition, int]:
-        """Return the high watermark of each partition, or its last stable offset."""
         return self._offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
 
     def at_timestamps(
@@ -188,7 +186,6 @@ class BrokersSource:
     def splits(
         self, ranges: Mapping[TopicPartition, OffsetInterval], limits: SplitLimits, *, read_committed: bool
     ) -> Sequence[Split]:
-        """Cut ranges into splits of about equal bytes, largest first."""
         wanted = {one: interval for one, interval in ranges.items() if interval.end > interval.start}
         if not wanted:
             return ()
@@ -196,7 +193,6 @@ class BrokersSource:
         return cut(wanted, density, limits, codec)
 
     def reader(self) -> BrokersReader:
-        """Return the reader for tasks."""
         return BrokersReader(self._access, fail_on_data_loss=self._fail_on_data_loss)
 
     def close(self) -> None:

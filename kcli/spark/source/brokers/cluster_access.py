@@ -70,7 +70,6 @@ class ClusterAccess:
 
     @property
     def fetch_bytes(self) -> int:
-        """Return how many bytes one fetch asks for."""
         config = self.consumer_config
         given = [
             value
@@ -83,7 +82,6 @@ class ClusterAccess:
         return max(1, min(given)) if given else FETCH_BYTES
 
     def check(self) -> None:
-        """Raise `UsageError` for unusable addresses and properties."""
         parse_bootstrap(self.bootstrap)
         _ = self.client_config, self.consumer_config
 

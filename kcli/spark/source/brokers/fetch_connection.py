@@ -84,7 +84,6 @@ class FetchConnection:
         return response
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def _fill(self, view: memoryview) -> None:

@@ -205,7 +205,6 @@ class FetchStream:
                 raise last_error or self._nothing_comes(position)
 
     def close(self) -> None:
-        """Close the connection; `next` opens another."""
         if self._connection is not None:
             self._connection.close()
         self._connection = None

@@ -185,8 +185,6 @@ class LogDirsReader:
 
 
 class SplitRun:
-    """One reading of a split."""
-
     def __init__(self, split: Split, reading: Reading, counters: ReadCounters) -> None:
         if split.directory is None:
             raise KcliError(f"a split of `{split.topic}-{split.partition}` without a directory")
@@ -209,7 +207,6 @@ class SplitRun:
         return max(self.gatherer.next_offset, self.split.start, self._given_up)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
         try:
             yield from self._rows()
         finally:

@@ -54,20 +54,17 @@ class LogDirsSource:
         ]
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition."""
         return {partition: log.start_offset for partition, log in self._logs(partitions).items()}
 
     def latest(
         self, partitions: Collection[TopicPartition], *, read_committed: bool
     ) -> dict[TopicPartition, int]:
-        """Return where each partition ends: its high watermark, or its last stable offset."""
         logs = self._logs(partitions)
         if read_committed:
             return {partition: log.last_stable_offset for partition, log in logs.items()}
         return {partition: log.end_offset for partition, log in logs.items()}
 
     def at_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the earliest offset whose record is at or after the timestamp, None without one."""
         logs = self._logs(timestamps_ms)
         return {partition: log.at_timestamp(timestamps_ms[partition]) for partition, log in logs.items()}
 
@@ -83,7 +80,6 @@ class LogDirsSource:
         return plan_splits(self._logs(ranges), ranges, limits, read_committed=read_committed)
 
     def reader(self) -> LogDirsReader:
-        """Return the reader for tasks."""
         return LogDirsReader()
 
     def close(self) -> None:

@@ -202,7 +202,6 @@ class ReplicaLog:
 
     @cached_property
     def start_offset(self) -> int:
-        """The first offset."""
         first = self.segments[0].base_offset if self.segments else 0
         return max(first, self.replica.log_start or 0)
 
@@ -230,7 +229,6 @@ class ReplicaLog:
         return max(self.ask(lambda segments: last_stable_offset(segments, start, end)), start)
 
     def divergence(self, marks: Sequence[BatchMark]) -> int | None:
-        """Return the offset where the log differs from that of the marks, None if it is the same."""
         epochs = LeaderEpochs(self.replica.path)
         with reading(self.replica.path):
             epochs.load(self._report)
@@ -238,6 +236,5 @@ class ReplicaLog:
         return self.ask(lambda segments: divergence(segments, epochs, marks, OffsetInterval(start, end)))
 
     def at_timestamp(self, timestamp_ms: int) -> int | None:
-        """Return the earliest offset whose record is not older, None without one."""
         start, end = self.start_offset, self.end_offset
         return self.ask(lambda segments: offset_for_timestamp(segments, timestamp_ms, start, end))

@@ -24,13 +24,7 @@ from kcli.forensics.entries.entry_head import plausible_head
 from kcli.forensics.entries.scanned_entry import ScannedEntry
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.forensics.entries.segment_scan import scan
-from kcli.protocol.records.batch_header import (
-    HEADER,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MIN_LENGTHS,
-    BatchHead,
-)
+from kcli.protocol.records.batch_header import HEADER, HEADER_SIZE, LOG_OVERHEAD, MIN_LENGTHS, BatchHead
 from kcli.storage.index.index_file import CorruptIndex
 from kcli.storage.index.offset_index import OffsetIndex
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, base_offset_of, segment_path

@@ -46,7 +46,6 @@ class Stretch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes."""
         return self.end - self.begin
 
 

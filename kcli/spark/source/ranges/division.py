@@ -30,7 +30,6 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return the number of offsets."""
         return self.end - self.start
 
 

@@ -115,11 +115,7 @@ def check_batch(starting: OffsetSpec, ending: OffsetSpec) -> None:
 
 
 def check_named(
-    spec: OffsetSpec,
-    *,
-    needed: Collection[TopicPartition],
-    selected: Collection[TopicPartition],
-    side: str,
+    spec: OffsetSpec, *, needed: Collection[TopicPartition], selected: Collection[TopicPartition], side: str
 ) -> None:
     """Raise `UsageError` if a spec lacks a selected partition, or names another one."""
     named = _named(spec)
