@@ -28,7 +28,6 @@ class ExportChoices(NamedTuple):
     to: Annotated[
         str | None,
         typer.Option(
-            "--to",
             metavar="DIR|URI",
             help="Where the Parquet files go: a directory, or s3://, gs://, hdfs:// …",
             show_default=False,

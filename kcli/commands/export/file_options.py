@@ -83,7 +83,6 @@ class ColumnChoice(NamedTuple):
     headers: Annotated[
         HeadersAs | None,
         typer.Option(
-            "--headers",
             help="Add the column headers, as an array or as a map that keeps the last value of a key",
             show_default=False,
         ),
@@ -91,7 +90,6 @@ class ColumnChoice(NamedTuple):
     columns: Annotated[
         str | None,
         typer.Option(
-            "--columns",
             metavar="NAME,...",
             help="Only these columns: key, value, topic, partition, offset, timestamp, "
             "timestampType, headers",
@@ -105,13 +103,11 @@ class ColumnChoice(NamedTuple):
         typer.Option("--value-as", "--value", help="Decode values to this; none leaves the column out"),
     ] = Format.BINARY
     key_schema: Annotated[
-        str | None,
-        typer.Option("--key-schema", metavar="SCHEMA", help="The schema of keys, as --value-schema"),
+        str | None, typer.Option(metavar="SCHEMA", help="The schema of keys, as --value-schema")
     ] = None
     value_schema: Annotated[
         str | None,
         typer.Option(
-            "--value-schema",
             metavar="FILE|DDL|registry:URL",
             help="The schema of values. For json: Spark DDL (id BIGINT, name STRING) or "
             "Spark's JSON form; for avro: the reader's schema or a schema registry",
@@ -120,22 +116,19 @@ class ColumnChoice(NamedTuple):
     on_bad_value: Annotated[
         BadValue,
         typer.Option(
-            "--on-bad-value",
             help="If a key or value cannot be decoded: fail, write null, or keep the raw "
-            "record in a separate file",
+            "record in a separate file"
         ),
     ] = BadValue.FAIL
     where: Annotated[
         str | None,
         typer.Option(
-            "--where",
             metavar="SQL",
             help="Only rows that match; topic, partition, offset and timestamp also reduce what is read",
         ),
     ] = None
     select: Annotated[
-        str | None,
-        typer.Option("--select", metavar="SQL,...", help="Columns computed by Spark SQL (writer spark)"),
+        str | None, typer.Option(metavar="SQL,...", help="Columns computed by Spark SQL (writer spark)")
     ] = None
 
     def names(self) -> tuple[str, ...]:
@@ -195,7 +188,6 @@ class OutputChoice(NamedTuple):
     partition_by: Annotated[
         str | None,
         typer.Option(
-            "--partition-by",
             metavar="NAME,...",
             help="Directories by topic, partition, date, hour; date and hour are the "
             "record's, in UTC  [default: topic,partition]",
@@ -204,27 +196,21 @@ class OutputChoice(NamedTuple):
     flat: Annotated[
         bool, typer.Option("--flat", help="Make no directories; topic and partition become columns")
     ] = False
-    compression: Annotated[
-        ParquetCodec, typer.Option("--compression", help="Compression of the Parquet files")
-    ] = ParquetCodec.ZSTD
+    compression: Annotated[ParquetCodec, typer.Option(help="Compression of the Parquet files")] = (
+        ParquetCodec.ZSTD
+    )
     compression_level: Annotated[
-        int | None,
-        typer.Option(
-            "--compression-level", metavar="N", help="Level of the codec  [default: zstd 1, gzip 6]"
-        ),
+        int | None, typer.Option(metavar="N", help="Level of the codec  [default: zstd 1, gzip 6]")
     ] = None
     target_file_size: Annotated[
-        str, typer.Option("--target-file-size", metavar="SIZE", help="About the largest size of a file")
+        str, typer.Option(metavar="SIZE", help="About the largest size of a file")
     ] = "256MB"
-    row_group_rows: Annotated[
-        int, typer.Option("--row-group-rows", min=1, metavar="N", help="Rows per row group")
-    ] = 1_000_000
+    row_group_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Rows per row group")] = 1_000_000
     mode: Annotated[
         ExportMode,
         typer.Option(
-            "--mode",
             help="append continues the last export; snapshot needs an empty target; overwrite "
-            "replaces the present files when it is complete",
+            "replaces the present files when it is complete"
         ),
     ] = ExportMode.APPEND
 
@@ -269,17 +255,15 @@ class DamageChoice(NamedTuple):
     on_corrupt: Annotated[
         Corrupt,
         typer.Option(
-            "--on-corrupt",
             help="If a batch is damaged: fail, skip and count it, or also keep its bytes "
-            "(dead-letter, also named quarantine)",
+            "(dead-letter, also named quarantine)"
         ),
     ] = Corrupt.FAIL
     on_reset: Annotated[
         Reset,
         typer.Option(
-            "--on-reset",
             help="If a topic was recreated or truncated since the last export: fail, or begin "
-            "again at its first offset",
+            "again at its first offset"
         ),
     ] = Reset.FAIL
 

@@ -52,29 +52,16 @@ class FollowChoice(NamedTuple):
     follow: Annotated[
         bool, typer.Option("--follow", help="Export new records as they arrive, until Ctrl-C or SIGTERM")
     ] = False
-    interval: Annotated[
-        str, typer.Option("--interval", metavar="TIME", help="Time between two rounds of --follow")
-    ] = "30s"
+    interval: Annotated[str, typer.Option(metavar="TIME", help="Time between two rounds of --follow")] = "30s"
     min_offsets_per_trigger: Annotated[
-        int | None,
-        typer.Option(
-            "--min-offsets-per-trigger",
-            min=1,
-            metavar="N",
-            help="--follow waits for at least so many offsets",
-        ),
+        int | None, typer.Option(min=1, metavar="N", help="--follow waits for at least so many offsets")
     ] = None
     max_trigger_delay: Annotated[
-        str, typer.Option("--max-trigger-delay", metavar="TIME", help="--follow waits no longer than this")
+        str, typer.Option(metavar="TIME", help="--follow waits no longer than this")
     ] = "15m"
     max_offsets_per_trigger: Annotated[
         int | None,
-        typer.Option(
-            "--max-offsets-per-trigger",
-            min=1,
-            metavar="N",
-            help="--follow exports at most so many offsets at a time",
-        ),
+        typer.Option(min=1, metavar="N", help="--follow exports at most so many offsets at a time"),
     ] = None
 
     def options(self) -> FollowOptions:
@@ -113,49 +100,34 @@ class EngineChoice(NamedTuple):
 
     engine: Annotated[
         EngineName,
-        typer.Option(
-            "--engine", help="What runs the tasks: Spark, or processes of this machine without Spark and Java"
-        ),
+        typer.Option(help="What runs the tasks: Spark, or processes of this machine without Spark and Java"),
     ] = EngineName.SPARK
     writer: Annotated[
         WriterName,
         typer.Option(
-            "--writer",
             help="What writes the files. arrow: each task itself; spark: Spark SQL, for "
-            "--select and any --where",
+            "--select and any --where"
         ),
     ] = WriterName.AUTO
     via: Annotated[
         Via,
-        typer.Option(
-            "--via", help="With --writer spark: read with kcli (native), or with Spark's Kafka connector"
-        ),
+        typer.Option(help="With --writer spark: read with kcli (native), or with Spark's Kafka connector"),
     ] = Via.AUTO
     master: Annotated[
         str | None,
         typer.Option(
-            "--master",
-            metavar="URL",
-            help="Spark's master: local[4], spark://host:7077, yarn …  [default: local]",
+            metavar="URL", help="Spark's master: local[4], spark://host:7077, yarn …  [default: local]"
         ),
     ] = None
     conf: Annotated[
         list[str] | None,
-        typer.Option(
-            "--conf", metavar="NAME=VALUE", help="A Spark property (repeatable)", show_default=False
-        ),
+        typer.Option(metavar="NAME=VALUE", help="A Spark property (repeatable)", show_default=False),
     ] = None
     min_partitions: Annotated[
-        int | None,
-        typer.Option(
-            "--min-partitions", min=1, metavar="N", help="Split the work into at least about so many tasks"
-        ),
+        int | None, typer.Option(min=1, metavar="N", help="Split the work into at least about so many tasks")
     ] = None
     max_records_per_partition: Annotated[
-        int | None,
-        typer.Option(
-            "--max-records-per-partition", min=1, metavar="N", help="At most so many offsets per task"
-        ),
+        int | None, typer.Option(min=1, metavar="N", help="At most so many offsets per task")
     ] = None
 
     @property

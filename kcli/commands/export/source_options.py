@@ -98,7 +98,6 @@ class SourceChoice(NamedTuple):
     log_dir: Annotated[
         list[Path] | None,
         typer.Option(
-            "--log-dir",
             metavar="DIR",
             help="Read a broker's log directory, a copy of one, or a data directory of kcli, "
             "without a broker (repeatable: of several replicas the most complete one is "
@@ -107,11 +106,10 @@ class SourceChoice(NamedTuple):
         ),
     ] = None
     assign: Annotated[
-        str | None, typer.Option("--assign", metavar="JSON", help='Only these partitions: {"orders": [0, 1]}')
+        str | None, typer.Option(metavar="JSON", help='Only these partitions: {"orders": [0, 1]}')
     ] = None
     topic_pattern: Annotated[
-        str | None,
-        typer.Option("--topic-pattern", metavar="REGEX", help="Topics whose name contains a match"),
+        str | None, typer.Option(metavar="REGEX", help="Topics whose name contains a match")
     ] = None
 
     def selection(self) -> Selection:
@@ -162,7 +160,6 @@ class RangeChoice(NamedTuple):
     starting_offsets: Annotated[
         str | None,
         typer.Option(
-            "--starting-offsets",
             metavar="earliest|JSON",
             help='Where to begin with partitions that were never exported: {"orders": {"0": '
             '23, "1": -2}}, -2 is the first offset  [default: earliest]',
@@ -171,7 +168,6 @@ class RangeChoice(NamedTuple):
     ending_offsets: Annotated[
         str | None,
         typer.Option(
-            "--ending-offsets",
             metavar="latest|JSON",
             help='Where to end, exclusive: {"orders": {"0": 99, "1": -1}}, -1 is the end  [default: latest]',
         ),
@@ -179,17 +175,13 @@ class RangeChoice(NamedTuple):
     starting_timestamp: Annotated[
         str | None,
         typer.Option(
-            "--starting-timestamp",
             metavar="TIME",
             help="Begin at the first record with this time or later: ISO 8601 (UTC without a "
             "zone) or milliseconds since 1970",
         ),
     ] = None
     ending_timestamp: Annotated[
-        str | None,
-        typer.Option(
-            "--ending-timestamp", metavar="TIME", help="End before the first record with this time or later"
-        ),
+        str | None, typer.Option(metavar="TIME", help="End before the first record with this time or later")
     ] = None
     starting_by_timestamp: Annotated[
         str | None,
@@ -219,10 +211,7 @@ class RangeChoice(NamedTuple):
     ] = True
     isolation_level: Annotated[
         Isolation,
-        typer.Option(
-            "--isolation-level",
-            help="read_committed leaves out aborted transactions, and stops before open ones",
-        ),
+        typer.Option(help="read_committed leaves out aborted transactions, and stops before open ones"),
     ] = Isolation.COMMITTED
 
     @property

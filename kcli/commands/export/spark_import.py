@@ -61,11 +61,7 @@ class ImportChoice(NamedTuple):
     topic: Annotated[
         str,
         typer.Option(
-            "--topic",
-            metavar="TOPIC",
-            help="The topic to write to",
-            autocompletion=complete_topic,
-            show_default=False,
+            metavar="TOPIC", help="The topic to write to", autocompletion=complete_topic, show_default=False
         ),
     ] = ""
     source_topic: Annotated[

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kcli.spark.source.source import Source, SplitReader
     from kcli.spark.split import OffsetInterval, Reading, Split
 
-
 _COMPARISONS = {
     spark.EqualTo: "=",
     spark.EqualNullSafe: "=",

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kcli.spark.source.ranges.offset_specs import OffsetSpec
     from kcli.spark.source.source import Source
 
-
 _MAX_INT64 = 2**63 - 1
 _PREFIX = "kafka."
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from kcli.client.producer.producer_batch import Delivery
 
-
 _TYPES: Mapping[str, tuple[DataType, ...]] = {
     "topic": (StringType(),),
     "key": (StringType(), BinaryType()),

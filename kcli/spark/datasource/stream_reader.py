@@ -119,8 +119,6 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for note in options.notes:
             _logger.warning(note)
 
-    # --- position of the stream ------------------------------------------------------------------------
-
     def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint begins."""
         with hinted(), opened(self.options) as source:
@@ -164,8 +162,6 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Do nothing: nothing is open."""
 
-    # --- one batch -------------------------------------------------------------------------------------
-
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         if start == end:
             return []
@@ -176,8 +172,6 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return rows_of(partition, self.options.reading)
-
-    # --- ends ------------------------------------------------------------------------------------------
 
     def _end(self, source: Source, begin: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         if self._target is not None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from kcli.spark.decode.chunk import Fields
 
-
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS = pa.list_(HEADER)

@@ -13,7 +13,6 @@ from kcli.protocol.corruption import CorruptRecord, TooMuchData
 if TYPE_CHECKING:
     from kcli.protocol.corruption import Buffer
 
-
 try:
     from isal import isal_zlib as fast_zlib
 except ImportError:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from kcli.spark.decode.chunk import Chunk
 
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 INT64 = types.int64

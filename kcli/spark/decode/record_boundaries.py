@@ -22,7 +22,6 @@ from kcli.spark.decode.chunk import BEGIN, COUNT, END, CorruptRecords
 if TYPE_CHECKING:
     from kcli.spark.decode.chunk import Chunk
 
-
 _MAX_BYTES_32 = 5
 _MAX_BYTES_64 = 10
 

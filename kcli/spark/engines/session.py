@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from kcli.spark.engines.sql_engine import SqlEngine
     from kcli.spark.export.engine import Engine
 
-
 Thing = TypeVar("Thing")
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from kcli.spark.export.log.receipt import Receipt
     from kcli.spark.export.writing.split_task import SplitTask
 
-
 GROUPS_PER_SLOT = 3
 SMALL_BYTES = 16 * 1024 * 1024
 """A group with so much to read gets no more tasks."""

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from kcli.spark.export.writing.split_task import SplitTask
     from kcli.spark.split import Split
 
-
 PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 _OURS = ("client.id",)

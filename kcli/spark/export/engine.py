@@ -16,19 +16,15 @@ class Progress(Protocol):
 
     def planned(self, splits: int, total_bytes: int) -> None:
         """Tasks begin, for so many splits of about so many bytes in all."""
-        ...
 
     def advanced(self, rows: int, read_bytes: int) -> None:
         """Running tasks did that much more, which is part of a split that ends later."""
-        ...
 
     def finished(self, receipt: Receipt) -> None:
         """A split is done."""
-        ...
 
     def note(self, text: str) -> None:
         """Show the user a line."""
-        ...
 
 
 class Engine(Protocol):
@@ -42,7 +38,6 @@ class Engine(Protocol):
 
         It calls `on_done` and `progress` in the calling thread. Tasks come largest first.
         """
-        ...
 
     def close(self) -> None: ...
 

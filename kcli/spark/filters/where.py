@@ -127,9 +127,6 @@ def sql_of(condition: Condition) -> str:
             return f"({text})"
 
 
-# --- from text to parts ------------------------------------------------------------------------------------
-
-
 def _tokens(text: str) -> list[_Token]:
     tokens = []
     depth = 0
@@ -190,9 +187,6 @@ def _without_brackets(part: list[_Token]) -> list[_Token]:
         if depth == 0:
             return part
     return part[1:-1]
-
-
-# --- the forms ---------------------------------------------------------------------------------------------
 
 
 def _comparison(part: list[_Token]) -> list[Condition] | None:

@@ -29,7 +29,6 @@ class Watcher(Protocol):
 
     def advance(self, rows: int, size_bytes: int) -> None:
         """Add delivered records."""
-        ...
 
 
 class ImportRun:

@@ -44,7 +44,6 @@ class SplitReader(Protocol):
 
     def read(self, split: Split, reading: Reading, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split in the order of their offsets, with exactly the columns asked for."""
-        ...
 
 
 class Source(Protocol):
@@ -52,27 +51,22 @@ class Source(Protocol):
 
     def cluster_id(self) -> str | None:
         """Return the id of the cluster that wrote the records."""
-        ...
 
     def topics(self) -> Sequence[TopicIdentity]:
         """Return every topic, including internal ones."""
-        ...
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the first offset of each partition."""
-        ...
 
     def latest(
         self, partitions: Collection[TopicPartition], *, read_committed: bool
     ) -> Mapping[TopicPartition, int]:
         """Return where each partition ends: its high watermark, or its last stable offset."""
-        ...
 
     def at_timestamps(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | None]:
         """Return the earliest offset whose record is at or after the timestamp, None without one."""
-        ...
 
     def divergences(
         self, marks: Mapping[TopicPartition, Sequence[BatchMark]]
@@ -81,13 +75,11 @@ class Source(Protocol):
 
         It is 0 if the place is unknown; a log about which nothing is known counts as unchanged.
         """
-        ...
 
     def splits(
         self, ranges: Mapping[TopicPartition, OffsetInterval], limits: SplitLimits, *, read_committed: bool
     ) -> Sequence[Split]:
         """Cut ranges into splits, largest first."""
-        ...
 
     def reader(self) -> SplitReader: ...
 

@@ -41,7 +41,6 @@ from kcli.spark.decode.formats.schema_registry import REGISTRY, SchemaRegistry, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-
 Convert: TypeAlias = Callable[[Any], Any]
 Schema: TypeAlias = Any
 

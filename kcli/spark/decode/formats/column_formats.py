@@ -19,7 +19,6 @@ class ColumnFormat(Protocol):
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
         """Return the decoded values, null for bad ones, and the reason of each bad one."""
-        ...
 
 
 class Binary:

@@ -28,7 +28,6 @@ from kcli.spark.decode.formats.ddl import parse_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
 Convert: TypeAlias = Callable[[Any], Any]
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from kcli.spark.export.target.target import Target
 
-
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _NAMESPACE = "/proc/self/ns/pid"
 _START_FIELD = 19
@@ -79,11 +78,9 @@ STALE_SECONDS = 60.0
 class Lock(Protocol):
     def check(self) -> None:
         """Raise `TargetLocked` if another export has taken it over."""
-        ...
 
     def forget(self) -> None:
         """Remove the lock file on release: nothing was exported."""
-        ...
 
 
 @contextmanager
@@ -96,9 +93,6 @@ def locked(target: Target, now_ms: Callable[[], int]) -> Iterator[Lock]:
                 return
     with _heartbeat_lock(target, now_ms) as held:
         yield held
-
-
-# --- a file system's lock --------------------------------------------------------------------------------
 
 
 class _FileLock:
@@ -162,9 +156,6 @@ def _is_at(path: str, descriptor: int) -> bool:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
         return False
-
-
-# --- a lock that says it is alive ------------------------------------------------------------------------
 
 
 class _HeartbeatLock:
@@ -232,9 +223,6 @@ def _is_alive(owner: dict[str, Any], now_ms: int) -> bool:
     """Return whether a lock's owner may still run."""
     age_ms = now_ms - int(owner.get("heartbeat_ms", 0))
     return age_ms < STALE_SECONDS * 1000 and not has_ended(owner)
-
-
-# --- what is in the file ---------------------------------------------------------------------------------
 
 
 def _owner(started_ms: int, **more: object) -> bytes:

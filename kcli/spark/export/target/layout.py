@@ -19,7 +19,6 @@ from kcli.errors import UsageError
 if TYPE_CHECKING:
     from kcli.spark.split import Split
 
-
 PARTITION_COLUMNS: Final = ("topic", "partition", "date", "hour")
 DEFAULT_PARTITION_BY: Final = ("topic", "partition")
 

@@ -23,69 +23,52 @@ class Target(Protocol):
     @property
     def uri(self) -> str:
         """Return the target's name for users, without credentials."""
-        ...
 
     @property
     def renames(self) -> bool:
         """Return whether files are written under a temporary name and renamed."""
-        ...
 
     def read(self, path: str) -> bytes | None:
         """Return a small file's content, None if there is none."""
-        ...
 
     def write_atomically(self, path: str, data: bytes) -> None:
         """Write or replace a small file, whole or not at all; it survives a power failure."""
-        ...
 
     def create_exclusively(self, path: str, data: bytes) -> bool:
         """Write a small file unless it exists; return whether it was written."""
-        ...
 
     def open_output(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
         """Open a new file for writing, making its directory."""
-        ...
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it, if the target has directories."""
-        ...
 
     def sync(self, path: str) -> None:
         """Sync a written file to disk."""
-        ...
 
     def sync_directories(self, paths: list[str]) -> None:
         """Sync directories and all above them, up to the target."""
-        ...
 
     def rename(self, path: str, to: str) -> bool:
         """Rename a file over any other; return whether it existed."""
-        ...
 
     def remove(self, path: str) -> None:
         """Remove a file if there is one."""
-        ...
 
     def remove_empty_directories(self, path: str) -> None:
         """Remove the empty directories in and below a directory, and above it up to the target."""
-        ...
 
     def size(self, path: str) -> int | None:
         """Return a file's size in bytes, None if there is none."""
-        ...
 
     def list(self, directory: str, *, recursive: bool = False) -> list[TargetFile]:
         """Return the files in a directory, hidden ones too, in the order of their paths."""
-        ...
 
     def open_input(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
         """Open a file for reading."""
-        ...
 
     def while_writing(self, directory: str) -> AbstractContextManager[None]:
         """Block `when_nobody_writes` of the same directory; tasks write in this block."""
-        ...
 
     def when_nobody_writes(self, directory: str) -> AbstractContextManager[None]:
         """Wait until no task of an earlier run writes, and block new ones."""
-        ...

@@ -20,7 +20,6 @@ from kcli.spark.split import OffsetInterval
 if TYPE_CHECKING:
     from kcli.spark.export.target.target import Target
 
-
 BATCH_BYTES = 4 * 1024 * 1024
 """About how many bytes are decoded at a time."""
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kcli.spark.filters.where import Condition
     from kcli.spark.split import Split
 
-
 HEADER_MAP = pa.map_(pa.string(), pa.binary())
 
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kcli.spark.export.target.target import Target
     from kcli.spark.split import Split
 
-
 _REPEATING = ("topic", "partition", "timestampType")
 _ASCENDING = ("offset", "timestamp")
 _DEFAULT_LEVELS = {"zstd": 1, "gzip": 6}

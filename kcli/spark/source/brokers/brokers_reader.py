@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kcli.spark.source.brokers.fetch_stream import Answer
     from kcli.spark.split import ReadCounters, Reading, Split
 
-
 _NO_END = 2**63 - 1
 
 

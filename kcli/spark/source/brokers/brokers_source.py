@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kcli.spark.source.source import SplitLimits
     from kcli.spark.split import BatchMark, OffsetInterval
 
-
 ASSUMED_BYTES_PER_OFFSET = 500.0
 """For partitions of unknown size; their splits have size 0."""
 

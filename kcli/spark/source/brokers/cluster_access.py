@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kcli.client.admin.types import OffsetAndTimestamp
     from kcli.client.client import Client
 
-
 MASK = "********"
 
 _SECRET = re.compile(

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.fetch import PartitionData
     from kcli.protocol.topics import TopicPartition
 
-
 FETCH = message_info(FetchResponse).key
 
 _SIZE = Struct(">i")

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from kcli.protocol.topics import TopicPartition
     from kcli.spark.source.brokers.cluster_access import ClusterAccess
 
-
 _READ_COMMITTED_VERSION = 4
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from kcli.spark.source.log_dirs.segment import Segment
     from kcli.spark.split import AbortedTransaction, ReadCounters, Reading, Split
 
-
 MAX_DEAD_LETTER_BYTES = 64 * 1024 * 1024
 """How many damaged bytes in a row are kept."""
 

@@ -32,7 +32,6 @@ from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, base_o
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-
 _LEAST = 17
 _LARGE_BYTES = 4096
 _STEP_BYTES = 128

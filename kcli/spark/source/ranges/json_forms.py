@@ -17,7 +17,6 @@ from kcli.spark.split import BatchMark
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
 

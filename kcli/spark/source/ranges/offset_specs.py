@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kcli.protocol.topics import TopicPartition
     from kcli.spark.filters.pushdown import Narrowing
 
-
 LATEST_OFFSET: Final = -1
 """Instead of an offset: the end of the partition."""
 

@@ -143,8 +143,6 @@ class Bounds:
             low = lost
         return OffsetInterval(low, max(low, high)), max(start, end)
 
-    # --- one partition ---------------------------------------------------------------------------------
-
     def _begin(self, partition: TopicPartition, losses: LossReport) -> int:
         """Return the start, never behind the end of the partition."""
         latest = self._latest[partition]
@@ -222,8 +220,6 @@ class Bounds:
         if not narrowing.allows(partition) or low >= high:
             return end, end
         return low, high
-
-    # --- offsets ---------------------------------------------------------------------------------------
 
     def _offset(self, partition: TopicPartition, offset: int) -> int:
         if offset == EARLIEST_OFFSET:
