@@ -172,7 +172,7 @@ def test_every_node_is_a_controller_to_tools_that_want_one(
         # How long ago a node was heard of changes from one answer to the next.
         return [re.sub(r"\d+ ms ago", "N ms ago", line) for line in cluster.tool(tool, *words, to=to)]
 
-    # The controller knows of what it has heard since it took office.
+    # The controller knows only the heartbeats of its own epoch.
     eventually(lambda: told("controller") == told("server") != [], "both say the same")
 
 

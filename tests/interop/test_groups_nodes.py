@@ -34,7 +34,7 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "broker.session.timeout.ms": "1500",
     "broker.heartbeat.interval.ms": "300",
-    # Five seconds after another node took the controller's office, the lost one would get its groups back.
+    # Five seconds after another node became the controller, the lost one would get its groups back.
     "auto.leader.rebalance.enable": "false",
 }
 

@@ -152,7 +152,7 @@ def test_without_a_timeout_one_that_is_paused_is_succeeded_the_next_time_somebod
     assert (cluster.election.controller_id, cluster.election.epoch) == (2, 2)
 
 
-def test_one_that_goes_on_in_time_keeps_its_office(cluster: Cluster) -> None:
+def test_one_that_goes_on_in_time_stays_the_controller(cluster: Cluster) -> None:
     cluster.paused = {1}
     cluster.election.tick(10_000)
     cluster.paused = set()
@@ -181,7 +181,7 @@ def test_one_that_is_cut_off_decides_nothing_and_is_succeeded(cluster: Cluster) 
     assert set(cluster.image(1).topics) == {"t"}
 
 
-def test_a_node_that_reaches_half_of_the_others_keeps_its_office(cluster: Cluster) -> None:
+def test_a_node_that_reaches_half_of_the_others_stays_the_controller(cluster: Cluster) -> None:
     cluster.lose(3)
     cluster.isolate(1)
     cluster.election.tick(0)
@@ -240,7 +240,7 @@ def test_a_copy_that_cannot_be_written_is_its_nodes_failure(
     assert set(cluster.image(3).topics) == {"t"}
 
 
-def test_the_office_moves_on_command_only_to_a_node_that_can_hold_it(cluster: Cluster) -> None:
+def test_a_command_makes_only_a_fit_node_the_controller(cluster: Cluster) -> None:
     cluster.paused = {3}
     with pytest.raises(KcliError, match="node 3 does not run"):
         cluster.election.move_to(3)

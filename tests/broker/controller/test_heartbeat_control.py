@@ -205,7 +205,7 @@ def test_brokers_that_are_silent_together_are_fenced_one_after_the_other() -> No
     assert controller.image.topics["a"].partitions[0].elr == (2,)
 
 
-def test_a_broker_that_was_never_heard_of_is_fenced_a_session_after_taking_office() -> None:
+def test_a_broker_that_was_never_heard_of_is_fenced_a_session_after_the_epoch_begins() -> None:
     controller = running_controller(2)
     controller.begin_epoch()
     controller.tick(50_000)

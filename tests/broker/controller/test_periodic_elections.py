@@ -39,7 +39,7 @@ def leader(controller: Controller) -> int:
     return controller.image.topics["a"].partitions[0].leader
 
 
-def test_leaders_are_balanced_five_seconds_after_taking_office_then_every_interval() -> None:
+def test_leaders_are_balanced_five_seconds_after_an_epoch_begins_then_every_interval() -> None:
     controller = cluster()
     controller.settings = replace(controller.settings, leader_imbalance_check_interval_ms=60_000)
     controller.tick(1_000_000)

@@ -64,7 +64,7 @@ async def test_a_node_that_was_let_go_is_not_brought_back_by_its_last_beats(tmp_
         broker.state = NodeState.RUNNING
 
 
-async def test_the_office_moves_before_its_node_stops(tmp_path: Path) -> None:
+async def test_another_node_is_the_controller_before_its_node_stops(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
         assert cluster.election.controller_id == 1
         await do(cluster, "stop", 1)
