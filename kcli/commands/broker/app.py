@@ -69,12 +69,10 @@ Port = Annotated[
     ),
 ]
 Ephemeral = Annotated[
-    bool,
-    typer.Option("--ephemeral", help="Keep the data in a temporary directory, removed at the end"),
+    bool, typer.Option("--ephemeral", help="Keep the data in a temporary directory, removed at the end")
 ]
 Adopt = Annotated[
-    bool,
-    typer.Option("--adopt", help="Serve topic directories of another broker under their own ids"),
+    bool, typer.Option("--adopt", help="Serve topic directories of another broker under their own ids")
 ]
 Daemon = Annotated[
     bool, typer.Option("--daemon", help="Return when the broker is ready, and leave it running")
@@ -84,8 +82,7 @@ ScenarioFile = Annotated[
     typer.Option("--scenario", metavar="FILE", help="A YAML file of events to run when the cluster is ready"),
 ]
 Timeout = Annotated[
-    float,
-    typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the broker to stop"),
+    float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the broker to stop")
 ]
 
 

@@ -60,16 +60,12 @@ ClientId = Annotated[
     typer.Option("--client-id", metavar="PATTERN", help="Only requests of these clients, such as 'app-*'"),
 ]
 TopicPattern = Annotated[
-    str | None,
-    typer.Option("--topic", metavar="PATTERN", help="Only requests that name such a topic"),
+    str | None, typer.Option("--topic", metavar="PATTERN", help="Only requests that name such a topic")
 ]
 Code = Annotated[
     str | None,
     typer.Option(
-        "--code",
-        metavar="ERROR",
-        help="The code of `error`: name or number",
-        autocompletion=complete_code,
+        "--code", metavar="ERROR", help="The code of `error`: name or number", autocompletion=complete_code
     ),
 ]
 DelayMs = Annotated[
@@ -82,10 +78,7 @@ Next = Annotated[
 Probability = Annotated[
     float | None, typer.Option("--probability", metavar="P", help="The fraction of requests to hit")
 ]
-After = Annotated[
-    bool,
-    typer.Option("--after", help="Process the request first: only its response fails"),
-]
+After = Annotated[bool, typer.Option("--after", help="Process the request first: only its response fails")]
 From = Annotated[
     int | None, typer.Option("--from", metavar="ID", help="One node of the link of `cut`, `slow` and `lose`")
 ]
@@ -244,11 +237,7 @@ def clear(*, numbers: Numbers = None, all: All = False, data_dir: DataDir = DEFA
 
 @command(app, "move-leader", example="kcli broker fault move-leader orders 0 2")
 def move_leader(
-    topic: Topic,
-    partition: Partition,
-    node: LeaderTarget = None,
-    *,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
+    topic: Topic, partition: Partition, node: LeaderTarget = None, *, data_dir: DataDir = DEFAULT_DATA_DIR
 ) -> Moved:
     """Make a node lead a partition: `TOPIC PARTITION NODE`, or `TOPIC:PARTITION NODE`.
 

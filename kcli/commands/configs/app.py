@@ -20,18 +20,9 @@ from kcli.commands.configs.entities import (
     exists,
     note_validation,
 )
-from kcli.commands.configs.quotas import (
-    AlteredQuotas,
-    Quotas,
-    alter_quotas,
-    describe_quotas,
-    quota_changes,
-)
+from kcli.commands.configs.quotas import AlteredQuotas, Quotas, alter_quotas, describe_quotas, quota_changes
 from kcli.commands.shared.arguments import read_properties
-from kcli.commands.shared.options import (
-    ClusterAddress,
-    complete_config,
-)
+from kcli.commands.shared.options import ClusterAddress, complete_config
 from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, UsageError
 
@@ -110,11 +101,7 @@ def _note_none(entity: Entity, *, is_missing: bool) -> None:
         note(f"{entity} has no configuration of its own{more}")
 
 
-@command(
-    app,
-    "alter",
-    example="kcli configs alter orders --add retention.ms=60000,cleanup.policy=compact",
-)
+@command(app, "alter", example="kcli configs alter orders --add retention.ms=60000,cleanup.policy=compact")
 async def alter(
     options: EntityOptions,
     *,

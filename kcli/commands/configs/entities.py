@@ -111,9 +111,7 @@ class EntityOptions(NamedTuple):
     entity_name: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME",
-            help="The topic, group, user or client id, or the broker's id",
-            show_default=False,
+            metavar="NAME", help="The topic, group, user or client id, or the broker's id", show_default=False
         ),
     ] = None
     entity_default: Annotated[
@@ -130,10 +128,7 @@ class EntityOptions(NamedTuple):
 
     def quotas(self) -> QuotaEntity | None:
         """Return the entity whose quotas are meant, None if no user and no client is named."""
-        named = {
-            "users": (self.user, self.user_defaults),
-            "clients": (self.client_id, self.client_defaults),
-        }
+        named = {"users": (self.user, self.user_defaults), "clients": (self.client_id, self.client_defaults)}
         types, names = self.entity_type or (), self.entity_name or ()
         chosen = chosen_quotas(named, types, names, is_default=self.entity_default)
         others = (*self.names(), self.broker_defaults or None)

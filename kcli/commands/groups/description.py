@@ -113,11 +113,7 @@ def history_row(event: Event) -> HistoryRow:
                 for member in event.members
             ]
             return HistoryRow(
-                event.at_ms,
-                "generation",
-                generation=event.number,
-                assignor=event.assignor,
-                members=members,
+                event.at_ms, "generation", generation=event.number, assignor=event.assignor, members=members
             )
 
 

@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from kcli.commands.groups.findings import (
-    Finding,
-    GroupFacts,
-    Level,
-    PartitionFacts,
-    ago,
-    named,
-    records,
-)
+from kcli.commands.groups.findings import Finding, GroupFacts, Level, PartitionFacts, ago, named, records
 from kcli.commands.groups.history import GenerationEvent
 from kcli.commands.shared.formatting import MINUTE_MS, counted, lag_text, listed, moment_text
 from kcli.protocol.topics import TopicPartition

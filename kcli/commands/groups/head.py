@@ -119,15 +119,7 @@ class StatesView(NamedTuple):
         return {"groups": self.groups, "failures": self.failures}
 
 
-STATES = (
-    "Empty",
-    "PreparingRebalance",
-    "CompletingRebalance",
-    "Assigning",
-    "Reconciling",
-    "Stable",
-    "Dead",
-)
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
 TYPES = ("Classic", "Consumer")
 
 

@@ -38,18 +38,13 @@ GroupArguments = Annotated[
     typer.Argument(metavar="GROUP...", help="The groups", autocompletion=complete_group, show_default=False),
 ]
 GroupOption = Annotated[
-    list[str] | None,
-    typer.Option("--group", metavar="GROUP", hidden=True, autocompletion=complete_group),
+    list[str] | None, typer.Option("--group", metavar="GROUP", hidden=True, autocompletion=complete_group)
 ]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups of the cluster")]
 TimeoutMs = Annotated[
     int,
     typer.Option(
-        "--timeout",
-        min=1,
-        max=LARGEST_INT32,
-        metavar="MS",
-        help="How long to wait for a broker's answer",
+        "--timeout", min=1, max=LARGEST_INT32, metavar="MS", help="How long to wait for a broker's answer"
     ),
 ]
 LogDir = Annotated[

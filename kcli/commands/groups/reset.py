@@ -9,14 +9,7 @@ from kcli.client import admin
 from kcli.client.admin import CommittedOffset, GroupDescription, TopicPartition
 from kcli.commands.groups.lookup import Offsets, committed_offsets, known_offsets, refusal, unknown_group
 from kcli.commands.groups.offsets import Committed
-from kcli.commands.groups.reset_plan import (
-    OffsetsFile,
-    ResetFacts,
-    ResetKind,
-    ResetPlan,
-    Scope,
-    make_plan,
-)
+from kcli.commands.groups.reset_plan import OffsetsFile, ResetFacts, ResetKind, ResetPlan, Scope, make_plan
 from kcli.commands.shared.formatting import listed
 from kcli.commands.shared.java import hash_map_order
 from kcli.commands.shared.session import failure

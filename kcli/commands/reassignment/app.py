@@ -48,16 +48,13 @@ async def execute(
         int | None, typer.Option(min=1, metavar="BYTES", help="Limit of each broker, bytes a second")
     ] = None,
     replica_alter_log_dirs_throttle: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="BYTES", help="Limit between log directories, bytes a second"),
+        int | None, typer.Option(min=1, metavar="BYTES", help="Limit between log directories, bytes a second")
     ] = None,
     wait: Annotated[
-        bool,
-        typer.Option("--wait", help="Wait for the end, show progress, and remove throttles"),
+        bool, typer.Option("--wait", help="Wait for the end, show progress, and remove throttles")
     ] = False,
     rollback_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also write the rollback plan to a new file"),
+        Path | None, typer.Option(metavar="FILE", help="Also write the rollback plan to a new file")
     ] = None,
     additional: Annotated[
         bool,
@@ -189,10 +186,7 @@ async def _wait(client: Client, plan: Plan) -> None:
 
 
 @command(app, "list", example="kcli reassign-partitions list")
-async def list_moves(
-    *,
-    cluster: ClusterAddress,
-) -> Moving:
+async def list_moves(*, cluster: ClusterAddress) -> Moving:
     """List the partitions that are being reassigned."""
     from kcli.client import admin
 

@@ -33,8 +33,7 @@ class Brokers:
         if down := [broker for broker in missing if broker in self.down]:
             brokers = f"{plural('broker', len(down))} {ids_text(down)} {'is' if len(down) == 1 else 'are'}"
             raise KcliError(
-                f"{brokers} down: replicas cannot move there",
-                hint="start it first, or plan without it",
+                f"{brokers} down: replicas cannot move there", hint="start it first, or plan without it"
             )
         if missing:
             raise unknown_brokers(missing)

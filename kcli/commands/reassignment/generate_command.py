@@ -35,24 +35,18 @@ async def generate(
     topics: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TOPIC...",
-            help="Topics to plan for",
-            autocompletion=complete_topic,
-            show_default=False,
+            metavar="TOPIC...", help="Topics to plan for", autocompletion=complete_topic, show_default=False
         ),
     ] = None,
     topics_to_move_json_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help='The topics as JSON: {"topics": [{"topic": "orders"}]}',
-            show_default=False,
+            metavar="FILE", help='The topics as JSON: {"topics": [{"topic": "orders"}]}', show_default=False
         ),
     ] = None,
     all_topics: Annotated[bool, typer.Option("--all-topics", help="Plan for all topics")] = False,
     broker_list: Annotated[
-        str | None,
-        typer.Option(metavar="IDS", help="Brokers that share the replicas evenly, as 1,2,3"),
+        str | None, typer.Option(metavar="IDS", help="Brokers that share the replicas evenly, as 1,2,3")
     ] = None,
     drain: Annotated[
         str | None,

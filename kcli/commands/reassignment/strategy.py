@@ -39,8 +39,7 @@ class Goal:
         if None in racks and any(racks):
             without = ids_text(candidate.node_id for candidate in self.candidates if candidate.rack is None)
             raise KcliError(
-                f"not all brokers have a rack: {without}",
-                hint="`--disable-rack-aware` places without racks",
+                f"not all brokers have a rack: {without}", hint="`--disable-rack-aware` places without racks"
             )
         for partition, factor in sorted(self.factors.items(), key=lambda each: (each[0].topic, -each[1])):
             if factor > len(self.candidates):
@@ -143,10 +142,7 @@ class _Placement:
             used = self._used_racks(brokers)
             added = min(
                 (broker for broker in self._candidates if broker not in brokers),
-                key=lambda broker: (
-                    self._racks[broker] in used,
-                    *self._load(partition.topic, broker),
-                ),
+                key=lambda broker: (self._racks[broker] in used, *self._load(partition.topic, broker)),
             )
             brokers.append(added)
             self._put(partition, added)

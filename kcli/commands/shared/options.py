@@ -50,8 +50,7 @@ BootstrapServer = Annotated[
     ),
 ]
 CommandConfig = Annotated[
-    Path | None,
-    typer.Option("--command-config", metavar="FILE", help="A Java client properties file"),
+    Path | None, typer.Option("--command-config", metavar="FILE", help="A Java client properties file")
 ]
 Property = Annotated[
     list[str] | None,
@@ -99,8 +98,7 @@ TopicsArgument = Annotated[
     ),
 ]
 TopicOption = Annotated[
-    str | None,
-    typer.Option("--topic", metavar="TOPIC", hidden=True, autocompletion=complete_topic),
+    str | None, typer.Option("--topic", metavar="TOPIC", hidden=True, autocompletion=complete_topic)
 ]
 
 

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kcli.commands.shared.arguments import LARGEST_INT64, signed_number
-from kcli.commands.shared.options import (
-    ClusterAddress,
-    TopicOption,
-    TopicsArgument,
-    one_topic_or_none,
-)
+from kcli.commands.shared.options import ClusterAddress, TopicOption, TopicsArgument, one_topic_or_none
 from kcli.commands.shared.output import Table
 from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, UsageError

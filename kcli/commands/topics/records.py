@@ -62,8 +62,7 @@ async def delete_records(
         ),
     ] = None,
     offset_json_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The offsets as JSON, see above", show_default=False),
+        Path | None, typer.Option(metavar="FILE", help="The offsets as JSON, see above", show_default=False)
     ] = None,
     *,
     cluster: ClusterAddress,
