@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -217,13 +217,10 @@ def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
     # The pid file has the nodes at the start of the process, without later changes.
     alive = [node for node in nodes if node.state != "dead"]
     bootstrap = ",".join(node.address() for node in alive or nodes if node.host is not None)
-    failures = () if alive else (_no_node(data_dir, nodes),)
+    hint = f"`kcli broker node start {nodes[0].node}` starts one" if nodes else None
+    dead = ChecksFailed(f"no node of the broker in `{data_dir}` runs", hint=hint)
+    failures = () if alive else (dead,)
     return BrokerStatus(True, directory, running.pid, bootstrap, running.cluster_id, nodes, failures)
 
 
 command(app, "requests", example="kcli broker requests --seconds 10")(broker_requests.requests)
-
-
-def _no_node(data_dir: Path, nodes: Sequence[broker_node.NodeRow]) -> KcliError:
-    hint = f"`kcli broker node start {nodes[0].node}` starts one" if nodes else None
-    return ChecksFailed(f"no node of the broker in `{data_dir}` runs", hint=hint)

@@ -45,9 +45,7 @@ def complete_code(incomplete: str) -> list[str]:
     return [name for name in ErrorCode.__members__ if name.startswith(incomplete.upper()) and name != "NONE"]
 
 
-Kind = Annotated[
-    str, typer.Argument(metavar="KIND", help=KINDS_HELP, autocompletion=complete_kind, show_default=False)
-]
+Kind = Annotated[str, typer.Argument(metavar="KIND", help=KINDS_HELP, autocompletion=complete_kind)]
 NodeOption = Annotated[
     int | None, typer.Option("--node", metavar="ID", help="Only requests to this node, or the node itself")
 ]
@@ -84,19 +82,13 @@ From = Annotated[
 ]
 To = Annotated[int | None, typer.Option("--to", metavar="ID", help="The other node of the link")]
 OneWay = Annotated[bool, typer.Option("--one-way", help="Only calls from the node `--from` to the other")]
-Numbers = Annotated[
-    list[int] | None, typer.Argument(metavar="[NUMBER]...", help="Which faults", show_default=False)
-]
+Numbers = Annotated[list[int] | None, typer.Argument(metavar="[NUMBER]...", help="Which faults")]
 All = Annotated[bool, typer.Option("--all", help="Every fault")]
-Target = Annotated[int, typer.Argument(metavar="NODE", help="The target node", show_default=False)]
-LeaderTarget = Annotated[
-    int | None, typer.Argument(metavar="NODE", help="The target node", show_default=False)
-]
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic", show_default=False)]
-Partition = Annotated[
-    int, typer.Argument(metavar="PARTITION", min=0, help="The partition", show_default=False)
-]
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group", show_default=False)]
+Target = Annotated[int, typer.Argument(metavar="NODE", help="The target node")]
+LeaderTarget = Annotated[int | None, typer.Argument(metavar="NODE", help="The target node")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic")]
+Partition = Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="The partition")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group")]
 
 
 OPTION_NAMES = re.compile(

@@ -35,7 +35,6 @@ LOAD_SECONDS = 120.0
 
 
 def complete_node(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the number of a node of the running broker."""
     data_dir = context.params.get("data_dir") or DEFAULT_DATA_DIR
     try:
         rows = ask(Path(data_dir).absolute(), "node.list", timeout_seconds=1.0)
@@ -45,10 +44,7 @@ def complete_node(context: typer.Context, incomplete: str) -> list[str]:
 
 
 NodeArgument = Annotated[
-    int,
-    typer.Argument(
-        metavar="NODE", min=0, help="The node's number", autocompletion=complete_node, show_default=False
-    ),
+    int, typer.Argument(metavar="NODE", min=0, help="The node's number", autocompletion=complete_node)
 ]
 Rack = Annotated[str | None, typer.Option("--rack", metavar="NAME", help="The rack of the node")]
 Force = Annotated[bool, typer.Option("--force", help="Remove it even with replicas")]

@@ -91,7 +91,6 @@ class RequestReport(NamedTuple):
         return [f"node {row.node}: {row.line()}" if several else row.line() for row in self.apis]
 
     def tables(self) -> list[Table]:
-        """Return a table for each node with requests, with a row for each kind of time."""
         what = f"{self.seconds:.1f} s, times in ms"
         titles = {node: f"node {node}, {what}" if len(self.nodes) > 1 else what for node in self.nodes}
         by_node = {node: [row for row in self.apis if row.node == node] for node in self.nodes}
@@ -108,7 +107,6 @@ def _table(rows: Sequence[ApiRow], title: str) -> Table:
 
 
 def _aligned(column: Sequence[str]) -> list[str]:
-    """Return a column with its numbers right-aligned."""
     _, *cells = column
     is_text = any(cell and not cell[0].isdecimal() for cell in cells)
     width = 0 if is_text else max(map(len, column))
@@ -153,7 +151,7 @@ async def requests(
             if scope.cancel_called:
                 operation.finish()
             answer = operation.result(timeout_seconds=ANSWER_SECONDS)
-    report = _report(answer)
+    report = RequestReport(answer["seconds"], tuple(answer["nodes"]), tuple(map(_row, answer["apis"])))
     print_result(report, output)
     if not report.apis:
         note(f"no request came and was answered within {report.seconds:.1f} s")
@@ -186,10 +184,6 @@ async def _show_time(began: float, show: Callable[[float], None]) -> None:
     while True:
         show(trio.current_time() - began)
         await trio.sleep(STEP_SECONDS)
-
-
-def _report(answer: Any) -> RequestReport:  # noqa: ANN401 - JSON
-    return RequestReport(answer["seconds"], tuple(answer["nodes"]), tuple(map(_row, answer["apis"])))
 
 
 def _row(row: dict[str, Any]) -> ApiRow:

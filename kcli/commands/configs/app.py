@@ -116,8 +116,7 @@ async def alter(
         ),
     ] = None,
     add_config_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A properties file of values to set", show_default=False),
+        Path | None, typer.Option(metavar="FILE", help="A properties file of values to set")
     ] = None,
     delete: Annotated[
         list[str] | None,

@@ -75,44 +75,31 @@ class EntityOptions(NamedTuple):
 
     topic: TopicArgument = None
     topic_option: TopicOption = None
-    broker: Annotated[
-        str | None, typer.Option("--broker", metavar="ID", help="A broker", show_default=False)
-    ] = None
+    broker: Annotated[str | None, typer.Option("--broker", metavar="ID", help="A broker")] = None
     broker_defaults: Annotated[bool, typer.Option("--broker-defaults", help="The default of all brokers")] = (
         False
     )
-    broker_logger: Annotated[
-        str | None, typer.Option(metavar="ID", help="The log levels of a broker", show_default=False)
-    ] = None
+    broker_logger: Annotated[str | None, typer.Option(metavar="ID", help="The log levels of a broker")] = None
     group: Annotated[
-        str | None,
-        typer.Option(
-            "--group", metavar="ID", help="A group", autocompletion=complete_group, show_default=False
-        ),
+        str | None, typer.Option("--group", metavar="ID", help="A group", autocompletion=complete_group)
     ] = None
     client_metrics: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A client metrics subscription", show_default=False)
+        str | None, typer.Option(metavar="NAME", help="A client metrics subscription")
     ] = None
-    user: Annotated[
-        str | None, typer.Option("--user", metavar="NAME", help="Quotas of a user", show_default=False)
-    ] = None
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Quotas of a user")] = None
     user_defaults: Annotated[bool, typer.Option("--user-defaults", help="The default quotas of users")] = (
         False
     )
-    client_id: Annotated[
-        str | None, typer.Option("--client", metavar="ID", help="Quotas of a client id", show_default=False)
-    ] = None
+    client_id: Annotated[str | None, typer.Option("--client", metavar="ID", help="Quotas of a client id")] = (
+        None
+    )
     client_defaults: Annotated[
         bool, typer.Option("--client-defaults", help="The default quotas of client ids")
     ] = False
-    entity_type: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE", help=KIND_NAMES, show_default=False)
-    ] = None
+    entity_type: Annotated[list[str] | None, typer.Option(metavar="TYPE", help=KIND_NAMES)] = None
     entity_name: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help="The topic, group, user or client id, or the broker's id", show_default=False
-        ),
+        typer.Option(metavar="NAME", help="The topic, group, user or client id, or the broker's id"),
     ] = None
     entity_default: Annotated[
         bool,
@@ -209,8 +196,6 @@ async def group_names(client: Client) -> tuple[list[str], list[KcliError]]:
 
 
 class Synonym(NamedTuple):
-    """A source of a value."""
-
     source: str
     name: str
     value: str | None
@@ -239,10 +224,7 @@ class EntityConfigs(NamedTuple):
 
 
 class Configs(NamedTuple):
-    """The result of `configs describe`.
-
-    `is_all`: inherited configurations are shown. `is_missing`: the entity does not exist.
-    """
+    """The result of `configs describe`; `is_all`: inherited values too, `is_missing`: no such entity."""
 
     entities: Sequence[EntityConfigs]
     is_all: bool

@@ -36,11 +36,7 @@ class IsolationLevel(StrEnum):
 
 Include = Annotated[
     str | None,
-    typer.Option(
-        metavar="REGEX",
-        help="Read all topics that match, also those that are created later",
-        show_default=False,
-    ),
+    typer.Option(metavar="REGEX", help="Read all topics that match, also those that are created later"),
 ]
 PartitionNumbers = Annotated[
     list[str] | None,
@@ -52,12 +48,10 @@ GroupId = Annotated[
         metavar="ID",
         help="Read as a member of this consumer group, from its committed offsets, and commit",
         autocompletion=complete_group,
-        show_default=False,
     ),
 ]
 Isolation = Annotated[
-    IsolationLevel | None,
-    typer.Option(help="read_committed leaves out open and aborted transactions", show_default=False),
+    IsolationLevel | None, typer.Option(help="read_committed leaves out open and aborted transactions")
 ]
 SkipMessageOnError = Annotated[
     bool, typer.Option("--skip-message-on-error", help="Skip a record that cannot be printed")
@@ -75,11 +69,7 @@ class RangeOptions(NamedTuple):
 
     offset: Annotated[
         str | None,
-        typer.Option(
-            metavar="OFFSET",
-            help="Begin at a number, earliest or latest; needs --partition",
-            show_default=False,
-        ),
+        typer.Option(metavar="OFFSET", help="Begin at a number, earliest or latest; needs --partition"),
     ] = None
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Begin at the first record")] = (
         False
@@ -90,7 +80,6 @@ class RangeOptions(NamedTuple):
             metavar="TIME",
             help="Begin at the first record of this time or later: milliseconds since 1970, or ISO 8601, UTC "
             "without a zone",
-            show_default=False,
         ),
     ] = None
     to_time: Annotated[
@@ -98,21 +87,16 @@ class RangeOptions(NamedTuple):
         typer.Option(
             metavar="TIME",
             help="End before the first record of this time or later; the format is that of --from-time",
-            show_default=False,
         ),
     ] = None
     until_end: Annotated[bool, typer.Option("--until-end", help="End at the current end of the topic")] = (
         False
     )
     max_messages: Annotated[
-        int | None,
-        typer.Option(min=-1, metavar="N", help="End after so many records; -1: never", show_default=False),
+        int | None, typer.Option(min=-1, metavar="N", help="End after so many records; -1: never")
     ] = None
     timeout_ms: Annotated[
-        int | None,
-        typer.Option(
-            min=-1, metavar="MS", help="End after so long without a record; -1: never", show_default=False
-        ),
+        int | None, typer.Option(min=-1, metavar="MS", help="End after so long without a record; -1: never")
     ] = None
 
     def start(self, reset: str | None) -> Start:
@@ -148,7 +132,6 @@ class FormatOptions(NamedTuple):
             metavar="NAME",
             help="How records are printed: default, json, logging, noop, checksum; for internal topics "
             "offsets, group-metadata, transaction-log; or a class name of Kafka",
-            show_default=False,
         ),
     ] = None
     formatter_property: Annotated[
@@ -161,18 +144,16 @@ class FormatOptions(NamedTuple):
         ),
     ] = None
     formatter_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file of formatter properties", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="A file of formatter properties")
     ] = None
     key_deserializer: Annotated[
         str | None,
         typer.Option(
-            metavar="TYPE",
-            help="Type of keys: string, bytes, short, int, long, float, double, uuid, boolean",
-            show_default=False,
+            metavar="TYPE", help="Type of keys: string, bytes, short, int, long, float, double, uuid, boolean"
         ),
     ] = None
     value_deserializer: Annotated[
-        str | None, typer.Option(metavar="TYPE", help="Type of values, as for keys", show_default=False)
+        str | None, typer.Option(metavar="TYPE", help="Type of values, as for keys")
     ] = None
 
     def format(self, old_properties: Sequence[str] | None, *, is_json: bool) -> Format:

@@ -41,21 +41,6 @@ GROUP_METADATA = (2,)
 Decoder = Callable[[bytes, bytes | None], DecodedRecord]
 
 
-def offsets_formatter(properties: Mapping[str, str]) -> Format:
-    """Format committed offsets in `__consumer_offsets`."""
-    return coordinator_formatter(decode_record, OFFSET_COMMITS)
-
-
-def group_metadata_formatter(properties: Mapping[str, str]) -> Format:
-    """Format classic groups in `__consumer_offsets`."""
-    return coordinator_formatter(decode_record, GROUP_METADATA)
-
-
-def transaction_log_formatter(properties: Mapping[str, str]) -> Format:
-    """Format transactional ids in `__transaction_state`."""
-    return coordinator_formatter(decode_transaction_record, None)
-
-
 def coordinator_formatter(decode: Decoder, types: Collection[int] | None) -> Format:
     """Return a formatter of the records of some types, None for all known types."""
 
@@ -125,7 +110,6 @@ class DefaultFormat(NamedTuple):
         return data if deserialize is None else deserialize(data)
 
     def headers(self, record: Record) -> bytes:
-        """Return the headers as `name:value` pairs."""
         if not record.headers:
             return b"NO_HEADERS"
         return self.headers_separator.join(
@@ -228,11 +212,6 @@ def json_value(data: bytes | None, decode: Decode | None) -> object:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def noop_formatter(properties: Mapping[str, str]) -> Format:
-    """Return a formatter that prints nothing, to count or to measure."""
-    return lambda fetched, record: b""
-
-
 def checksum_formatter(properties: Mapping[str, str]) -> Format:
     """Return a formatter of `topic:checksum:N`, N the CRC-32C of key and value; `print.topic=false` omits it.
 
@@ -258,11 +237,11 @@ FORMATTERS: dict[str, Callable[[Mapping[str, str]], Format]] = {
     "default": default_formatter,
     "json": json_formatter,
     "logging": logging_formatter,
-    "noop": noop_formatter,
+    "noop": lambda properties: lambda fetched, record: b"",  # to count or to measure
     "checksum": checksum_formatter,
-    "offsets": offsets_formatter,
-    "group-metadata": group_metadata_formatter,
-    "transaction-log": transaction_log_formatter,
+    "offsets": lambda properties: coordinator_formatter(decode_record, OFFSET_COMMITS),
+    "group-metadata": lambda properties: coordinator_formatter(decode_record, GROUP_METADATA),
+    "transaction-log": lambda properties: coordinator_formatter(decode_transaction_record, None),
 }
 
 

@@ -138,9 +138,8 @@ async def begin(consumer: Consumer, partitions: Iterable[TopicPartition], start:
         for partition in partitions:
             consumer.seek(partition, start.offset)
     if start.time_ms is not None:
-        for partition, found in (
-            await consumer.offsets_for_times(dict.fromkeys(partitions, start.time_ms))
-        ).items():
+        at_time = await consumer.offsets_for_times(dict.fromkeys(partitions, start.time_ms))
+        for partition, found in at_time.items():
             if found is None:
                 consumer.seek_to_end(partition)
             else:
@@ -175,7 +174,6 @@ async def ends_in_time(
 
 
 def beginning_seconds(end: End) -> float:
-    """Return how long finding the begin and end offsets may take."""
     from kcli.commands.consume.record_printer import trio_seconds
 
     return max(trio_seconds(end.timeout_ms), LEAST_BEGINNING_SECONDS)
@@ -206,7 +204,6 @@ async def begin_reading(
 
 
 async def join(client: Client, consumer: Consumer, reading: Reading, note: Callable[[str], None]) -> Limits:
-    """Begin to read as a member of a group."""
     from kcli.commands.consume.record_printer import Limits
     from kcli.commands.shared.topic_filter import topic_pattern
 
@@ -223,7 +220,6 @@ async def join(client: Client, consumer: Consumer, reading: Reading, note: Calla
 
 
 async def assign(client: Client, consumer: Consumer, reading: Reading) -> Limits:
-    """Begin to read without a group."""
     from kcli.commands.consume.record_printer import Limits
 
     choice, start, end = reading

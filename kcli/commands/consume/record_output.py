@@ -91,11 +91,9 @@ class Way(Protocol):
 
     async def put(self, pieces: Pieces) -> None:
         """Write all pieces."""
-        ...
 
     async def finish(self, pieces: Pieces) -> None:
         """After a cancelled `put`: write the rest of the item that has begun."""
-        ...
 
 
 class RecordOutput:

@@ -28,17 +28,12 @@ from kcli.errors import ChecksFailed
 async def list_groups(
     context: typer.Context,
     state: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[STATES]", help="Show states; with STATES, only groups in these", show_default=False
-        ),
+        str | None, typer.Option(metavar="[STATES]", help="Show states; with STATES, only groups in these")
     ] = None,
     type: Annotated[
         str | None,
         typer.Option(
-            metavar="[TYPES]",
-            help="Show types; with TYPES, only groups of these: classic, consumer",
-            show_default=False,
+            metavar="[TYPES]", help="Show types; with TYPES, only groups of these: classic, consumer"
         ),
     ] = None,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
@@ -91,7 +86,7 @@ class Validated(NamedTuple):
 
 @command(app, "validate-regex", example="kcli consumer-groups validate-regex 'orders-(eu|us)'")
 def validate_regex(
-    regex: Annotated[str, typer.Argument(metavar="REGEX", help="The expression", show_default=False)],
+    regex: Annotated[str, typer.Argument(metavar="REGEX", help="The expression")],
     output: OutputFormat | None = None,
 ) -> None:
     """Check a regular expression of the consumer protocol (KIP-848), whose syntax is RE2's.

@@ -35,7 +35,6 @@ class DeletedGroups(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return the line of Kafka's tool about the deleted groups."""
         names = ", ".join(f"'{name}'" for name in hash_map_order(self.deleted, string_hash))
         if names and self.failures:
             yield f"These consumer groups were deleted successfully: {names}"
@@ -99,7 +98,6 @@ async def delete(
 
 
 def not_deleted(name: str, error: KafkaError) -> KcliError:
-    """Return the error for a group that was not deleted."""
     from kcli.commands.shared.session import failure
 
     refused = failure(f"cannot delete consumer group `{name}`", error)

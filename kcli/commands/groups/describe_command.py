@@ -45,8 +45,7 @@ async def describe(
         bool, typer.Option("--verbose", help="Show epochs and assignments, and the traceback of an error")
     ] = False,
     watch: Annotated[
-        float | None,
-        typer.Option(min=0.1, metavar="SECONDS", help="Repeat after so many seconds", show_default=False),
+        float | None, typer.Option(min=0.1, metavar="SECONDS", help="Repeat after so many seconds")
     ] = None,
     interval: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="Time between the two snapshots of --explain")

@@ -61,41 +61,22 @@ class HistoryView(NamedTuple):
             (
                 group.group,
                 moment_text(row.timestamp_ms),
-                row.event,
-                row.topic,
-                row.partition,
-                row.offset,
+                *row[1:5],
                 " ".join(str(part) for part in (row.generation, row.detail()) if part is not None) or None,
             )
             for group in self.groups
             for row in group.events
         ]
-        columns = [
-            Column("GROUP", 15, True),
-            Column("TIME", 20),
-            Column("EVENT", 14),
-            Column("TOPIC", 15, True),
-        ]
-        columns += [Column("PARTITION", 10), Column("OFFSET", 15), Column("GENERATION-AND-MEMBERS", 0)]
+        columns = [Column("GROUP", 15, True), Column("TIME", 20), Column("EVENT", 14)]
+        columns += [Column("TOPIC", 15, True), Column("PARTITION", 10), Column("OFFSET", 15)]
         if self.groups:
-            yield from table_lines(columns, rows)
+            yield from table_lines([*columns, Column("GENERATION-AND-MEMBERS", 0)], rows)
 
     def tables(self) -> Iterator[Table]:
         for group in self.groups:
             yield Table(
                 ("Time", "Event", "Topic", "Partition", "Offset", "Generation", "Members"),
-                [
-                    (
-                        moment_text(row.timestamp_ms),
-                        row.event,
-                        row.topic,
-                        row.partition,
-                        row.offset,
-                        row.generation,
-                        row.detail(),
-                    )
-                    for row in group.events
-                ],
+                [(moment_text(row.timestamp_ms), *row[1:6], row.detail()) for row in group.events],
                 group.group,
             )
 
@@ -129,8 +110,7 @@ def notes(description: Description) -> Iterator[str]:
         case OffsetsView() | MembersView():
             heads = [group.head for group in description.groups]
     for head in heads:
-        note = head.note()
-        if note is not None:
+        if (note := head.note()) is not None:
             yield note
 
 
@@ -184,10 +164,9 @@ def describe_files(
 ) -> Description:
     """Read the named groups, or all, from the files of a broker."""
     from kcli.commands.groups import files as offline
-    from kcli.commands.groups.files import GroupFiles
     from kcli.commands.groups.lookup import CONSUMER_PROTOCOL_TYPES, unknown_group
 
-    files = GroupFiles(directories)
+    files = offline.GroupFiles(directories)
     wanted = set(names)
     every = files.groups(with_events=lambda name: view is View.HISTORY and (not wanted or name in wanted))
     if view is View.HISTORY:

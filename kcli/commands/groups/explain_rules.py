@@ -58,7 +58,6 @@ def never_committed(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def uncommitted(facts: GroupFacts) -> list[PartitionFacts]:
-    """Return the owned partitions with records and without a committed offset."""
     return [
         entry
         for entry in facts.partitions
@@ -75,8 +74,8 @@ def stuck(facts: GroupFacts) -> Iterator[Finding]:
         behind = [entry for entry in mine if entry.lag and entry.progress == 0]
         if not behind:
             continue
-        silences = [silence for entry in behind if (silence := silent_for(entry, facts)) is not None]
-        lasting = min(silences) if silences else facts.apart_ms
+        commits = [entry.last_commit_ms for entry in behind if entry.last_commit_ms is not None]
+        lasting = max(0, facts.now_ms - max(commits)) if commits else facts.apart_ms
         if lasting < QUIET_MS:
             continue
         level = Level.PROBLEM if lasting >= SILENT_MS else Level.NOTE
@@ -101,11 +100,6 @@ def stuck(facts: GroupFacts) -> Iterator[Finding]:
                 f"{', while others do' if others else ''}: {waiting} of {where} unread",
                 "it still heartbeats: it hangs, is slow in its work, or does not commit",
             )
-
-
-def silent_for(entry: PartitionFacts, facts: GroupFacts) -> int | None:
-    """Return the time since the last commit of a partition, None if unknown."""
-    return None if entry.last_commit_ms is None else max(0, facts.now_ms - entry.last_commit_ms)
 
 
 def lag_trend(facts: GroupFacts) -> Iterator[Finding]:
@@ -164,9 +158,6 @@ def explain(facts: GroupFacts) -> list[Finding]:
         found.append(Finding(Level.FINE, "fine", well))
     order = list(Level)
     return sorted(found, key=lambda finding: order.index(finding.level))
-
-
-# --- state -----------------------------------------------------------------------------------------
 
 
 def empty(facts: GroupFacts) -> Iterator[Finding]:
@@ -229,14 +220,14 @@ def rebalancing(facts: GroupFacts) -> Iterator[Finding]:
             yield Finding(
                 level,
                 "waits-for-leader",
-                f"rebalancing: all members have joined, their leader has yet to divide the partitions{still}",
+                f"rebalancing: all members have joined, their leader must divide the partitions now{still}",
                 "a leader that hangs or has died is removed after its session.timeout.ms",
             )
         case "Assigning":
             yield Finding(
                 level,
                 "waits-for-assignment",
-                f"the coordinator has yet to compute the assignment of epoch {facts.head.group_epoch}{still}",
+                f"the coordinator still computes the assignment of epoch {facts.head.group_epoch}{still}",
             )
         case "Reconciling":
             yield from reconciling(facts, still)
@@ -251,14 +242,14 @@ def reconciling(facts: GroupFacts, still: str) -> Iterator[Finding]:
             yield Finding(
                 Level.WARNING,
                 "has-to-give-up",
-                f"{member.name()} has yet to give up {named(extra)}{still}",
+                f"{member.name()} still has to give up {named(extra)}{still}",
                 "a consumer does that in its next poll, and has max.poll.interval.ms for that",
             )
         elif missing:
             holders = [other for other in facts.members if other.assignment & missing]
-            whom = f", which {listed(other.name() for other in holders)} still has" if holders else ""
+            held = f", which {listed(other.name() for other in holders)} still has" if holders else ""
             yield Finding(
-                Level.NOTE, "waits-for-partitions", f"{member.name()} waits for {named(missing)}{whom}"
+                Level.NOTE, "waits-for-partitions", f"{member.name()} waits for {named(missing)}{held}"
             )
         elif member.epoch is not None and facts.head.group_epoch not in (None, member.epoch):
             yield Finding(
@@ -335,9 +326,6 @@ def migrating(facts: GroupFacts) -> Iterator[Finding]:
         )
 
 
-# --- members and partitions ------------------------------------------------------------------------
-
-
 def idle_members(facts: GroupFacts) -> Iterator[Finding]:
     """Find members without partitions."""
     idle = [member for member in facts.members if not member.assignment]
@@ -362,7 +350,6 @@ def idle_members(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def missing_topics(facts: GroupFacts) -> Iterator[Finding]:
-    """Find subscribed topics that do not exist."""
     missing = sorted(topic for topic, count in facts.topics.items() if count is None)
     if missing:
         names = listed(f"`{topic}`" for topic in missing)

@@ -165,15 +165,9 @@ def protocol_type(group: GroupHistory) -> str:
 def head_of(group: GroupHistory) -> GroupHead:
     state = group.consumer
     if state is not None:
+        epochs = (state.epoch, state.target_epoch)
         return GroupHead(
-            group.group,
-            "Consumer",
-            consumer_state(state),
-            None,
-            None,
-            state.epoch,
-            state.target_epoch,
-            len(state.members),
+            group.group, "Consumer", consumer_state(state), None, None, *epochs, len(state.members)
         )
     members = group.classic.members if group.classic is not None else []
     assignor = group.classic.protocol if group.classic is not None else None
@@ -206,19 +200,9 @@ def members_of(group: GroupHistory, names: TopicNames) -> GroupMembers:
 
 def classic_row(member: MemberMetadata, kind: str) -> MemberRow:
     past = PastMember.of_classic(member, kind)
+    who = (past.member_id, past.instance_id, past.host, past.client_id)
     count = sum(map(len, past.assignment.values()))
-    return MemberRow(
-        past.member_id,
-        past.instance_id,
-        past.host,
-        past.client_id,
-        count,
-        None,
-        past.assignment,
-        None,
-        None,
-        None,
-    )
+    return MemberRow(*who, count, None, past.assignment, None, None, None)
 
 
 def consumer_member_row(member_id: str, state: ConsumerState, names: TopicNames) -> MemberRow:

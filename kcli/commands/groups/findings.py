@@ -39,7 +39,6 @@ class MemberFacts:
 
     @classmethod
     def of(cls, member: GroupMember) -> MemberFacts:
-        """Return the facts about a described member."""
         return cls(
             member.member_id,
             member.client_id,
@@ -132,8 +131,7 @@ class Finding(NamedTuple):
 
 def named(partitions: Iterable[TopicPartition]) -> str:
     """Return the names of partitions, at most `MOST_NAMED` of them."""
-    ordered = in_order(partitions)
-    return listed([f"{topic}-{index}" for topic, index in ordered], most=MOST_NAMED)
+    return listed([f"{topic}-{index}" for topic, index in in_order(partitions)], most=MOST_NAMED)
 
 
 def records(count: int) -> str:
@@ -152,8 +150,7 @@ class ExplainedGroup(NamedTuple):
     findings: Sequence[Finding]
 
     def title(self) -> str:
-        lag = "" if self.total_lag is None else f"  lag {self.total_lag}"
-        return self.head.title() + lag
+        return self.head.title() + ("" if self.total_lag is None else f"  lag {self.total_lag}")
 
     def document(self) -> object:
         return {**self.head._asdict(), "total_lag": self.total_lag, "findings": self.findings}

@@ -68,7 +68,6 @@ class GroupHead(NamedTuple):
         return None
 
     def title(self) -> str:
-        """Return the heading of the group's table."""
         members = "1 member" if self.member_count == 1 else f"{self.member_count} members"
         parts = [self.group, self.type, self.state, members, self.assignor]
         return "  ".join(part for part in parts if part)
@@ -99,14 +98,7 @@ class StatesView(NamedTuple):
     def tables(self) -> Iterator[Table]:
         names = ["Group", "Type", "State", "Coordinator", "Assignor", "Members"]
         rows: list[list[object]] = [
-            [
-                head.group,
-                head.type,
-                head.state,
-                None if head.coordinator is None else head.coordinator.text(),
-                head.assignor,
-                head.member_count,
-            ]
+            [*head[:3], head.coordinator and head.coordinator.text(), head.assignor, head.member_count]
             for head in self.groups
         ]
         if self.verbose:

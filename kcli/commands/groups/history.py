@@ -89,7 +89,6 @@ class GenerationEvent(NamedTuple):
 
     @classmethod
     def of_classic(cls, value: GroupMetadataValue | None, timestamp_ms: int) -> GenerationEvent:
-        """Return the generation in a record of a classic group."""
         if value is None:
             return cls(timestamp_ms, None, None, None, ())
         at_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else timestamp_ms
@@ -138,7 +137,6 @@ class GroupHistory:
 
     @property
     def exists(self) -> bool:
-        """Tell whether the group exists, and was not deleted."""
         return bool(self.offsets) or self.classic is not None or self.consumer is not None
 
     @property
@@ -146,7 +144,6 @@ class GroupHistory:
         return [event for event in self.events if isinstance(event, GenerationEvent)]
 
     def apply(self, record: DecodedRecord, timestamp_ms: int) -> None:
-        """Apply the next record of this group."""
         key, value = record.key, record.value
         match key:
             case OffsetCommitKey():
@@ -198,7 +195,6 @@ class GroupHistory:
 
 
 def put(values: dict[str, Value], name: str, value: Value | None) -> None:
-    """Set a value, or remove it if it is None."""
     if value is None:
         values.pop(name, None)
     else:
@@ -206,7 +202,6 @@ def put(values: dict[str, Value], name: str, value: Value | None) -> None:
 
 
 def group_of(record: DecodedRecord) -> str:
-    """Return the name of the group of a record."""
     has_group = isinstance(record.key, OffsetCommitKey | GroupMetadataKey)
     group: str = record.key.group if has_group else record.key.group_id
     return group

@@ -128,13 +128,10 @@ class MembersView(NamedTuple):
     def _details(self, group: GroupMembers, member: MemberRow) -> list[object]:
         if not self.verbose:
             return [""]
-        cells: list[object] = [
-            member.current_epoch,
-            assignment_text(member.assignment),
-            member.target_epoch,
-            assignment_text(member.target_assignment),
-        ]
-        return [*cells, java_boolean(member.upgraded)] if group.is_migrating() else cells
+        cells: list[object] = [member.current_epoch, assignment_text(member.assignment), member.target_epoch]
+        cells.append(assignment_text(member.target_assignment))
+        upgraded = None if member.upgraded is None else str(member.upgraded).lower()
+        return [*cells, upgraded] if group.is_migrating() else cells
 
     def document(self) -> object:
         return {"groups": self.groups, "failures": self.failures}
@@ -143,15 +140,7 @@ class MembersView(NamedTuple):
         for group in self.groups:
             names = ["Consumer", "Instance", "Host", "Client", "Partitions", "Assignment"]
             rows: list[list[object]] = [
-                [
-                    member.consumer_id,
-                    member.group_instance_id,
-                    member.host,
-                    member.client_id,
-                    member.partition_count,
-                    assignment_text(member.assignment),
-                ]
-                for member in group.members
+                [*member[:5], assignment_text(member.assignment)] for member in group.members
             ]
             if self.verbose:
                 names += ["Epoch", "Target", "Target epoch", "Upgraded"]
@@ -167,8 +156,3 @@ def assignment_text(assignment: Assignment | None) -> str:
         return "-"
     topics = (f"{topic}:{','.join(map(str, sorted(ids)))}" for topic, ids in assignment.items() if ids)
     return ";".join(sorted(topics, key=java_order))
-
-
-def java_boolean(value: bool | None) -> str | None:
-    """Return a boolean as Java prints it; None stays None."""
-    return None if value is None else str(value).lower()

@@ -30,7 +30,6 @@ class ShortMembers(NamedTuple):
     group: GroupMembers
 
     def lines(self) -> Iterator[str]:
-        """Return member id, instance id, client id, host and partitions of each, separated by tabs."""
         from kcli.commands.groups.members import assignment_text
 
         for member in self.group.members:
@@ -108,22 +107,14 @@ async def remove_members(
     group: GroupArgument = None,
     group_option: GroupOption = None,
     member_id: Annotated[
-        list[str] | None,
-        typer.Option("--member-id", metavar="ID", help="Remove this member (repeatable)", show_default=False),
+        list[str] | None, typer.Option("--member-id", metavar="ID", help="Remove this member (repeatable)")
     ] = None,
     group_instance_id: Annotated[
         list[str] | None,
-        typer.Option(
-            "--group-instance-id",
-            metavar="ID",
-            help="Remove this static member (repeatable)",
-            show_default=False,
-        ),
+        typer.Option("--group-instance-id", metavar="ID", help="Remove this static member (repeatable)"),
     ] = None,
     all_members: Annotated[bool, typer.Option("--all-members", help="Remove every member")] = False,
-    reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="The reason for the broker's log", show_default=False)
-    ] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason for the broker's log")] = "",
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     output: OutputFormat | None = None,
     *,

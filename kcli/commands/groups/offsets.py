@@ -95,9 +95,7 @@ def _row(
         offset,
         end_offset,
         None if offset is None or end_offset is None else end_offset - offset,
-        None if owner is None else owner.consumer_id,
-        None if owner is None else owner.host,
-        None if owner is None else owner.client_id,
+        *(owner[:3] if owner is not None else (None, None, None)),
     )
 
 
@@ -141,7 +139,6 @@ def total_lag(rows: Iterable[PartitionRow]) -> int | None:
 
 
 def longest_time_lag(rows: Iterable[PartitionRow]) -> int | None:
-    """Return the longest known time lag, None without any."""
     return max((row.time_lag_ms for row in rows if row.time_lag_ms is not None), default=None)
 
 
@@ -155,7 +152,6 @@ class GroupOffsets(NamedTuple):
         return total_lag(self.partitions)
 
     def title(self) -> str:
-        """Return the heading of the group's table, with its lag."""
         lag, behind = self.total_lag(), lag_text(longest_time_lag(self.partitions))
         parts = [self.head.title(), None if lag is None else f"lag {lag}", behind and f"behind {behind}"]
         return "  ".join(part for part in parts if part)

@@ -23,19 +23,16 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 
 def complete_group(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the name of a group from the cluster."""
     from kcli.commands.groups.lookup import complete_group_names
 
     return complete_group_names(context.params, incomplete)
 
 
 GroupArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="GROUP", help="The group", autocompletion=complete_group, show_default=False),
+    str | None, typer.Argument(metavar="GROUP", help="The group", autocompletion=complete_group)
 ]
 GroupArguments = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="GROUP...", help="The groups", autocompletion=complete_group, show_default=False),
+    list[str] | None, typer.Argument(metavar="GROUP...", help="The groups", autocompletion=complete_group)
 ]
 GroupOption = Annotated[
     list[str] | None, typer.Option("--group", metavar="GROUP", hidden=True, autocompletion=complete_group)
@@ -53,7 +50,6 @@ LogDir = Annotated[
         "--log-dir",
         metavar="DIR",
         help="Read a broker's log directory, or a data directory of kcli, not a broker (repeatable)",
-        show_default=False,
     ),
 ]
 
@@ -146,7 +142,6 @@ class ViewOptions(NamedTuple):
     ] = False
 
     def chosen(self) -> View:
-        """Return the view whose flag is set, by default the offsets."""
         views = (View.OFFSETS, View.MEMBERS, View.STATE, View.TOTAL_LAG, View.EXPLAIN, View.HISTORY)
         chosen = [view for view, is_set in zip(views, self, strict=True) if is_set]
         refuse_several(chosen)

@@ -42,8 +42,7 @@ async def read_histories(
 ) -> tuple[dict[str, GroupHistory], list[KcliError]]:
     """Return the history of each group, and the errors of damaged records.
 
-    Past commits, which may be very many, are kept only `with_commits`. Records of open and aborted
-    transactions do not count.
+    Past commits may be many: they are kept only `with_commits`. Open and aborted transactions do not count.
     """
     described = (await admin.describe_topics(client, [OFFSETS_TOPIC], timeout_ms=timeout_ms))[OFFSETS_TOPIC]
     if isinstance(described, KcliError):
@@ -117,8 +116,7 @@ async def first_timestamps(
 ) -> dict[TopicPartition, int | None]:
     """Return the timestamp of the first record at or after each position.
 
-    The timestamp is None if there is no record up to the end. A partition without an answer in time is
-    missing.
+    It is None if no record comes before the end, and missing if no answer comes in time.
     """
     found: dict[TopicPartition, int | None] = {}
     wanted = [TopicPartition(*partition) for partition in positions]

@@ -44,7 +44,6 @@ class Reset(NamedTuple):
     failures: Sequence[KcliError]
 
     def notes(self) -> Iterator[str]:
-        """Yield warnings and notes for the user."""
         for plan in self.plans:
             for warning in plan.warnings:
                 yield f"warning: {plan.group}: {warning}"
@@ -133,7 +132,6 @@ class OffsetReset:
     async def _plan_group(
         self, name: str, committed: Offsets, in_scope: Sequence[TopicPartition]
     ) -> ResetPlan:
-        """Plan the offsets of a group without members."""
         request = self._request
         requested: Mapping[TopicPartition, int] = {}
         if request.kind is ResetKind.FILE:
@@ -170,9 +168,8 @@ class OffsetReset:
         self, partitions: Iterable[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, int]:
         """Return an offset of each partition; raise the first refusal."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
         answer = await admin.list_offsets(
-            self._client, dict.fromkeys(wanted, timestamp), timeout_ms=self._timeout_ms
+            self._client, dict.fromkeys(partitions, timestamp), timeout_ms=self._timeout_ms
         )
         found: dict[TopicPartition, int] = {}
         for partition, result in answer.items():
@@ -198,7 +195,6 @@ def objection(name: str, group: GroupDescription | KafkaError) -> KcliError | No
 
 
 def no_partition(topic: str, partition: int, count: int) -> str:
-    """Return the message about a partition that a topic does not have."""
     return f"topic `{topic}` has no partition {partition}, it has {count}"
 
 
@@ -210,8 +206,7 @@ async def commit(
     timeout_ms: int | None = None,
 ) -> list[KcliError]:
     """Commit offsets of a group; return the refusals."""
-    wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
-    results = await admin.alter_group_offsets(client, name, wanted, timeout_ms=timeout_ms)
+    results = await admin.alter_group_offsets(client, name, offsets, timeout_ms=timeout_ms)
     return [
         failure(f"cannot set the offset of `{name}` in {partition}", joined_meanwhile(error))
         for partition, error in results.items()
@@ -240,14 +235,16 @@ async def prepare_clone(
     committed, failures = await committed_offsets(client, [group, new], timeout_ms=timeout_ms)
     if failures:
         raise failures[0]
-    copied = {partition: entry for partition, entry in committed[group].items() if is_in(partition, scope)}
+    whole = not scope.topics and not scope.partitions
+    copied = {
+        partition: entry
+        for partition, entry in committed[group].items()
+        if whole or partition.topic in scope.topics or partition in scope.partitions
+    }
     if not copied:
         if source.state == "Dead":
             raise unknown_group(group)
-        raise KcliError(
-            f"consumer group `{group}` has committed no offsets"
-            + (" there" if scope.topics or scope.partitions else "")
-        )
+        raise KcliError(f"consumer group `{group}` has committed no offsets{'' if whole else ' there'}")
     if committed[new] and not force:
         raise KcliError(
             f"consumer group `{new}` has committed offsets of its own",
@@ -260,10 +257,3 @@ async def prepare_clone(
         requested={partition: entry.offset for partition, entry in copied.items()},
     )
     return make_plan(new, copied, kind=ResetKind.COPY, facts=facts), copied
-
-
-def is_in(partition: TopicPartition, scope: Scope) -> bool:
-    """Tell whether a scope contains a partition; an empty scope contains all."""
-    if not scope.topics and not scope.partitions:
-        return True
-    return partition[0] in scope.topics or partition in scope.partitions

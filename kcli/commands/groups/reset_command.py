@@ -51,36 +51,25 @@ class PositionOptions(NamedTuple):
     to_current: Annotated[
         bool, typer.Option("--to-current", help="To the committed offset; to the end without one")
     ] = False
-    to_offset: Annotated[
-        int | None, typer.Option(metavar="OFFSET", help="To this offset", show_default=False)
-    ] = None
+    to_offset: Annotated[int | None, typer.Option(metavar="OFFSET", help="To this offset")] = None
     shift_by: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Forward by N records, or back if negative", show_default=False),
+        int | None, typer.Option(metavar="N", help="Forward by N records, or back if negative")
     ] = None
     to_datetime: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
             help="To the first record of this time: 2025-12-31T23:59:59.000, UTC without a zone",
-            show_default=False,
         ),
     ] = None
     by_duration: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION", help="To the first record since: P1D is a day ago", show_default=False
-        ),
+        str | None, typer.Option(metavar="DURATION", help="To the first record since: P1D is a day ago")
     ] = None
     from_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="To the offsets in a CSV file as --export writes them", show_default=False
-        ),
+        Path | None, typer.Option(metavar="FILE", help="To the offsets in a CSV file as --export writes them")
     ] = None
 
     def kind(self) -> ResetKind:
-        """Return the kind of the one chosen option."""
         kinds = [kind for kind in ResetKind if kind is not ResetKind.COPY]
         given = [value is not None and value is not False for value in self]
         chosen = [kind for kind, is_given in zip(kinds, given, strict=True) if is_given]
@@ -98,7 +87,6 @@ class PositionOptions(NamedTuple):
         return self.to_offset or self.shift_by or 0
 
     def file(self, groups: set[str]) -> OffsetsFile:
-        """Return the offsets in the file, none without one."""
         if self.from_file is None:
             return OffsetsFile()
         from kcli.commands.shared.input_files import read_text
@@ -117,9 +105,7 @@ async def reset_offsets(
     position: PositionOptions,
     topic: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TOPIC[:PARTITIONS]", help="In orders, or in orders:0,2 (repeatable)", show_default=False
-        ),
+        typer.Option(metavar="TOPIC[:PARTITIONS]", help="In orders, or in orders:0,2 (repeatable)"),
     ] = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="In every partition with a committed offset")
@@ -180,11 +166,7 @@ async def clone(
     new: Annotated[str, typer.Argument(metavar="NEW", help="The group that gets the offsets")],
     topic: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TOPIC[:PARTITIONS]",
-            help="Only orders, or only orders:0,2 (repeatable)",
-            show_default=False,
-        ),
+        typer.Option(metavar="TOPIC[:PARTITIONS]", help="Only orders, or only orders:0,2 (repeatable)"),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets")] = False,
     dry_run: DryRun = False,

@@ -169,16 +169,8 @@ def _row(partition: TopicPartition, new: int, facts: ResetFacts) -> ResetRow:
     if current is not None:
         again = (current if end is None else min(current, end)) - new
         skipped = new - (current if start is None else max(current, start))
-    return ResetRow(
-        *partition,
-        current,
-        new,
-        None if current is None else new - current,
-        max(0, again),
-        max(0, skipped),
-        start,
-        end,
-    )
+    change = None if current is None else new - current
+    return ResetRow(*partition, current, new, change, max(0, again), max(0, skipped), start, end)
 
 
 Offsets = dict[TopicPartition, int]
@@ -199,10 +191,7 @@ FORMAT_HINT = "a line is topic,partition,offset or group,topic,partition,offset,
 
 
 def parse_offsets(text: str, name: str, groups: Collection[str]) -> OffsetsFile:
-    """Return the offsets in the file `name`.
-
-    Lines without a group belong to the only group in `groups`.
-    """
+    """Return the offsets in the file `name`; lines without a group belong to the only one in `groups`."""
     plans: dict[str, Offsets] = {}
     lines: dict[tuple[str, TopicPartition], int] = {}
     width = 0
@@ -240,7 +229,6 @@ def place(name: str, number: int) -> str:
 
 
 def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not empty, with their line numbers."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in reader:
@@ -303,15 +291,7 @@ class ResetView(NamedTuple):
                 yield Table(
                     ("Topic", "Partition", "Current", "New", "Change", "Read again", "Skipped"),
                     [
-                        (
-                            row.topic,
-                            row.partition,
-                            row.current_offset,
-                            row.new_offset,
-                            None if row.change is None else f"{row.change:+d}",
-                            row.records_to_read_again,
-                            row.records_to_skip,
-                        )
+                        (*row[:4], None if row.change is None else f"{row.change:+d}", *row[5:7])
                         for row in plan.rows
                     ],
                     f"{plan.group}  {'executed' if self.executed else 'dry run'}",
@@ -327,13 +307,12 @@ class Exported(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return the lines of the file and an empty one, as Kafka's tool does."""
         rows = {
             plan.group: [(row.topic, row.partition, row.new_offset) for row in plan.rows]
             for plan in self.groups
         }
         yield from csv_lines(rows, with_groups=self.with_groups)
-        yield ""
+        yield ""  # as Kafka's tool does
 
     def document(self) -> object:
         return ResetView(self.groups, self.executed, self.failures)

@@ -24,7 +24,7 @@ from kcli.commands.shared.output import (
 from kcli.errors import Interrupted, KcliError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import ConsoleRenderable
     from rich.live import Live
@@ -118,20 +118,14 @@ async def watch_in_place(
 
 
 def show(live: Live, result: Watched | None, heading: str) -> None:
-    """Replace the content of the screen."""
     from rich.console import Group
     from rich.text import Text
 
-    tables: Iterable[Table] = result.tables() if isinstance(result, Tabular) else ()
-    parts = [part for table in tables for part in titled(table)]
-    failures = () if result is None else result.failures
-    errors = [Text(f"error: {each.message}") for each in failures]
-    live.update(Group(Text(heading, style="dim"), *parts, *errors), refresh=True)
-
-
-def titled(table: Table) -> Iterator[ConsoleRenderable]:
-    from rich.text import Text
-
-    if table.title is not None:
-        yield Text(table.title, style="bold")
-    yield rich_table(table)
+    parts: list[ConsoleRenderable] = [Text(heading, style="dim")]
+    tables = result.tables() if isinstance(result, Tabular) else list[Table]()
+    for table in tables:
+        if table.title is not None:
+            parts.append(Text(table.title, style="bold"))
+        parts.append(rich_table(table))
+    errors = [Text(f"error: {each.message}") for each in (result.failures if result is not None else ())]
+    live.update(Group(*parts, *errors), refresh=True)

@@ -134,7 +134,6 @@ async def _carry_out(
 
 
 def _interrupted(plan: Plan, *, has_started: bool) -> Interrupted:
-    """Return the error of an interrupt, which says what goes on."""
     if not has_started:
         return Interrupted("interrupted: nothing was started")
     return Interrupted(
@@ -165,7 +164,6 @@ async def verify(
 
 
 async def _wait(client: Client, plan: Plan) -> None:
-    """Wait for the moves that are under way."""
     from kcli.client import admin
     from kcli.commands.reassignment.cluster import places_of, replicas_of
     from kcli.commands.reassignment.plan import Plan

@@ -40,7 +40,6 @@ class Brokers:
 
 
 def unknown_brokers(missing: Sequence[int]) -> KcliError:
-    """Return the error of brokers that the cluster does not have."""
     return KcliError(
         f"the cluster has no such broker: {ids_text(missing)}",
         hint="`kcli cluster nodes` shows those there are",

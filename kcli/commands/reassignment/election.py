@@ -43,7 +43,6 @@ class Elected(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return Kafka's lines; failures are errors on stderr."""
         elected, valid = (
             ", ".join(f"{each.topic}-{each.partition}" for each in self.partitions if each.result == result)
             for result in ("elected", "not needed")
@@ -69,7 +68,6 @@ async def preferred_replica_election(
         typer.Argument(
             metavar="TOPIC[:PARTITION]...",
             help="Topics or single partitions; all partitions if none is given",
-            show_default=False,
         ),
     ] = None,
     path_to_json_file: Annotated[
@@ -77,7 +75,6 @@ async def preferred_replica_election(
         typer.Option(
             metavar="FILE",
             help='The partitions as JSON: {"partitions": [{"topic": "orders", "partition": 0}]}',
-            show_default=False,
         ),
     ] = None,
     all_topic_partitions: Annotated[

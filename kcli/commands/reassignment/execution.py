@@ -160,7 +160,6 @@ class PlanState:
 
     @classmethod
     async def read(cls, client: Client, plan: Plan) -> PlanState:
-        """Ask the cluster for the state of a plan."""
         moving = await admin.list_partition_reassignments(client)
         current = await replicas_of(client, plan.topics, may_lack=True)
         log_dirs: list[LogDirState] = []

@@ -34,15 +34,11 @@ class Strategy(StrEnum):
 async def generate(
     topics: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="TOPIC...", help="Topics to plan for", autocompletion=complete_topic, show_default=False
-        ),
+        typer.Argument(metavar="TOPIC...", help="Topics to plan for", autocompletion=complete_topic),
     ] = None,
     topics_to_move_json_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help='The topics as JSON: {"topics": [{"topic": "orders"}]}', show_default=False
-        ),
+        typer.Option(metavar="FILE", help='The topics as JSON: {"topics": [{"topic": "orders"}]}'),
     ] = None,
     all_topics: Annotated[bool, typer.Option("--all-topics", help="Plan for all topics")] = False,
     broker_list: Annotated[
@@ -187,8 +183,7 @@ async def _replicas(client: Client, request: PlanRequest, brokers: Brokers) -> A
 def _factors(current: Assignment, request: PlanRequest, *, is_spread: bool) -> dict[TopicPartition, int]:
     """Return the replication factor of each partition: the requested one, else its own.
 
-    A spread gives all partitions of a topic the factor of the first one, as Kafka's tool does, and warns of a
-    change.
+    A spread takes the factor of a topic's first partition, as Kafka's tool does, and warns of changes.
     """
     from kcli.commands.shared.output import warn
 

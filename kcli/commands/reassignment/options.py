@@ -37,7 +37,6 @@ TimeoutMs = Annotated[
 
 
 def read_plan(argument: Path | None, option: Path | None) -> Plan:
-    """Return the plan in the named file."""
     from kcli.commands.reassignment.plan import parse_plan
     from kcli.commands.shared.input_files import read_text
 

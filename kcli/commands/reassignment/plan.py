@@ -35,16 +35,12 @@ class Plan:
 
     @property
     def topics(self) -> list[str]:
-        """Return the topics in ascending order."""
         return sorted({partition.topic for partition in self.replicas})
 
     def states(
         self, current: Assignment, moving: Mapping[TopicPartition, PartitionReassignment]
     ) -> list[PartitionState]:
-        """Return the state of each partition; one that does not exist has no replicas.
-
-        The order of replicas counts: the first is the preferred leader.
-        """
+        """Return the state of each partition; the order of replicas counts, a missing partition has none."""
         states = []
         for partition, target in sorted(self.replicas.items()):
             if partition in moving:
@@ -125,7 +121,6 @@ class MoveMap:
 
     @property
     def topics(self) -> set[str]:
-        """Return the topics of the moves."""
         return {partition.topic for partition in self.moves}
 
     def brokers(self) -> list[int]:

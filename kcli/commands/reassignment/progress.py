@@ -168,10 +168,7 @@ async def wait_for_moves(client: Client, plan: Plan, current: Assignment, copies
 
 
 async def settled(look: Callable[[], Awaitable[Seen]], is_done: Callable[[Seen], bool]) -> Seen:
-    """Look until `is_done`, for at most `SETTLE_SECONDS`, and return the last look.
-
-    A broker may learn later than the controller that nothing moves any more.
-    """
+    """Look until `is_done`, for at most `SETTLE_SECONDS`, and return the last look."""
     deadline = trio.current_time() + SETTLE_SECONDS
     while not is_done(seen := await look()) and trio.current_time() < deadline:  # noqa: ASYNC110
         await trio.sleep(SETTLE_LOOK_SECONDS)

@@ -127,7 +127,8 @@ async def _alter(
             pending = {
                 resource: pending[resource]
                 for resource, error in failed.items()
-                if resource in pending and _is_away(error)
+                if resource in pending
+                and (not isinstance(error, KafkaError) or error.code == ErrorCode.BROKER_NOT_AVAILABLE)
             }
             if pending:
                 await trio.sleep(RETRY_SECONDS)
@@ -138,11 +139,6 @@ async def _alter(
         failure(f"cannot change the throttles of {resource.type.name.lower()} `{resource.name}`", error)
         for resource, error in failed.items()
     ]
-
-
-def _is_away(error: KcliError) -> bool:
-    """Tell whether no broker has answered."""
-    return not isinstance(error, KafkaError) or error.code == ErrorCode.BROKER_NOT_AVAILABLE
 
 
 def _groups(

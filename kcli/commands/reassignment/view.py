@@ -87,10 +87,7 @@ class LogDirState(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A log that a broker copies from another broker, or between directories of its own.
-
-    `size_bytes` is the size of the source, None if no broker tells it.
-    """
+    """A log to copy between brokers or directories; `size_bytes` is that of the source, None if unknown."""
 
     replica: TopicPartitionReplica
     size_bytes: int | None
@@ -139,10 +136,7 @@ class Proposal(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The result of `execute`: the rollback plan, the throttles, and the started reassignments.
-
-    `warns` adds Kafka's line about `--verify`.
-    """
+    """The result of `execute`: rollback plan, throttles, started moves; `warns`: mention `--verify`."""
 
     rollback: str
     throttle: int | None
@@ -234,8 +228,6 @@ class Executed(NamedTuple):
 
 
 class MovingPartition(NamedTuple):
-    """A partition that is being reassigned."""
-
     topic: str
     partition: int
     replicas: Sequence[int]
@@ -261,15 +253,7 @@ class Moving(NamedTuple):
     def tables(self) -> Iterator[Table]:
         yield Table(
             ("Partition", "Replicas", "Adding", "Removing"),
-            [
-                (
-                    f"{each.topic}-{each.partition}",
-                    ids_text(each.replicas),
-                    ids_text(each.adding),
-                    ids_text(each.removing),
-                )
-                for each in self.partitions
-            ],
+            [(f"{each.topic}-{each.partition}", *map(ids_text, each[2:])) for each in self.partitions],
         )
 
 

@@ -72,7 +72,6 @@ async def fetch_topic_names(client: Client) -> list[str]:
 
 
 async def fetch_config_names(client: Client, *, parameters: Mapping[str, Any]) -> list[str]:
-    """Return the names of the configurations of the broker, group or topic that the command line names."""
     from kcli.client import admin
 
     kinds = {"broker": admin.ConfigResourceType.BROKER, "group": admin.ConfigResourceType.GROUP}

@@ -25,8 +25,7 @@ async def interruptible(*, hurry: Callable[[], object] = lambda: None) -> AsyncI
     """Give a scope to run work in: the first signal cancels it, a later one ends the program at once.
 
     Work that is shielded from the first signal learns of a later one through `hurry`. What follows the scope
-    inside this block, like flushing, runs after the first signal too; `cancel_called` tells whether there was
-    one.
+    inside this block, like flushing, runs after the first signal too; `cancel_called` tells of it.
     """
 
     async def watch(scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:

@@ -94,7 +94,6 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> 
 
 
 def java_text(value: object) -> str:
-    """Return a value as Java prints it."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -23,14 +23,12 @@ Given = TypeVar("Given")
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the name of a topic from the cluster."""
     from kcli.commands.shared.completion import topic_names
 
     return topic_names(context.params, incomplete)
 
 
 def complete_config(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the name of a configuration from the cluster."""
     from kcli.commands.shared.completion import config_names
 
     return config_names(context.params, incomplete)
@@ -46,7 +44,6 @@ BootstrapServer = Annotated[
         metavar="HOST:PORT,...",
         help="Brokers to connect to first  [env var: KCLI_BOOTSTRAP_SERVER; default: localhost:9092]",
         show_envvar=False,
-        show_default=False,
     ),
 ]
 CommandConfig = Annotated[
@@ -79,14 +76,11 @@ class ClusterAddress(NamedTuple):
 
 Output = Annotated[
     OutputFormat | None,
-    typer.Option(
-        "--output", "-o", help="Format of the result: table on a terminal, text otherwise", show_default=False
-    ),
+    typer.Option("--output", "-o", help="Format of the result: table on a terminal, text otherwise"),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error")]
 TopicArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="TOPIC", help="The topic", autocompletion=complete_topic, show_default=False),
+    str | None, typer.Argument(metavar="TOPIC", help="The topic", autocompletion=complete_topic)
 ]
 TopicsArgument = Annotated[
     str | None,
@@ -94,7 +88,6 @@ TopicsArgument = Annotated[
         metavar="TOPIC",
         help="The topic, or a regular expression that matches the whole names of several",
         autocompletion=complete_topic,
-        show_default=False,
     ),
 ]
 TopicOption = Annotated[

@@ -30,7 +30,6 @@ class Result(Protocol):
 
     def lines(self) -> Iterable[str]:
         """Return the lines that Kafka's tool prints."""
-        ...
 
 
 @runtime_checkable
@@ -39,7 +38,6 @@ class Tabular(Protocol):
 
     def tables(self) -> Iterable[Table]:
         """Return the same facts as tables."""
-        ...
 
 
 @runtime_checkable
@@ -48,7 +46,6 @@ class Document(Protocol):
 
     def document(self) -> object:
         """Return the JSON document; errors and named tuples in it are converted."""
-        ...
 
 
 WIDEST = 1_000
@@ -123,10 +120,7 @@ def print_tables(tables: Iterable[Table]) -> None:
 
 
 def has_long_path(table: Table, width: int) -> bool:
-    """Tell whether a table has a path longer than a third of the screen.
-
-    rich would fold it in its cell. A line that the terminal breaks can be copied in one piece.
-    """
+    """Tell whether a path is longer than a third of the screen: rich would fold it in its cell."""
     cells = (cell for row in table.rows for cell in row)
     return any(isinstance(cell, str) and cell.startswith("/") and 3 * len(cell) > width for cell in cells)
 
@@ -172,10 +166,7 @@ def cell_text(cell: object) -> str:
 
 
 def note(message: str, *, end: str = "\n") -> None:
-    """Print a message on stderr; the command goes on if that fails.
-
-    A closed terminal or a full disk must not cost the result and the exit code.
-    """
+    """Print a message on stderr; a closed terminal or a full disk must not cost the result."""
     with suppress(OSError):
         print(message, end=end, file=sys.stderr, flush=True)
 

@@ -73,7 +73,7 @@ def command(
 ) -> Callable[[Body], Body]:
     """Register a function as the command `name` of `app`; its help ends with `example`.
 
-    A parameter whose type is a NamedTuple stands for a group of options.
+    A parameter whose type is a NamedTuple is a group of options.
 
     The function returns a result (see `kcli.commands.shared.output`), or None if it has printed its own. It
     gets `output` and `verbose` if it has such parameters, whose annotations may replace the common ones. An
@@ -177,8 +177,12 @@ def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, 
         return
     exit_code, shown = judge(failures)
     if verbose:
+        import traceback
+
         with suppress(OSError):  # stderr has no reader, or its disk is full
-            print_tracebacks(failures)
+            for failure in failures:
+                if not isinstance(failure, typer.Exit):
+                    traceback.print_exception(failure)
     for error in shown:
         if isinstance(error, MissingArgument):
             error.hint = f"{path} --help"
@@ -187,7 +191,6 @@ def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, 
 
 
 def wait_for(awaitable: Awaitable[Any]) -> Any:  # noqa: ANN401  # whatever the command returns
-    """Run an awaitable under trio."""
     try:
         import trio
 
@@ -244,12 +247,3 @@ def discard_stdout() -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - it lives as long as the process
     finally:
         os.close(null)
-
-
-def print_tracebacks(failures: list[BaseException]) -> None:
-    """Print the traceback of every failure except exit codes on stderr."""
-    import traceback
-
-    for error in failures:
-        if not isinstance(error, typer.Exit):
-            traceback.print_exception(error)

@@ -45,14 +45,6 @@ def decode_single(data: bytes) -> object:
     return float(shortest_single(float(str(number(">f", float).decode(data)))))
 
 
-def encode_boolean(text: str) -> bytes:
-    return bytes([("false", "true").index(text.strip().lower())])
-
-
-def decode_boolean(data: bytes) -> object:
-    return bool((b"\x00", b"\x01").index(data))
-
-
 def refuse(_: object) -> bytes:
     """Refuse a value: the only value of this type is null."""
     raise ValueError("only null is expected")
@@ -65,7 +57,10 @@ SERDES = {
     "float": Serde(number(">f", float).encode, decode_single),
     "double": number(">d", float),
     "uuid": Serde(lambda text: str(uuid.UUID(text)).encode(), lambda data: str(uuid.UUID(data.decode()))),
-    "boolean": Serde(encode_boolean, decode_boolean),
+    "boolean": Serde(
+        lambda text: bytes([("false", "true").index(text.strip().lower())]),
+        lambda data: bool((b"\x00", b"\x01").index(data)),
+    ),
     "void": Serde(refuse, refuse),
 }
 

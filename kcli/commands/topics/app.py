@@ -74,7 +74,6 @@ ReplicaAssignment = Annotated[
     typer.Option(
         metavar="IDS",
         help="Brokers of each partition, preferred leader first: 1:2,2:3 is two partitions of two replicas",
-        show_default=False,
     ),
 ]
 
@@ -173,7 +172,7 @@ async def describe(
     topic: TopicsArgument = None,
     topic_option: TopicOption = None,
     topic_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Describe the topic with this id", show_default=False)
+        str | None, typer.Option(metavar="ID", help="Describe the topic with this id")
     ] = None,
     *,
     report: ReportOptions,
@@ -306,7 +305,6 @@ async def delete(
 
 
 def unknown_topic(pattern: str | None) -> KcliError:
-    """Return the error of a name, pattern or id without a topic."""
     return KcliError(
         f"topic `{pattern}` does not exist", hint="`kcli topics list` shows the topics there are"
     )
@@ -326,10 +324,7 @@ async def matching_topics(
 async def add_partitions(
     client: Client, names: Sequence[str], *, total: int, assignments: list[list[int]] | None
 ) -> dict[str, KcliError]:
-    """Increase the partition counts of topics to `total`; return the refusals.
-
-    `assignments` lists all partitions; those that exist are skipped.
-    """
+    """Raise partition counts to `total` and return the refusals; `assignments` has the existing ones too."""
     from kcli.client import admin
     from kcli.commands.shared.session import failure
 

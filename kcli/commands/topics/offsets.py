@@ -43,7 +43,6 @@ class PartitionOffsets(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return the lines `topic:partition:offset` of Kafka's tool."""
         return (":".join(map(str, row)) for row in self.offsets)
 
     def tables(self) -> Iterator[Table]:
@@ -55,14 +54,12 @@ async def get_offsets(
     topic: TopicsArgument = None,
     topic_option: TopicOption = None,
     partitions: Annotated[
-        str | None, typer.Option(metavar="IDS", help="Partitions, separated by commas", show_default=False)
+        str | None, typer.Option(metavar="IDS", help="Partitions, separated by commas")
     ] = None,
     topic_partitions: Annotated[
         str | None,
         typer.Option(
-            metavar="PATTERNS",
-            help="Topics and partitions: orders:1,clicks:0-3,logs:5- (0-3 is without 3)",
-            show_default=False,
+            metavar="PATTERNS", help="Topics and partitions: orders:1,clicks:0-3,logs:5- (0-3 is without 3)"
         ),
     ] = None,
     time: Annotated[
@@ -97,7 +94,8 @@ async def get_offsets(
         wanted = matching_partitions(topics, accepts, exclude_internal=exclude_internal_topics)
         absent = absent_topics(pattern or topic_partitions or "", (each.name for each in topics))
         if not wanted:
-            raise no_match(absent)
+            why = not_there(absent) if absent else "no topic or partition matches"
+            raise KcliError(why, hint="`kcli topics list` shows the topics there are")
         if absent:
             warn(not_there(absent))
         results = await admin.list_offsets(
@@ -150,12 +148,6 @@ def absent_topics(asked: str, existing: Iterable[str]) -> list[str]:
 
     names = [*existing]
     return [name for name in named_topics(asked) if not select_topics(names, name)]
-
-
-def no_match(absent: Sequence[str]) -> KcliError:
-    """Return the error for a request that matches no partition."""
-    why = not_there(absent) if absent else "no topic or partition matches"
-    return KcliError(why, hint="`kcli topics list` shows the topics there are")
 
 
 def not_there(absent: Sequence[str]) -> str:

@@ -58,11 +58,10 @@ async def delete_records(
         typer.Argument(
             metavar="TOPIC:PARTITION:OFFSET...",
             help="The first offset to keep in each partition; -1 keeps nothing",
-            show_default=False,
         ),
     ] = None,
     offset_json_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The offsets as JSON, see above", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="The offsets as JSON, see above")
     ] = None,
     *,
     cluster: ClusterAddress,
@@ -127,14 +126,11 @@ def target_of(entry: object, path: Path) -> Target:
 
 def checked(target: Target) -> Target:
     """Return a target; raise `UsageError` if its numbers are out of range."""
+    text = ":".join(map(str, target))
     if target.partition < 0 or target.offset < -1:
-        raise UsageError(
-            f"a partition or offset is negative: {target.topic}:{target.partition}:{target.offset}"
-        )
+        raise UsageError(f"a partition or offset is negative: {text}")
     if target.partition > LARGEST_INT32 or target.offset > LARGEST_INT64:
-        raise UsageError(
-            f"a partition or offset is too large: {target.topic}:{target.partition}:{target.offset}"
-        )
+        raise UsageError(f"a partition or offset is too large: {text}")
     return target
 
 

@@ -167,7 +167,6 @@ class PartitionRow(NamedTuple):
         )
 
     def cell(self, column: str) -> object:
-        """Return the value in a column of a table."""
         return getattr(self, "last_known_elr" if column == "LastKnownElr" else column.lower())
 
     def line(self, topic: str) -> str:
@@ -213,12 +212,9 @@ class TopicRow(NamedTuple):
         return f"{self.topic}  id {self.topic_id or '-'}" + (f"  {configs}" if configs else "")
 
     def line(self) -> str:
-        fields = [f"Topic: {self.topic}"]
-        if self.topic_id is not None:
-            fields.append(f"TopicId: {self.topic_id}")
-        fields.append(f"PartitionCount: {self.partition_count}")
-        fields.append(f"ReplicationFactor: {self.replication_factor}")
-        fields.append(f"Configs: {self.configs_text()}")
+        topic_id = () if self.topic_id is None else (f"TopicId: {self.topic_id}",)
+        fields = [f"Topic: {self.topic}", *topic_id, f"PartitionCount: {self.partition_count}"]
+        fields += [f"ReplicationFactor: {self.replication_factor}", f"Configs: {self.configs_text()}"]
         return "\t".join(fields)
 
 
