@@ -269,3 +269,46 @@ def test_a_room_has_at_most_22_modules_and_a_file_620_lines() -> None:
     folders = {path.parent for path in SOURCES} - {ROOT / "kcli" / "protocol" / "messages"}
     assert [folder for folder in folders if len(list(folder.glob("*.py"))) > 22] == []
     assert [path for path in SOURCES if len(path.read_text(encoding="utf-8").splitlines()) > 620] == []
+
+
+VALUES = ("NamedTuple", "Protocol", "Enum", "IntEnum", "StrEnum", "TypedDict")
+MOST_OUTSIDERS = 130
+"""Functions that read another module's object, views and codecs for the most part: the number only falls."""
+
+
+def is_value(node: ast.ClassDef) -> bool:
+    """Whether the objects of a class are plain values, which anybody may read."""
+    decorators = [ast.unparse(each) for each in node.decorator_list]
+    if any(
+        "frozen=True" in each or each.split("(")[0] in {"struct", "message", "record"} for each in decorators
+    ):
+        return True
+    return any(ast.unparse(base).split("[")[0] in VALUES for base in node.bases)
+
+
+def test_few_functions_take_the_object_of_another_module_and_read_its_fields() -> None:
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+    objects = {
+        f"{name}.{node.name}"
+        for name, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not is_value(node)
+    }
+    outsiders = []
+    for name, tree in trees.items():
+        imports = {target.rpartition(".")[2]: target for target in imported(tree)}
+        for node in tree.body:
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.args.args:
+                continue
+            first = node.args.args[0]
+            read = {
+                each.attr
+                for each in ast.walk(node)
+                if isinstance(each, ast.Attribute)
+                and isinstance(each.value, ast.Name)
+                and each.value.id == first.arg
+            }
+            annotation = ast.unparse(first.annotation) if first.annotation else ""
+            if len(read) > 1 and imports.get(annotation) in objects:
+                outsiders.append(f"{name}.{node.name}({annotation})")
+    assert len(outsiders) <= MOST_OUTSIDERS, outsiders
