@@ -127,10 +127,7 @@ class ApiVersions(NamedTuple):
 
 
 @command(app, "id", example="kcli cluster id")
-async def cluster_id(
-    *,
-    cluster: ClusterAddress,
-) -> ClusterId:
+async def cluster_id(*, cluster: ClusterAddress) -> ClusterId:
     """Print the cluster's id."""
     from kcli.client import admin
 
@@ -219,10 +216,7 @@ def refuse_if_running(node_id: int, cluster: ClusterDescription) -> None:
 
 
 @command(app, "api-versions", example="kcli cluster api-versions")
-async def api_versions(
-    *,
-    cluster: ClusterAddress,
-) -> ApiVersions:
+async def api_versions(*, cluster: ClusterAddress) -> ApiVersions:
     """Show the versions of each API that each broker speaks."""
     from kcli.client import admin
     from kcli.commands.shared.session import failure

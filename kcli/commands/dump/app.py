@@ -34,8 +34,7 @@ def dump_log(
         ),
     ] = None,
     files: Annotated[
-        str | None,
-        typer.Option(metavar="PATH,...", help="The paths separated by commas, as in Kafka's tool"),
+        str | None, typer.Option(metavar="PATH,...", help="The paths separated by commas, as in Kafka's tool")
     ] = None,
     topic: Annotated[
         list[str] | None,
@@ -93,8 +92,7 @@ def dump_log(
         typer.Option("--remote-log-metadata-decoder", help="Decode the records of __remote_log_metadata"),
     ] = False,
     share_group_state_decoder: Annotated[
-        bool,
-        typer.Option("--share-group-state-decoder", help="Decode the records of __share_group_state"),
+        bool, typer.Option("--share-group-state-decoder", help="Decode the records of __share_group_state")
     ] = False,
     from_offset: Annotated[
         int | None, typer.Option(min=0, metavar="OFFSET", help="Only records from this offset on")
@@ -126,14 +124,12 @@ def dump_log(
         bool, typer.Option("--summary", help="Print a summary of each log instead of its batches")
     ] = False,
     continue_: Annotated[
-        bool,
-        typer.Option("--continue", help="After damage, go on with the next valid batch"),
+        bool, typer.Option("--continue", help="After damage, go on with the next valid batch")
     ] = False,
     repair: Annotated[
         str | None,
         typer.Option(
-            metavar="OUT_DIR",
-            help="Copy the valid batches of the logs, with new indexes, to this directory",
+            metavar="OUT_DIR", help="Copy the valid batches of the logs, with new indexes, to this directory"
         ),
     ] = None,
     max_message_size: Annotated[
@@ -149,8 +145,7 @@ def dump_log(
         bool, typer.Option("--verify-index-only", help="Check indexes without printing their entries")
     ] = False,
     index_sanity_check: Annotated[
-        bool,
-        typer.Option("--index-sanity-check", help="Check only what a starting broker checks"),
+        bool, typer.Option("--index-sanity-check", help="Check only what a starting broker checks")
     ] = False,
     output: OutputFormat | None = None,
 ) -> object:

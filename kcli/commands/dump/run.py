@@ -92,11 +92,7 @@ class DumpRun:
     """Shows files to a view; `failures` are files that were not read, `problems` counts faults in others."""
 
     def __init__(
-        self,
-        options: DumpOptions,
-        view: DumpView,
-        errors: DumpErrors,
-        ranges: RangedDump | None = None,
+        self, options: DumpOptions, view: DumpView, errors: DumpErrors, ranges: RangedDump | None = None
     ) -> None:
         self.failures: list[KcliError] = []
         self.problems = 0

@@ -254,11 +254,7 @@ async def move(
 
 
 async def _move(
-    client: Client,
-    partitions: list[TopicPartition],
-    moves: dict[TopicPartitionReplica, str],
-    *,
-    wait: bool,
+    client: Client, partitions: list[TopicPartition], moves: dict[TopicPartitionReplica, str], *, wait: bool
 ) -> Moved:
     from kcli.commands.reassignment.cluster import places_of, read_brokers, start_log_dir_moves
     from kcli.commands.reassignment.plan import Plan

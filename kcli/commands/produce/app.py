@@ -11,13 +11,7 @@ import typer
 
 from kcli.commands.produce.line_sender import Produced
 from kcli.commands.shared.arguments import parse_properties, read_properties
-from kcli.commands.shared.options import (
-    ClusterAddress,
-    TopicArgument,
-    TopicOption,
-    one_topic,
-    renamed,
-)
+from kcli.commands.shared.options import ClusterAddress, TopicArgument, TopicOption, one_topic, renamed
 from kcli.commands.shared.runner import command
 from kcli.errors import UsageError
 
@@ -46,8 +40,7 @@ Files = Annotated[
     typer.Argument(metavar="[FILE]...", help="Files of lines; standard input by default", show_default=False),
 ]
 PartitionNumber = Annotated[
-    list[int] | None,
-    typer.Option(min=0, metavar="N", help="Send everything to this partition"),
+    list[int] | None, typer.Option(min=0, metavar="N", help="Send everything to this partition")
 ]
 PartitionerOption = Annotated[
     PartitionerName | None,

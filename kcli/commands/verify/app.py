@@ -33,8 +33,7 @@ Partitions = Annotated[
     typer.Option("--partition", metavar="NUMBER", help="Only this partition of each topic (repeatable)"),
 ]
 Deep = Annotated[
-    bool,
-    typer.Option("--deep", help="Check each record: decompression, counts, offsets, timestamps"),
+    bool, typer.Option("--deep", help="Check each record: decompression, counts, offsets, timestamps")
 ]
 IndexSanityCheck = Annotated[
     bool,
@@ -44,8 +43,7 @@ IndexSanityCheck = Annotated[
     ),
 ]
 VerifyIndexOnly = Annotated[
-    bool,
-    typer.Option("--verify-index-only", help="Report only on indexes, not on logs and other files"),
+    bool, typer.Option("--verify-index-only", help="Report only on indexes, not on logs and other files")
 ]
 MaxMessageSize = Annotated[
     int | None,

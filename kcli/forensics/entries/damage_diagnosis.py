@@ -82,9 +82,7 @@ class DamageDiagnosis:
         boundary = self._file.end if following is None else following.position
         skipped = boundary - position
         damage = self._checksum(head, position, size)._replace(
-            size_bytes=skipped,
-            skipped_bytes=skipped,
-            next_position=None if following is None else boundary,
+            size_bytes=skipped, skipped_bytes=skipped, next_position=None if following is None else boundary
         )
         if following is None or skipped >= size:
             return damage

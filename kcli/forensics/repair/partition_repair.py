@@ -28,12 +28,7 @@ from kcli.forensics.repair.segment_repair import (
 from kcli.protocol.records.batch_header import MAX_OFFSET
 from kcli.protocol.topics import TopicPartition
 from kcli.storage import disk
-from kcli.storage.checkpoints import (
-    CheckpointError,
-    read_epochs,
-    read_partition_metadata,
-    write_epochs,
-)
+from kcli.storage.checkpoints import CheckpointError, read_epochs, read_partition_metadata, write_epochs
 from kcli.storage.log.log_config import LogConfig
 from kcli.storage.log_paths import (
     CLEANED_SUFFIX,
@@ -105,12 +100,7 @@ class PartitionRepair:
 
 
 def repair_partition(
-    directory: str,
-    target: str,
-    *,
-    mode: RepairMode,
-    is_deep: bool = False,
-    config: LogConfig = _DEFAULTS,
+    directory: str, target: str, *, mode: RepairMode, is_deep: bool = False, config: LogConfig = _DEFAULTS
 ) -> PartitionRepair:
     """Copy a replica directory to `target`; with `is_deep`, drop entries with bad records, too.
 

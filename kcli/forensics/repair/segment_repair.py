@@ -92,13 +92,7 @@ class SegmentRepairer:
     """
 
     def __init__(
-        self,
-        source: SourceSegment,
-        *,
-        copy: SegmentCopy,
-        mode: RepairMode,
-        is_deep: bool,
-        next_offset: int,
+        self, source: SourceSegment, *, copy: SegmentCopy, mode: RepairMode, is_deep: bool, next_offset: int
     ) -> None:
         self._source = source
         self._copy = copy

@@ -261,12 +261,7 @@ class FindingKind(Enum):
         "partitions of one topic have different topic ids",
         "remove the partitions of the topic that was deleted",
     )
-    META_PROPERTIES_DAMAGED = (
-        "meta_properties_damaged",
-        E,
-        "meta.properties is damaged",
-        RESTORE_HINT,
-    )
+    META_PROPERTIES_DAMAGED = ("meta_properties_damaged", E, "meta.properties is damaged", RESTORE_HINT)
     META_PROPERTIES_MISMATCH = (
         "meta_properties_mismatch",
         E,

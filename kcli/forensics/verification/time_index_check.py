@@ -116,11 +116,7 @@ class TimeIndexCheck:
         if (
             not (is_active or self._index.is_too_large or self._index.entries - 1 in self._bad)
             and last < self.largest
-            and (self.largest, self._offset_of_largest)
-            != (
-                0,
-                self._base_offset,
-            )
+            and (self.largest, self._offset_of_largest) != (0, self._base_offset)
         ):
             message = f"the last timestamp is {last}, the largest of the segment {self.largest}"
             position, offset = len(self._index.data), self._offset_of_largest
