@@ -241,7 +241,6 @@ def dump_log(
 
 
 def make_selection(topics: Sequence[str], partitions: Sequence[int], kinds: Sequence[str]) -> Selection:
-    """Return which files in directories are wanted."""
     from kcli.forensics.contents.log_files import FileKind, Selection
 
     for unknown in (kind for kind in kinds if kind not in list(FileKind)):

@@ -152,7 +152,6 @@ class MetadataDecoder:
         self._classes = {**METADATA_RECORDS, **SECURITY_RECORDS}
 
     def texts(self, record: DumpedRecord) -> tuple[str | None, str | None]:
-        """Return the record as JSON text, or a remark instead."""
         try:
             return None, java_json(self._document(record))
         except DecodeError as error:
@@ -160,7 +159,6 @@ class MetadataDecoder:
             return None, f"Error at {record.offset}, skipping. {error.message}"
 
     def values(self, record: DumpedRecord) -> tuple[object, object]:
-        """Return the record as a document."""
         try:
             return None, self._document(record)
         except DecodeError as error:
@@ -236,7 +234,6 @@ class RemoteLogDecoder:
             return None, f"Error at offset {record.offset}, skipping. {error.message}"
 
     def values(self, record: DumpedRecord) -> tuple[object, object]:
-        """Return the record as a document."""
         from kcli.protocol.internal.remote_log_records import decode_remote_log_record
 
         try:

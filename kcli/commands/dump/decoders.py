@@ -61,11 +61,9 @@ class PlainDecoder:
         self._value = field_decoder(value)
 
     def texts(self, record: DumpedRecord) -> tuple[str | None, str | None]:
-        """Return key and value, None for null."""
         return self._text(record.key, self._key), self._text(record.value, self._value)
 
     def values(self, record: DumpedRecord) -> tuple[object, object]:
-        """Return key and value; bytes that are not text become an object."""
         return self._decoded(record.key, self._key), self._decoded(record.value, self._value)
 
     def _text(self, data: bytes | None, decode: Decode | None) -> str | None:
@@ -103,7 +101,6 @@ def text_or_base64(data: bytes) -> object:
 
 
 def base64(data: bytes) -> str:
-    """Return the base64 of bytes."""
     return b2a_base64(data, newline=False).decode("ascii")
 
 

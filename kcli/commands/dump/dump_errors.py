@@ -59,7 +59,6 @@ class DumpErrors:
         self._failed_sanity.append((path, reason))
 
     def damaged_file(self, message: str) -> None:
-        """Add the message about a damaged small file."""
         self._damaged.append(message)
 
     def _put(self, kept: dict[str, dict[int, int]], path: str, first: int, second: int) -> None:
@@ -78,7 +77,6 @@ class DumpErrors:
         return False
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines to print."""
         yield from self._damaged
         for path, reason in self._failed_sanity:
             yield f"{path} failed sanity check: {reason}"

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 def ranged_view(
     form: OutputFormat, options: DumpOptions, errors: DumpErrors, output: DumpOutput
 ) -> RangedView:
-    """Return the view of a dump in that form."""
     if form is OutputFormat.JSON:
         from kcli.commands.dump.json_view import JsonDump
 

@@ -65,12 +65,10 @@ class BatchLookup:
         self._newest: tuple[int, int] = (-1, NO_TIMESTAMP)
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._descriptor)
 
     @property
     def size(self) -> int:
-        """The current size of the file."""
         return os.fstat(self._descriptor).st_size
 
     def head_at(self, position: int, max_bytes: int = MAX_BATCH_BYTES) -> Head | None:
@@ -214,7 +212,6 @@ class IndexDump:
             self._report("timestamp_out_of_order", {"timestamp": timestamp, "previous": previous})
 
     def _check_size(self, entry: Struct, name: str) -> None:
-        """Report bytes behind the last whole entry."""
         message = excess_message(self._file.path, entry, name=name)
         if message is not None:
             self._errors.damaged_file(message)

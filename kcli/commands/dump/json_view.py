@@ -63,7 +63,6 @@ def record_line(record: Record, kind: str, with_contents: bool) -> str:
 
 
 def _shown(data: bytes | None) -> str:
-    """Return bytes as text if they are UTF-8, else as an object with their base64."""
     if data is None:
         return "null"
     try:
@@ -96,7 +95,6 @@ class JsonDump(RangedView):
         self._output.line(self._encode({"type": type, **fields}))
 
     def file_begins(self, file: DumpFile) -> None:
-        """Print the object of the file."""
         self._file = file
         self._last_offset = NO_OFFSET
         fields: dict[str, object] = {"path": file.path, "kind": file.kind.value}
@@ -109,11 +107,9 @@ class JsonDump(RangedView):
 
     @property
     def last_record_offset(self) -> int:
-        """The offset of the last record shown."""
         return max(self._last_offset, NO_OFFSET)
 
     def resume(self, file: DumpFile, last_record_offset: int) -> None:
-        """Go on in the middle of a file, behind that record."""
         self._file = file
         self._last_offset = last_record_offset
 
@@ -123,7 +119,6 @@ class JsonDump(RangedView):
         self._on_first = on_first
 
     def follow(self, offset: int) -> None:
-        """Print the gap before the next record, if there is one."""
         last, self._last_offset = self._last_offset, offset
         if last == UNKNOWN_OFFSET and self._on_first is not None:
             self._on_first(offset)
@@ -131,11 +126,9 @@ class JsonDump(RangedView):
             self._print("offset_gap", {"after": last, "next": offset})
 
     def batch(self, entry: ScannedEntry) -> None:
-        """Print a batch."""
         self._print("batch", batch_fields(entry))
 
     def records(self, batch: Batch) -> None:
-        """Print all records."""
         if self._is_plain and isinstance(batch, RecordBatch) and not batch.is_control:
             self._print_lines(batch)
         else:
@@ -161,7 +154,6 @@ class JsonDump(RangedView):
             self._output.write("".join(lines).encode())
 
     def some_records(self, batch: Batch, records: Iterable[DumpedRecord]) -> None:
-        """Print records."""
         for record in records:
             self.follow(record.offset)
             self._print("record", self._record_fields(record, batch))
@@ -181,25 +173,20 @@ class JsonDump(RangedView):
         return fields
 
     def row(self, row: Row) -> None:
-        """Print an entry of any other file."""
         self._print(row.type, {snake_case(name): plain(value) for name, value in row.fields.items()})
 
     def remark(self, type: str, text: str) -> None:
-        """Print a fact about the file."""
         self._print(type, {"path": self._file.path})
 
     def damage(self, damage: Damage) -> None:
-        """Print a damage."""
         self._print("damage", {"path": self._file.path, **damage.document()})
         self._output.flush()
 
     def problem(self, type: str, fields: dict[str, object]) -> None:
-        """Print an entry that does not fit."""
         named = {snake_case(name): value for name, value in fields.items()}
         self._print(type, {"path": self._file.path, **named})
 
     def close(self) -> None:
-        """Write out what was collected."""
         self._output.flush()
 
 
@@ -235,7 +222,6 @@ def batch_fields(entry: ScannedEntry) -> dict[str, object]:
 
 
 def record_metadata(record: DumpedRecord, batch: Batch) -> dict[str, object]:
-    """Return the fields of a record besides its contents."""
     fields: dict[str, object] = {
         "timestamp": record.timestamp,
         "timestamp_type": TIMESTAMP_NAMES[batch.timestamp_type],

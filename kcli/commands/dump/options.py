@@ -50,7 +50,6 @@ class Filter(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no condition."""
         return self == Filter()
 
     @property
@@ -88,7 +87,6 @@ class Filter(NamedTuple):
         return self.key is None or (record.key == self.key and not batch.is_control)
 
     def select(self, records: Iterator[DumpedRecord], batch: Batch) -> Iterator[DumpedRecord]:
-        """Yield the records that pass."""
         return (record for record in records if self.passes(record, batch))
 
 

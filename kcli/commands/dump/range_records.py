@@ -104,7 +104,6 @@ class RangeRecords:
         self._first = self._sink.tell(), offset
 
     def _give(self) -> None:
-        """Send the output collected so far."""
         self._view.flush()
         data = self._sink.getvalue()
         self._sink.seek(0)
@@ -126,7 +125,6 @@ class GapCollector(DumpErrors):
         self.pairs: array[int] = array("q")
 
     def gaps(self, path: str, pairs: Iterable[tuple[int, int]]) -> None:
-        """Keep pairs, up to a limit."""
         if len(self.pairs) < 2 * MOST_PAIRS:
             for pair in pairs:
                 self.pairs.extend(pair)

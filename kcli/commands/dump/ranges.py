@@ -63,7 +63,6 @@ def has_batch_lines(options: DumpOptions, form: OutputFormat) -> bool:
 
 
 def is_long(file: DumpFile) -> bool:
-    """Whether a file is a long log."""
     try:
         return file.kind is FileKind.LOG and os.stat(file.path).st_size >= LONG_BYTES
     except OSError:
@@ -71,7 +70,6 @@ def is_long(file: DumpFile) -> bool:
 
 
 def dump_batches(file: DumpFile, wanted: Range, send: Send) -> None:
-    """Send the lines of the batches of a range."""
     assert file.offset is not None
     reader = RangeReader(file.path, file.offset, start=wanted.start, stop=wanted.end)
     text = bytearray()
@@ -126,7 +124,6 @@ class RangedDump:
         self._options = options
 
     def takes(self, file: DumpFile) -> bool:
-        """Whether a file is long enough for it."""
         return is_long(file)
 
     def run(self, file: DumpFile, advance: Advance, read_on: ReadOn) -> None:

@@ -36,12 +36,10 @@ class Repairs(NamedTuple):
         return [*self.errors, *found]
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines about each log."""
         for repair in self.repairs:
             yield from repair_lines(repair)
 
     def tables(self) -> Iterator[Table]:
-        """Yield a table of the segments of each log, then one of the notes on the copies."""
         columns = ("segment", "bytes", "kept", "dropped", "batches", "damage", "offsets")
         for repair in self.repairs:
             rows = [row_of(segment) for segment in repair.segments]
@@ -51,7 +49,6 @@ class Repairs(NamedTuple):
             yield Table(("copy", "note"), notes)
 
     def document(self) -> object:
-        """Return the repairs and the errors."""
         return {"repairs": [document_of(repair) for repair in self.repairs], "failures": self.failures}
 
 
@@ -121,7 +118,6 @@ def repair_lines(repair: PartitionRepair) -> Iterator[str]:
 
 
 def notes_of(repair: PartitionRepair) -> list[str]:
-    """Return the notes on a copy."""
     transactions = [
         f"without an end in the copy: the transaction of producer {each.producer_id} "
         f"from offset {each.first_offset} on"
@@ -131,7 +127,6 @@ def notes_of(repair: PartitionRepair) -> list[str]:
 
 
 def row_of(segment: SegmentRepair) -> tuple[object, ...]:
-    """Return the cells of a segment."""
     return (
         os.path.basename(segment.source),
         segment.source_bytes,
@@ -144,7 +139,6 @@ def row_of(segment: SegmentRepair) -> tuple[object, ...]:
 
 
 def document_of(repair: PartitionRepair) -> dict[str, object]:
-    """Return the document of a repair."""
     return {
         "source": repair.source,
         "target": repair.target,

@@ -129,7 +129,6 @@ class SegmentDump:
             self._view.records(entry.load())
 
     def _show_filtered(self, entry: ScannedEntry) -> None:
-        """Show a batch if it or one of its records passes the filter, and the records that pass."""
         options, view = self._options, self._view
         if not options.filter.may_hold(entry):
             return

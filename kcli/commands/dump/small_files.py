@@ -36,7 +36,6 @@ def rows_of(file: DumpFile) -> Iterator[Row]:
 
 
 def aborted_transactions(path: str) -> Iterator[Row]:
-    """Yield the entries of a transaction index."""
     for fields in entries_of(path, _ABORTED):
         if fields[0] != 0:
             raise DamagedFile(f"an aborted transaction of version {fields[0]}: `{path}`")
@@ -47,7 +46,6 @@ def aborted_transactions(path: str) -> Iterator[Row]:
 
 
 def producers(path: str) -> Iterator[Row]:
-    """Yield the rows of a producer snapshot."""
     for entry in decode_rows(read_small_file(path, MAX_BYTES)):
         fields: dict[str, object] = {
             "producerId": entry.producer_id,
@@ -68,21 +66,18 @@ def producers(path: str) -> Iterator[Row]:
 
 
 def leader_epochs(path: str) -> Iterator[Row]:
-    """Yield the entries of a leader epoch checkpoint."""
     for entry in decode_checkpoint(read_small_file(path), path):
         epoch, start_offset = _numbers(path, entry, entry, 2)
         yield Row("leader_epoch", {"epoch": epoch, "startOffset": start_offset})
 
 
 def offsets(path: str) -> Iterator[Row]:
-    """Yield the entries of an offset checkpoint."""
     for entry in decode_checkpoint(read_small_file(path), path):
         partition, offset = _numbers(path, entry, entry[1:], 2)
         yield Row("offset", {"topic": entry[0], "partition": partition, "offset": offset})
 
 
 def partition_metadata(path: str) -> Iterator[Row]:
-    """Yield the topic id of a replica."""
     fields = {
         name.strip(): value.strip()
         for name, colon, value in (line.partition(":") for line in _read_text(path).splitlines())
@@ -97,7 +92,6 @@ def partition_metadata(path: str) -> Iterator[Row]:
 
 
 def meta_properties(path: str) -> Iterator[Row]:
-    """Yield the cluster, node and directory ids of a log directory."""
     try:
         found = parse_identity(read_small_file(path), path)
     except KcliError as error:

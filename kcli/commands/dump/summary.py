@@ -37,7 +37,6 @@ class DistinctCounter:
         self._bits: bytearray | None = None
 
     def add(self, key: bytes) -> None:
-        """Count a key."""
         number = hash(key)
         if self._bits is None:
             self._hashes.add(number)
@@ -56,12 +55,10 @@ class DistinctCounter:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the count is exact, not an estimate."""
         return self._bits is None
 
     @property
     def count(self) -> int:
-        """The number of different keys."""
         if self._bits is None:
             return len(self._hashes)
         clear = SLOTS - int.from_bytes(self._bits, "little").bit_count()
@@ -148,7 +145,6 @@ class LogSummary:
         return max(self.keyed_records - self.keys.count, 0)
 
     def add_batch(self, entry: ScannedEntry) -> None:
-        """Add the header of a batch."""
         batch = entry.batch
         self.batches += 1
         self.invalid_batches += not entry.is_valid
@@ -225,7 +221,6 @@ class LogSummary:
         self.last_offset = offset
 
     def add_damage(self, damage: Damage) -> None:
-        """Add damage."""
         self.damages += not damage.is_harmless
         self.invalid_bytes += damage.skipped_bytes
 

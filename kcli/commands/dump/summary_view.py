@@ -59,7 +59,6 @@ def facts(log: LogSummary) -> Iterator[tuple[str, str]]:
 
 
 def offset_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
-    """Yield the facts about offsets and leader epochs."""
     if log.first_offset is not None:
         yield "offsets", f"{log.first_offset} to {log.last_offset}"
     yield "offset gaps", f"{log.offset_gaps:,}, {counted(log.missing_offsets, 'offset')} missing"
@@ -68,7 +67,6 @@ def offset_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
 
 
 def storage_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
-    """Yield the facts about formats and codecs."""
     for magic, count in sorted(log.formats.items()):
         yield f"format {magic}", counted(count, "batch")
     for name, codec in sorted(log.codecs.items()):
@@ -77,7 +75,6 @@ def storage_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
 
 
 def time_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
-    """Yield the facts about timestamps."""
     if log.oldest_timestamp is not None and log.newest_timestamp is not None:
         yield "time span", f"{moment(log.oldest_timestamp)} to {moment(log.newest_timestamp)} UTC"
     disorder = f", by up to {log.largest_step_back_ms} ms" if log.out_of_order else ""
@@ -85,7 +82,6 @@ def time_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
 
 
 def producer_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
-    """Yield the facts about idempotent producers."""
     yield "producers", f"{len(log.producers):,}{' or more' if log.producers_left_out else ''}"
     for producer_id, producer in sorted(log.producers.items())[:MOST_SHOWN]:
         written = f"{counted(producer.batches, 'batch')}, {counted(producer.records, 'record')}"
@@ -96,7 +92,6 @@ def producer_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
 
 
 def transaction_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
-    """Yield the facts about transactions."""
     ended = f"{log.committed_transactions:,} committed, {log.aborted_transactions:,} aborted"
     yield "transactions", f"{ended}, {len(log.open_transactions):,} open"
     for transaction in list(log.open_transactions.values())[:MOST_SHOWN]:
@@ -105,7 +100,6 @@ def transaction_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
 
 
 def cells(log: LogSummary) -> tuple[object, ...]:
-    """Return the row of a log."""
     stored = sum(codec.stored_bytes for codec in log.codecs.values())
     whole = sum(codec.plain_bytes for codec in log.codecs.values())
     return (
@@ -124,7 +118,6 @@ def cells(log: LogSummary) -> tuple[object, ...]:
 
 
 def document(log: LogSummary) -> dict[str, object]:
-    """Return the document of a log."""
     shown: dict[str, object] = {
         each.name: getattr(log, each.name)
         for each in fields(log)
@@ -190,11 +183,9 @@ class SummaryDump(DumpView):
         return self._summary
 
     def batch(self, entry: ScannedEntry) -> None:
-        """Add a batch."""
         self._log.add_batch(entry)
 
     def records(self, batch: Batch) -> None:
-        """Add all records of a batch. Raises `CorruptRecord`."""
         if isinstance(batch, LegacyEntry):
             self._log.add_records_size(batch, legacy_bytes(batch))
             self.some_records(batch, records_of(batch))
@@ -204,7 +195,6 @@ class SummaryDump(DumpView):
         self.some_records(batch, batch.parse_records(data))
 
     def some_records(self, batch: Batch, records: Iterable[DumpedRecord | Record]) -> None:
-        """Add some records of a batch."""
         log = self._log
         if batch.is_control:
             for record in records:
@@ -214,12 +204,10 @@ class SummaryDump(DumpView):
                 log.add_record(record)
 
     def row(self, row: Row) -> None:
-        """Count an entry of any other file."""
         counts = self._log.other_entries
         counts[row.type] = counts.get(row.type, 0) + 1
 
     def damage(self, damage: Damage) -> None:
-        """Add damage, and explain it."""
         self._log.add_damage(damage)
         if self._form is OutputFormat.JSON:
             fields = {"type": "damage", "path": self._path, **damage.document()}
@@ -234,7 +222,6 @@ class SummaryDump(DumpView):
         self._log.damages += 1
 
     def close(self) -> None:
-        """Print the last summary."""
         self._end_log()
         if self._columns is not None and self._count == 1 and self._only is not None:
             print_lines(self._output, self._only)
@@ -264,7 +251,6 @@ def legacy_bytes(batch: LegacyEntry) -> int:
 
 
 def print_lines(output: DumpOutput, log: LogSummary) -> None:
-    """Print the facts about a log, one per line."""
     output.line(f"{log.path}:")
     for name, value in facts(log):
         output.line(f"  {name}: {value}")

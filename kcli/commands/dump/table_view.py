@@ -58,7 +58,6 @@ class StreamedColumns:
             self.flush()
 
     def flush(self) -> None:
-        """Print the head and the rows that were kept."""
         if self.layout is not None:
             return
         rows = self._first_rows
@@ -73,7 +72,6 @@ class StreamedColumns:
         self._first_rows = []
 
     def begin(self, layout: Layout) -> None:
-        """Print the head of columns with that layout."""
         self.layout = layout
         names = [
             name.rjust(width) if is_number else name.ljust(width)
@@ -147,7 +145,6 @@ class TableDump(RangedView):
         self._is_plain = options.decoder.is_plain and options.prints_contents
 
     def file_begins(self, file: DumpFile) -> None:
-        """Print the name of the file."""
         self._end_columns()
         self._file = file
         self._output.line(file.path if self._is_first else f"\n{file.path}")
@@ -162,13 +159,11 @@ class TableDump(RangedView):
         return layout
 
     def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
-        """Begin a range of a file."""
         self._file = file
         self._columns = StreamedColumns(self._output, layout.names, layout)
 
     @property
     def layout(self) -> Layout | None:
-        """The layout of the columns, None if it is not decided."""
         return None if self._columns is None else self._columns.layout
 
     def batch(self, entry: ScannedEntry) -> None:
@@ -177,7 +172,6 @@ class TableDump(RangedView):
             self._row(BATCH_COLUMNS, batch_cells(entry))
 
     def records(self, batch: Batch) -> None:
-        """Print all records."""
         layout = self.layout
         is_settled = layout is not None and layout.names == RECORD_COLUMNS
         if (
@@ -192,7 +186,6 @@ class TableDump(RangedView):
             self.some_records(batch, records_of(batch))
 
     def _print_rows(self, batch: RecordBatch, widths: Sequence[int]) -> None:
-        """Print the records of a batch without decoders."""
         lines: list[str] = []
         characters = 0
         form = f"%{widths[0]}d{GAP}%-{widths[1]}s{GAP}%-{widths[2]}s{GAP}%-{widths[3]}s{GAP}%s"
@@ -220,7 +213,6 @@ class TableDump(RangedView):
             self._output.line("\n".join(lines))
 
     def some_records(self, batch: Batch, records: Iterable[DumpedRecord]) -> None:
-        """Print records."""
         for record in records:
             time = moment(record.timestamp)
             headers = ",".join(name for name, _ in record.headers) or "-"
@@ -235,15 +227,12 @@ class TableDump(RangedView):
                 self._row(RECORD_COLUMNS, (record.offset, time, headers, contents(key), contents(value)))
 
     def row(self, row: Row) -> None:
-        """Print an entry of any other file."""
         self._row(tuple(row.fields), tuple(map(cell, row.fields.values())))
 
     def remark(self, type: str, text: str) -> None:
-        """Print a line about the file."""
         self._output.line(text)
 
     def damage(self, damage: Damage) -> None:
-        """Explain damage on standard error, after flushing the output before it."""
         if self._columns is not None:
             self._columns.flush()
         self._output.flush()
@@ -251,7 +240,6 @@ class TableDump(RangedView):
             note(line)
 
     def close(self) -> None:
-        """Print the rest, and the errors about indexes on standard error."""
         self._end_columns()
         self._output.flush()
         for line in self._errors.lines():
@@ -289,7 +277,6 @@ def layout_of(file: DumpFile, options: DumpOptions, errors: DumpErrors) -> Layou
 
 
 def batch_cells(entry: ScannedEntry) -> Sequence[object]:
-    """Return the cells of a batch."""
     batch = entry.batch
     valid = "ok" if entry.is_valid else "WRONG"
     codec = CODEC_NAMES[batch.attributes & 7]
@@ -327,7 +314,6 @@ def size_text(size: int) -> object:
 
 
 def cell(value: object) -> object:
-    """Return a field as a cell."""
     if isinstance(value, OptionalLong):
         return "-" if value.value is None else value.value
     return value

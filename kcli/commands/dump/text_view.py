@@ -50,13 +50,11 @@ class TextDump(RangedView):
         self._on_first: Callable[[int], None] | None = None
 
     def file_begins(self, file: DumpFile) -> None:
-        """Print the name of the file."""
         self._file = file
         self._lines.last_offset = -1
         self._output.line(f"Dumping {file.path}")
 
     def resume(self, file: DumpFile, last_record_offset: int) -> None:
-        """Go on in the middle of a file, behind that record."""
         self._file = file
         self._lines.last_offset = last_record_offset
         self._lines.gaps.clear()
@@ -67,7 +65,6 @@ class TextDump(RangedView):
         self._on_first = on_first
 
     def follow(self, offset: int) -> None:
-        """Note the gap before the next range, if there is one."""
         last = self._lines.last_offset
         if offset != last + 1:
             self.gaps([(last, offset)])
@@ -79,7 +76,6 @@ class TextDump(RangedView):
 
     @property
     def last_record_offset(self) -> int:
-        """The offset of the last record shown."""
         return max(self._lines.last_offset, -1)
 
     def log_begins(self, file: DumpFile) -> None:
@@ -93,15 +89,12 @@ class TextDump(RangedView):
         self._output.flush()
 
     def batches(self, run: BatchRun) -> None:
-        """Print the lines of batches."""
         self._output.write(run_lines(run))
 
     def batch(self, entry: ScannedEntry) -> None:
-        """Print the line of a batch."""
         self._output.write(batch_line(entry).encode("ascii"))
 
     def records(self, batch: Batch) -> None:
-        """Print the lines of all records."""
         if not (self._is_plain and isinstance(batch, RecordBatch)) or batch.is_control:
             self.some_records(batch, records_of(batch))
         else:
@@ -112,7 +105,6 @@ class TextDump(RangedView):
                 self._take_gaps()
 
     def some_records(self, batch: Batch, records: Iterable[DumpedRecord]) -> None:
-        """Print the lines of records, one by one."""
         lines = self._lines
         kind = TIMESTAMP_NAMES[batch.timestamp_type]
         try:
@@ -142,25 +134,20 @@ class TextDump(RangedView):
         return metadata + contents if metadata or not contents else "|" + contents
 
     def row(self, row: Row) -> None:
-        """Print an entry of an index, a snapshot or a checkpoint."""
         self._output.line(" ".join(f"{name}: {value}" for name, value in row.fields.items()))
 
     def remark(self, type: str, text: str) -> None:
-        """Print a line about the file."""
         self._output.line(text)
 
     def damage(self, damage: Damage) -> None:
-        """Explain damage on standard error, after flushing the output before it."""
         self._output.flush()
         for line in damage.lines(self._file.path):
             note(line)
 
     def trailing(self, size_bytes: int) -> None:
-        """Print how many bytes at the end belong to no batch."""
         self._output.line(f"Found {size_bytes} invalid bytes at the end of {self._file.name}")
 
     def close(self) -> None:
-        """Print the errors about indexes and offsets on standard error."""
         self._output.flush()
         for line in self._errors.lines():
             note(line)
@@ -199,7 +186,6 @@ def timestamp_name(kind: TimestampType) -> str:
 
 
 def record_metadata(record: DumpedRecord, batch: Batch, kind: str) -> str:
-    """Return the beginning of the line of a record."""
     line = (
         f"| offset: {record.offset} {kind}: {record.timestamp} "
         f"keySize: {record.key_size} valueSize: {record.value_size}"

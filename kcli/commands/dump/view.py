@@ -32,7 +32,6 @@ class OptionalLong(NamedTuple):
 
     @property
     def value(self) -> int | None:
-        """The number, None if it is missing."""
         return None if self.number < 0 else self.number
 
 
@@ -148,11 +147,9 @@ class RangedView(DumpView):
         """Note pairs of offsets of the last range that do not follow each other."""
 
     def print(self, piece: Piece) -> None:
-        """Print output that another process has made."""
         self._output.forward(piece)
 
     def flush(self) -> None:
-        """Write out what was collected."""
         self._output.flush()
 
 
@@ -182,7 +179,6 @@ class DumpOutput:
         self.write(f"{text}\n".encode(errors="surrogateescape"))
 
     def write(self, data: Buffer) -> None:
-        """Print bytes."""
         self._parts.append(data)
         self._size += len(data)
         if self._size >= FLUSH_BYTES:

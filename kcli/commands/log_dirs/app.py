@@ -29,8 +29,6 @@ app = typer.Typer(
 
 
 class Replica(NamedTuple):
-    """The log of a replica."""
-
     topic: str
     partition: int
     size: int
@@ -49,15 +47,11 @@ class LogDir(NamedTuple):
 
 
 class BrokerLogDirs(NamedTuple):
-    """A broker and its log directories."""
-
     broker: int
     log_dirs: Sequence[LogDir]
 
 
 class LogDirs(NamedTuple):
-    """The result of `log-dirs describe`."""
-
     brokers: Sequence[BrokerLogDirs]
     failures: Sequence[KcliError] = ()
 
@@ -192,8 +186,6 @@ class MovedReplica(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """The result of `log-dirs move`."""
-
     replicas: Sequence[MovedReplica]
     started: Sequence[str]
     failures: Sequence[KcliError] = ()

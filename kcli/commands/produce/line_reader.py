@@ -54,7 +54,6 @@ class ReaderFormat(NamedTuple):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ReaderFormat:
-        """Check reader properties."""
         known = {*SEPARATORS, *FLAGS, "null.marker", "key.serializer", "value.serializer", "topic"}
         for name in properties:
             if name not in known:
@@ -228,7 +227,6 @@ class Input:
         return os.read(self.descriptor, CHUNK_BYTES)
 
     def close(self) -> None:
-        """Close the file, but not standard input."""
         if self.descriptor != STDIN:
             os.close(self.descriptor)
 

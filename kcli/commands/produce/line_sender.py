@@ -79,7 +79,6 @@ class Tally:
                 self.settle(delivery)
 
     def fail(self, error: KcliError) -> None:
-        """Count a record that was not delivered."""
         from kcli.client.producer.producer_batch import GivenUp
 
         self.failed += 1
@@ -89,7 +88,6 @@ class Tally:
         self.examples.setdefault(error.message, error)
 
     def interrupted(self) -> Interrupted:
-        """Return the error of an interrupt, with the counts."""
         from kcli.commands.shared.formatting import counted
 
         sent = counted(self.delivered, "record was", "records were")
@@ -200,7 +198,6 @@ class LineSender:
             await self.send_lines(splitter.finish(), splitter)
 
     async def read(self, source: Input) -> bytes:
-        """Return the next chunk of an input; prompt on a terminal."""
         if source.is_terminal:
             prompt(PROMPT)
         chunk = await source.read()

@@ -59,7 +59,6 @@ class VerificationPlan:
         ]
 
     def note(self, report: PartitionReport) -> None:
-        """Note the topic id of a replica."""
         parsed = parse_replica_directory(_name(report.directory))
         if parsed is not None and not parsed.suffix:
             self._topic_ids.append((parsed.topic_partition.topic, report.directory, report.topic_id))

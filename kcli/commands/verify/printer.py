@@ -72,7 +72,6 @@ class Summary(NamedTuple):
         return f"Checked {checked}: {', '.join(found)}"
 
     def plus(self, findings: Iterable[Finding]) -> Summary:
-        """Return the summary with findings added."""
         counts = dict.fromkeys(Severity, 0)
         for finding in findings:
             counts[finding.severity] += 1
@@ -121,7 +120,6 @@ def _own_line(finding: Finding) -> str:
 
 
 def table(findings: Sequence[Finding]) -> Table:
-    """Return findings as a table."""
     rows = [
         (
             finding.severity.value,
@@ -137,14 +135,12 @@ def table(findings: Sequence[Finding]) -> Table:
 
 
 def advice_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """Yield the advice on each kind of problem among the findings."""
     kinds = dict.fromkeys(finding.kind for finding in findings if finding.severity is not Severity.INFO)
     for kind in kinds:
         yield f"{kind.value}: {advice_on(kind)}"
 
 
 def json_line(finding: Finding) -> str:
-    """Return a finding as a JSON object."""
     import json
 
     return json.dumps(
@@ -170,7 +166,6 @@ class Explanation(NamedTuple):
 
 
 def explanations() -> list[Explanation]:
-    """Return the explanations of all kinds of findings."""
     kinds: tuple[Kind, ...] = (*DamageKind, *FindingKind)
     return [Explanation(kind.value, severity_of(kind).value, kind.meaning, advice_on(kind)) for kind in kinds]
 
@@ -188,21 +183,17 @@ class Printer:
 
     @property
     def has_seen_segments(self) -> bool:
-        """Whether any replica had segments."""
         return bool(self._summary.segments)
 
     @property
     def has_problems(self) -> bool:
-        """Whether there was an error or a warning."""
         return bool(self._summary.errors or self._summary.warnings)
 
     @property
     def has_failures(self) -> bool:
-        """Whether a file could not be read."""
         return bool(self._summary.unreadable)
 
     def report(self, report: PartitionReport) -> None:
-        """Print the report on a replica."""
         summary = self._summary
         self._summary = summary._replace(
             partitions=summary.partitions + 1,
@@ -224,7 +215,6 @@ class Printer:
             self.failure(failure)
 
     def findings(self, found: Sequence[Finding]) -> None:
-        """Print findings."""
         found = in_order(each for each in found if not self._files or each.path in self._files)
         self._summary = self._summary.plus(found)
         match self._output:
@@ -239,7 +229,6 @@ class Printer:
         sys.stdout.flush()
 
     def failure(self, error: KcliError) -> None:
-        """Print the error about a file that could not be read."""
         self._summary = self._summary._replace(unreadable=self._summary.unreadable + 1)
         print_error(error)
 
@@ -260,7 +249,6 @@ class Printer:
 
 
 def print_explanations(output: OutputFormat | None) -> None:
-    """Print the explanations of all kinds of findings."""
     listed = explanations()
     match chosen_format(output):
         case OutputFormat.JSON:

@@ -177,5 +177,4 @@ def _read_segment(source: BinaryIO, file: Path, report: Report) -> Iterator[Batc
 
 
 def damage(file: Path, position: int, what: str) -> KcliError:
-    """Return the error for something wrong in a file."""
     return KcliError(f"`{file}`, byte {position}: {what}")

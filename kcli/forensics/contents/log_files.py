@@ -57,7 +57,6 @@ class DumpFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
         return os.path.basename(self.path)
 
 
@@ -73,7 +72,6 @@ class Selection(NamedTuple):
     kinds: frozenset[FileKind] = frozenset()
 
     def has_replica(self, name: str) -> bool:
-        """Whether a directory of that name is a wanted replica."""
         parsed = parse_replica_directory(name)
         if parsed is None:
             return False

@@ -114,7 +114,6 @@ class BatchRun:
 
     @property
     def sizes(self) -> list[int]:
-        """The sizes of the batches in bytes."""
         return [LOG_OVERHEAD + length for length in self.lengths]
 
     @property
@@ -127,7 +126,6 @@ class BatchRun:
         return spanned == offsets == records
 
     def entries(self) -> Iterator[ScannedEntry]:
-        """Yield the batches one by one."""
         from kcli.forensics.entries.scanned_entry import ScannedEntry
         from kcli.protocol.records.batch import RecordBatch
 
@@ -215,7 +213,6 @@ class BatchReader:
         return sound
 
     def _are_sound(self, run: BatchRun, which: slice) -> bool:
-        """Whether the headers of some batches are consistent."""
         counts, deltas, attributes = run.counts[which], run.deltas[which], set(run.attributes[which])
         if (
             min(counts) < 0

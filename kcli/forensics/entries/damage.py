@@ -106,7 +106,6 @@ class Damage(NamedTuple):
 
     @property
     def is_harmless(self) -> bool:
-        """Whether no record is lost."""
         return self.kind.is_harmless
 
     @property
@@ -122,7 +121,6 @@ class Damage(NamedTuple):
         return f"the file goes on with the batch at position {self.next_position}"
 
     def lines(self, path: str) -> Iterator[str]:
-        """Yield lines that explain the damage to people."""
         where = f"`{path}`, byte {self.position}"
         if self.offset is not None:
             where += f", offset {self.offset}"
@@ -137,7 +135,6 @@ class Damage(NamedTuple):
             yield f"  {self.size_bytes} bytes are affected; {self.what_follows}"
 
     def document(self) -> dict[str, object]:
-        """Return the fields for JSON."""
         field = self.field
         return {
             "kind": self.kind.value,

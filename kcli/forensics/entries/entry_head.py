@@ -196,6 +196,5 @@ def plausible_head(head: Buffer, at: int, position: int, end: int) -> BatchHead 
 
 
 def crc_of_head(head: Buffer, magic: int) -> int:
-    """Return the checksum field of the header of an entry of that magic."""
     position, size = fields_of(magic)["crc"]
     return int.from_bytes(head[position : position + size], "big")

@@ -58,7 +58,6 @@ class StoredRecords:
         self._largest: int | None = None
 
     def extent(self, data: bytes, at: int) -> Extent | None:
-        """Return where the record at `at` begins and ends. Raises `CorruptRecord`."""
         try:
             length, start = read_varint(data, at)
         except CorruptRecord:
@@ -70,7 +69,6 @@ class StoredRecords:
         return Extent(start, start + length)
 
     def check(self, data: bytes, at: int, extent: Extent, place: int) -> None:
-        """Check one record."""
         batch, record, size = self._batch, data[extent.start : extent.end], extent.end - at
         try:
             timestamp_delta, position = read_varlong(record, 1)
@@ -99,7 +97,6 @@ class StoredRecords:
         self._count += 1
 
     def lose(self, why: str, place: int) -> None:
-        """Report that the next record cannot be found."""
         self._add(DamageKind.BAD_RECORD, why, place, 1)
 
     def finish(self) -> int | None:
@@ -176,7 +173,6 @@ class LegacyRecords:
         self._largest: int | None = None
 
     def extent(self, data: bytes, at: int) -> Extent | None:
-        """Return where the entry at `at` begins, behind its size, and ends. Raises `CorruptRecord`."""
         start = at + LOG_OVERHEAD
         if start > len(data):
             return None
@@ -186,12 +182,10 @@ class LegacyRecords:
         return Extent(start, start + size)
 
     def check(self, data: bytes, at: int, extent: Extent, place: int) -> None:
-        """Check one entry."""
         self._check(data, at, extent.end)
         self._count += 1
 
     def lose(self, why: str, place: int) -> None:
-        """Report that the next entry cannot be found."""
         self._add(DamageKind.BAD_RECORD, why)
 
     def finish(self) -> int | None:
@@ -348,7 +342,6 @@ def _check_wrapper(entry: ScannedEntry, wrapper: LegacyEntry, findings: RecordFi
 
 
 def _pieces(entry: ScannedEntry, start: int) -> Iterator[Buffer]:
-    """Yield the bytes of an entry from byte `start` on."""
     if entry.is_whole:
         at = entry.batch.position
         if start < entry.size:

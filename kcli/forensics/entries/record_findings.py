@@ -30,7 +30,6 @@ class RecordFindings:
 
     @property
     def are_enough(self) -> bool:
-        """Whether no more are kept."""
         return len(self.damages) >= MAX_FINDINGS
 
     def add(

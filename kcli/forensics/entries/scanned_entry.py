@@ -53,12 +53,10 @@ class ScannedEntry:
 
     @property
     def end(self) -> int:
-        """Where the next entry begins."""
         return self.position + self.size
 
     @property
     def magic(self) -> int:
-        """The format of the entry."""
         return self.batch.magic
 
     @property
@@ -69,7 +67,6 @@ class ScannedEntry:
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record."""
         return self.batch.last_offset
 
     def marker_type(self) -> ControlRecordType | None:

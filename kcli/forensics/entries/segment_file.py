@@ -58,7 +58,6 @@ class SegmentFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self.descriptor)
 
     def has_changed(self) -> int | None:

@@ -296,7 +296,6 @@ class SegmentScan:
         file.end = min(max(file.end, position + wanted), size)
 
     def _is_misplaced(self, view: Batch, behind: int) -> bool:
-        """Whether the offsets of an otherwise valid entry are wrong."""
         if view.last_offset > self.reader.highest:
             return True
         if isinstance(view, RecordBatch):

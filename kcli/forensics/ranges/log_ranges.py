@@ -73,7 +73,6 @@ class RangeReader:
 
     @property
     def is_done(self) -> bool:
-        """Whether all of the stretch is sound."""
         return self.position >= self._stop
 
     def read(self) -> Iterator[RangeStart | BatchRun]:

@@ -144,7 +144,6 @@ class Worker:
             raise WorkerGone from error
 
     def close(self) -> None:
-        """Close the pipes."""
         os.close(self._tasks)
         os.close(self.messages)
 
@@ -172,7 +171,6 @@ class WorkerPool:
 
     @classmethod
     def forked(cls, work: Work, count: int) -> WorkerPool:
-        """Return a pool of forked workers."""
         return cls(lambda others: Worker.forked(work, others), count)
 
     @classmethod
@@ -193,7 +191,6 @@ class WorkerPool:
         self.close()
 
     def close(self) -> None:
-        """End the processes."""
         for worker in self._workers.values():
             worker.close()
         for worker in self._workers.values():

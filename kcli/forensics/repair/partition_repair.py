@@ -78,7 +78,6 @@ class PartitionRepair:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of entries that are in the copy."""
         return sum(segment.kept_bytes for segment in self.segments)
 
     @property
@@ -88,7 +87,6 @@ class PartitionRepair:
 
     @property
     def damage_count(self) -> int:
-        """The number of damages found in all segments."""
         return sum(segment.damage_count for segment in self.segments)
 
     @property

@@ -64,7 +64,6 @@ class SegmentRepair:
 
     @property
     def goes_on_behind_damage(self) -> bool:
-        """Whether a valid entry follows one of the damages."""
         return any(
             damage.next_position is not None and damage.next_position < self.source_bytes
             for damage in self.damages
@@ -72,7 +71,6 @@ class SegmentRepair:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the copy has all entries."""
         return not self.dropped_bytes
 
 
@@ -218,12 +216,10 @@ class SegmentCopy:
 
     @property
     def size(self) -> int:
-        """Bytes of entries."""
         return self._segment.size if self._segment is not None else 0
 
     @property
     def exists(self) -> bool:
-        """Whether the files were made."""
         return self._segment is not None
 
     def create(self) -> LogSegment:

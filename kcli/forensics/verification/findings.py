@@ -296,7 +296,6 @@ _DAMAGE_ADVICE = {
 
 
 def severity_of(kind: Kind) -> Severity:
-    """Return the severity of a kind."""
     if isinstance(kind, FindingKind):
         return kind.severity
     return Severity.INFO if kind.is_harmless else Severity.ERROR
@@ -326,7 +325,6 @@ class Finding(NamedTuple):
 
     @property
     def severity(self) -> Severity:
-        """The severity of its kind."""
         return severity_of(self.kind)
 
 

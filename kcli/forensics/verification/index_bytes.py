@@ -50,7 +50,6 @@ class IndexBytes(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """The number of entries."""
         return len(self.data) // self.entry_size
 
     def words(self) -> array[int]:
@@ -58,7 +57,6 @@ class IndexBytes(NamedTuple):
         return _in_order(array("i", self.data))
 
     def too_large(self) -> Finding:
-        """Return the finding that the index is too large."""
         message = f"over {MAX_INDEX_BYTES} bytes, too many to be right: the entries are not checked"
         return Finding(self.path, FindingKind.INDEX_SIZE, message)
 

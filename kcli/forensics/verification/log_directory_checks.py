@@ -69,7 +69,6 @@ class LogDirCheckpoints:
                     report(Finding(path, FindingKind.CHECKPOINT_DAMAGED, message, None, offset))
 
     def of(self, topic_partition: TopicPartition) -> PartitionOffsets:
-        """Return the offsets of a partition."""
         values = (self._offsets[name].get(topic_partition) for name in _FILES)
         return PartitionOffsets(self.directory, *values)
 

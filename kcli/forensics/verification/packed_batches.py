@@ -92,7 +92,6 @@ class PackedBatches:
 
     @property
     def largest_size(self) -> int:
-        """The size of the largest batch."""
         ends: Iterator[int] = chain(self.positions[1:], (self.end,))
         return max(end - start for start, end in zip(self.positions, ends, strict=True))
 
@@ -159,7 +158,6 @@ class BatchPacker:
         self._next_offset = -1
 
     def add(self, run: BatchRun) -> None:
-        """Add the next batches."""
         follows = not self._runs or run.base_offsets[0] == self._next_offset
         self._is_dense = self._is_dense and follows and run.is_dense
         self._runs.append(_columns_of(run, self._base_offset))
@@ -169,7 +167,6 @@ class BatchPacker:
             self.flush()
 
     def flush(self) -> None:
-        """Send the batches collected so far."""
         if not self._runs:
             return
         columns = [_packed(parts) for parts in zip(*self._runs, strict=True)]

@@ -142,7 +142,6 @@ class SegmentVerifier:
                 take_one(entry)
 
     def _take_entry(self, entry: ScannedEntry) -> None:
-        """Show an entry to every check."""
         self.batches += 1
         self._take_offsets(entry)
         if not entry.is_valid or entry.damages:
@@ -162,7 +161,6 @@ class SegmentVerifier:
             self._times.take(entry)
 
     def _take_batch(self, entry: ScannedEntry) -> None:
-        """Follow offsets, leader epochs and producers."""
         chain, epochs, batch = self._partition.chain, self._partition.epochs, entry.batch
         if isinstance(batch, RecordBatch):
             if batch.base_offset != chain.expected or batch.count <= batch.last_offset_delta:
@@ -275,7 +273,6 @@ class PartitionVerifier:
             self.findings.add(finding)
 
     def advance(self, count: int) -> None:
-        """Count bytes of log files as read."""
         self.size_bytes += count
         self._advance(count)
 
@@ -316,7 +313,6 @@ class PartitionVerifier:
         return check_partition_metadata(self.directory, self.report)
 
     def _check_metadata_snapshots(self) -> None:
-        """Check the batches of metadata snapshots."""
         for name in sorted(self.listing.names):
             if METADATA_SNAPSHOT.fullmatch(name):
                 path = f"{self.directory}/{name}"

@@ -125,7 +125,6 @@ def compare(
 
 
 def _are_same(ours: ScannedEntry, theirs: ScannedEntry) -> bool:
-    """Whether two entries have the same bytes."""
     if ours.size != theirs.size or ours.first_offset != theirs.first_offset:
         return False
     return all(
@@ -177,7 +176,6 @@ def _difference(mine: _Place, other: _Place) -> str:
 
 
 def _report_ends(ours: _Replica, theirs: _Replica, findings: Findings) -> None:
-    """Report where one of the replicas begins later or ends earlier."""
     if ours.first_offset != theirs.first_offset:
         message = f"begins at offset {ours.first_offset}, `{theirs.directory}` at {theirs.first_offset}"
         findings.add(Finding(ours.directory, FindingKind.REPLICA_START, message, None, ours.first_offset))

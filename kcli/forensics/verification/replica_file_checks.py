@@ -159,13 +159,11 @@ class SnapshotCheck:
         self.due = NO_OFFSET_DUE
 
     def load(self, listing: ReplicaListing) -> None:
-        """Take the snapshots to check."""
         self._listing = listing
         self._waiting = listing.snapshots[::-1]
         self._settle_due()
 
     def take(self, batch: RecordBatch) -> None:
-        """Follow what a producer wrote."""
         if self._first_offset == NO_OFFSET_DUE:
             self._first_offset = batch.base_offset
         known = self._written.get(batch.producer_id)

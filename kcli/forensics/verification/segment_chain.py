@@ -38,11 +38,9 @@ class ReplicaListing(NamedTuple):
         return cls(directory, _offsets(names, LOG_SUFFIX), _offsets(names, SNAPSHOT_SUFFIX), names)
 
     def path(self, base_offset: int, suffix: str) -> str:
-        """Return the path of a segment's file."""
         return segment_path(self.directory, base_offset, suffix)
 
     def has(self, base_offset: int, suffix: str) -> bool:
-        """Whether a segment has that file."""
         return f"{offset_text(base_offset)}{suffix}" in self.names
 
     def report_names(self, report: Callable[[Finding], None]) -> None:

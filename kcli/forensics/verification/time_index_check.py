@@ -139,7 +139,6 @@ class TimeIndexCheck:
         self.due = self.entry(self._order[self._at])[1] if self._at < len(self._order) else NO_OFFSET_DUE
 
     def _pass_over(self, offset: int) -> None:
-        """Skip the entries below an offset."""
         while self._at < len(self._order) and self.entry(self._order[self._at])[1] < offset:
             self._at += 1
 

@@ -127,7 +127,6 @@ def _logs_of(replica: Replica) -> Iterator[tuple[str, int]]:
 
 
 def _work(wanted: LogRange | Task, send: Send) -> None:
-    """Read a range of a log, or run a task."""
     if isinstance(wanted, LogRange):
         scan_range(wanted, send)
         return
@@ -159,7 +158,6 @@ class Verification(NamedTuple):
     offsets: PartitionOffsets
 
     def run(self, advance: Advance, read: ReadLog | None) -> PartitionReport:
-        """Run. Raises `OSError`."""
         from kcli.forensics.verification.partition_verifier import verify_partition
 
         if read is None:
@@ -177,7 +175,6 @@ class Rebuilding(NamedTuple):
     interval_bytes: int
 
     def run(self, advance: Advance, read: ReadLog | None) -> PartitionReport:
-        """Run. Raises `KcliError` and `OSError`."""
         from kcli.forensics.verification.fresh_indexes import rebuild
 
         return rebuild(self.directory, self.out, interval_bytes=self.interval_bytes, advance=advance)
@@ -191,7 +188,6 @@ class Comparison(NamedTuple):
     is_compacted: bool
 
     def run(self, advance: Advance, read: ReadLog | None) -> PartitionReport:
-        """Run. Raises `OSError`."""
         from kcli.forensics.verification.replica_comparison import compare
 
         return compare(self.directory, self.other, is_compacted=self.is_compacted, advance=advance)
