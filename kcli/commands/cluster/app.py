@@ -149,16 +149,10 @@ async def nodes(
 
     async with cluster.connect() as client:
         description = await admin.describe_cluster(client, include_fenced=include_fenced)
+    controller_id = description.controller_id
     rows = [
-        NodeRow(
-            node.node_id,
-            node.host,
-            node.port,
-            node.rack,
-            node.is_fenced,
-            node.node_id == description.controller_id,
-        )
-        for node in description.nodes
+        NodeRow(each.node_id, each.host, each.port, each.rack, each.is_fenced, each.node_id == controller_id)
+        for each in description.nodes
     ]
     return Nodes(description.cluster_id, rows)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from typer.models import OptionInfo
 
 from kcli.commands.produce.line_sender import Produced
 from kcli.commands.shared.arguments import parse_properties, read_properties
@@ -92,121 +93,95 @@ class ReaderOptions(NamedTuple):
         )
 
 
+def _option(help: str, *names: str, metavar: str | None = None, min: int | None = None) -> OptionInfo:
+    """Return an option whose default is the producer's own."""
+    option: OptionInfo = typer.Option(*names, metavar=metavar, min=min, help=help, show_default=False)
+    return option
+
+
 class ProducerOptions(NamedTuple):
     """The options that set a property of the producer each."""
 
     compression_codec: Annotated[
         Compression | None,
-        typer.Option(
+        _option(
+            "Compress batches (compression.type): none by default, gzip if no codec is named",
             "--compression-codec",
             "-z",
-            help="Compress batches (compression.type): none by default, gzip if no codec is named",
-            show_default=False,
         ),
     ] = None
     acks: Annotated[
         str | None,
-        typer.Option(
+        _option(
+            "Which replicas must have a record before it counts as sent (acks): all in sync by default, "
+            "only the leader, none",
             "--acks",
             "--request-required-acks",
             metavar="all|1|0",
-            help="Who must have a record before it counts as sent (acks): all in-sync replicas by default, "
-            "the leader, nobody",
-            show_default=False,
         ),
     ] = None
     idempotence: Annotated[
         bool | None,
-        typer.Option(
+        _option(
+            "Retries write no record twice (enable.idempotence): by default with acks all",
             "--idempotence/--no-idempotence",
-            help="Retries write no record twice (enable.idempotence): by default with acks all",
-            show_default=False,
         ),
     ] = None
     batch_size: Annotated[
         int | None,
-        typer.Option(
+        _option(
+            "Largest batch of a partition (batch.size), 16384 by default",
             "--batch-size",
             "--max-partition-memory-bytes",
-            min=0,
             metavar="BYTES",
-            help="Largest batch of a partition (batch.size), 16384 by default",
-            show_default=False,
+            min=0,
         ),
     ] = None
     linger_ms: Annotated[
         int | None,
-        typer.Option(
+        _option(
+            "How long a batch waits for more records (linger.ms), 5 by default",
             "--linger-ms",
             "--timeout",
-            min=0,
             metavar="MS",
-            help="How long a batch waits for more records (linger.ms), 5 by default",
-            show_default=False,
+            min=0,
         ),
     ] = None
     message_send_max_retries: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="How often a batch is sent again (retries): by default for 2 minutes",
-            show_default=False,
-        ),
+        _option("How often a batch is sent again (retries): by default for 2 minutes", metavar="N", min=0),
     ] = None
     retry_backoff_ms: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            metavar="MS",
-            help="Pause before the first retry (retry.backoff.ms), 100 by default",
-            show_default=False,
-        ),
+        _option("Pause before the first retry (retry.backoff.ms), 100 by default", metavar="MS", min=0),
     ] = None
     request_timeout_ms: Annotated[
         int | None,
-        typer.Option(
-            min=1,
+        _option(
+            "How long to wait for a broker's answer (request.timeout.ms), 30000 by default",
             metavar="MS",
-            help="How long to wait for a broker's answer (request.timeout.ms), 30000 by default",
-            show_default=False,
+            min=1,
         ),
     ] = None
     metadata_expiry_ms: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            metavar="MS",
-            help="The largest age of metadata (metadata.max.age.ms), 300000 by default",
-            show_default=False,
-        ),
+        _option("The largest age of metadata (metadata.max.age.ms), 300000 by default", metavar="MS", min=0),
     ] = None
     max_block_ms: Annotated[
         int | None,
-        typer.Option(
-            min=0,
+        _option(
+            "How long to wait for metadata or buffer space (max.block.ms), 60000 by default",
             metavar="MS",
-            help="How long to wait for metadata or buffer space (max.block.ms), 60000 by default",
-            show_default=False,
+            min=0,
         ),
     ] = None
     max_memory_bytes: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            metavar="BYTES",
-            help="Buffer for unsent records (buffer.memory), 32 MiB by default",
-            show_default=False,
-        ),
+        _option("Buffer for unsent records (buffer.memory), 32 MiB by default", metavar="BYTES", min=0),
     ] = None
     socket_buffer_size: Annotated[
         int | None,
-        typer.Option(
-            min=-1,
-            metavar="BYTES",
-            help="Socket buffer (send.buffer.bytes): the system's by default",
-            show_default=False,
-        ),
+        _option("Socket buffer (send.buffer.bytes): the system's by default", metavar="BYTES", min=-1),
     ] = None
 
     def properties(self) -> dict[str, str]:

@@ -83,7 +83,7 @@ class ReaderFormat(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether the bytes of a line are the value."""
+        """Whether the bytes of a line are the value."""
         return not (self.parse_key or self.parse_headers or self.null_marker or self.value_serializer)
 
 

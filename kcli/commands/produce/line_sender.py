@@ -167,13 +167,6 @@ async def wait_for_topic(client: Client, producer: Producer, topic: str) -> None
         note(f"note: topic `{topic}` is new: the broker created it with {created}")
 
 
-def prompt(text: str) -> None:
-    """Write to the terminal; a closed one does not stop the delivery of what was read."""
-    from kcli.commands.shared.output import note
-
-    note(text, end="")
-
-
 class LineSender:
     """Sends the lines of inputs through a producer; `bytes_read` counts the lines that became records."""
 
@@ -198,11 +191,13 @@ class LineSender:
             await self.send_lines(splitter.finish(), splitter)
 
     async def read(self, source: Input) -> bytes:
+        from kcli.commands.shared.output import note  # a closed terminal does not stop the delivery
+
         if source.is_terminal:
-            prompt(PROMPT)
+            note(PROMPT, end="")
         chunk = await source.read()
         if source.is_terminal and not chunk:
-            prompt("\n")
+            note("\n", end="")
         return chunk
 
     async def send_lines(self, lines: list[bytes], splitter: LineSplitter) -> None:
