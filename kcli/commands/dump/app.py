@@ -190,6 +190,7 @@ def dump_log(
         meta.properties and files that end with .deleted or .swap are known.
     """
     from kcli.commands.dump.options import MAX_MESSAGE_SIZE, DumpOptions, Filter, parse_key
+    from kcli.commands.shared.times import parse_time
 
     chosen = [*(paths or ()), *(path for path in (files or "").split(",") if path)]
     if not chosen:
@@ -211,8 +212,8 @@ def dump_log(
         Filter(
             from_offset,
             to_offset,
-            parse_time_option(from_time, "--from-time"),
-            parse_time_option(to_time, "--to-time"),
+            None if from_time is None else parse_time(from_time, "--from-time"),
+            None if to_time is None else parse_time(to_time, "--to-time"),
             None if key is None else parse_key(key),
             producer_id,
             control_only,
@@ -261,12 +262,3 @@ def choose_decoder(key: str | None, value: str | None, coordinators: dict[str, b
         return COORDINATOR_DECODERS[chosen[0]](), True
     decoder = PlainDecoder(key or "string", value or "string")
     return decoder, key is not None or value is not None
-
-
-def parse_time_option(text: str | None, option: str) -> int | None:
-    """Return the milliseconds that an option names, None without it."""
-    if text is None:
-        return None
-    from kcli.commands.shared.times import parse_time
-
-    return parse_time(text, option)

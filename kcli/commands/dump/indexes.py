@@ -95,10 +95,7 @@ class BatchLookup:
         return head
 
     def max_timestamp(self, head: Head) -> int:
-        """Return the largest timestamp of the records of a batch, not that of its header; -1 without records.
-
-        Raises `CorruptRecord`.
-        """
+        """Return the largest timestamp of a batch's records, -1 without records. Raises `CorruptRecord`."""
         if self._newest[0] != head.position:
             self._newest = head.position, self._read_max_timestamp(head)
         return self._newest[1]

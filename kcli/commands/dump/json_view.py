@@ -29,10 +29,10 @@ from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.record import NO_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from kcli.commands.dump.options import DumpOptions
-    from kcli.commands.dump.view import DumpOutput, Layout, Row
+    from kcli.commands.dump.view import DumpOutput, Row
     from kcli.forensics.contents.log_files import DumpFile
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord, ScannedEntry
@@ -40,10 +40,7 @@ if TYPE_CHECKING:
 
 
 def record_line(record: Record, kind: str, with_contents: bool) -> str:
-    """Return the line of a record whose timestamp is of type `kind`.
-
-    It is the line that `json.JSONEncoder` makes, in a quarter of the time.
-    """
+    """Return the line that `json.JSONEncoder` makes of a record, in a quarter of the time."""
     key, value, headers = record.key, record.value, record.headers
     names = ",".join(encode_basestring(name) for name, _ in headers) if headers else ""
     metadata = (
@@ -87,7 +84,6 @@ class JsonDump(RangedView):
         super().__init__(output)
         self._options = options
         self._last_offset = NO_OFFSET
-        self._on_first: Callable[[int], None] | None = None
         self._is_plain = options.decoder.is_plain and not options.skips_metadata
         self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
@@ -112,11 +108,6 @@ class JsonDump(RangedView):
     def resume(self, file: DumpFile, last_record_offset: int) -> None:
         self._file = file
         self._last_offset = last_record_offset
-
-    def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
-        """Begin a range of a file."""
-        self.resume(file, UNKNOWN_OFFSET)
-        self._on_first = on_first
 
     def follow(self, offset: int) -> None:
         last, self._last_offset = self._last_offset, offset
@@ -173,7 +164,11 @@ class JsonDump(RangedView):
         return fields
 
     def row(self, row: Row) -> None:
-        self._print(row.type, {snake_case(name): plain(value) for name, value in row.fields.items()})
+        fields = {
+            snake_case(name): value.value if isinstance(value, OptionalLong) else value
+            for name, value in row.fields.items()
+        }
+        self._print(row.type, fields)
 
     def remark(self, type: str, text: str) -> None:
         self._print(type, {"path": self._file.path})
@@ -236,8 +231,3 @@ def record_metadata(record: DumpedRecord, batch: Batch) -> dict[str, object]:
 def snake_case(name: str) -> str:
     """Return `producer_id` for `producerId`."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-
-
-def plain(value: object) -> object:
-    """Return a field for JSON."""
-    return value.value if isinstance(value, OptionalLong) else value

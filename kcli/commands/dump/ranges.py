@@ -102,10 +102,7 @@ class LongLogs:
                 self.begin(first)
 
     def begin(self, file: DumpFile, layout: Layout | None = None) -> int:
-        """Let the pool begin with a log, unless it has; return its size.
-
-        Raises `OSError` and `WorkerGone`.
-        """
+        """Let the pool begin with a log, unless it has; return its size. Raises `OSError`, `WorkerGone`."""
         number = self._files.index(file)
         if number not in self._sizes:
             self._sizes[number] = os.stat(file.path).st_size

@@ -53,26 +53,22 @@ def dump(
 
         pool = range_pool(files, options, form)
     with pool or nullcontext():
-        run = summary_run(options, form) if is_summary else ranged_run(options, form, pool, files)
+        run = new_run(options, form, pool, files, is_summary=is_summary)
         run.run(found, total)
     failures = run.result()
     if failures:
         raise ExceptionGroup("dump-log", failures)
 
 
-def summary_run(options: DumpOptions, form: OutputFormat) -> DumpRun:
-    """Return a run that prints summaries of logs."""
-    from kcli.commands.dump.dump_errors import DumpErrors
-    from kcli.commands.dump.summary_view import SummaryDump
-    from kcli.commands.dump.view import DumpOutput
-
-    return DumpRun(options, SummaryDump(DumpOutput(), form), DumpErrors())
-
-
-def ranged_run(
-    options: DumpOptions, form: OutputFormat, pool: WorkerPool | None, files: Sequence[DumpFile]
+def new_run(
+    options: DumpOptions,
+    form: OutputFormat,
+    pool: WorkerPool | None,
+    files: Sequence[DumpFile],
+    *,
+    is_summary: bool,
 ) -> DumpRun:
-    """Return a run that dumps long logs by way of `pool`, if there is one; the pool begins at once."""
+    """Return a run; it dumps long logs by way of `pool`, if there is one, which begins at once."""
     logs = None
     if pool is not None:
         from kcli.commands.dump.ranges import LongLogs, RangedDump
@@ -83,6 +79,10 @@ def ranged_run(
     from kcli.commands.dump.view import DumpOutput
 
     errors = DumpErrors()
+    if is_summary:
+        from kcli.commands.dump.summary_view import SummaryDump
+
+        return DumpRun(options, SummaryDump(DumpOutput(), form), errors)
     view = ranged_view(form, options, errors, DumpOutput())
     ranges = None if logs is None else RangedDump(logs, view, options)
     return DumpRun(options, view, errors, ranges)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,13 +17,11 @@ from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION, MIN_LENGTHS, SIZE_POSITION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import DumpView
     from kcli.commands.shared.progress import Advance
     from kcli.forensics.contents.log_files import DumpFile
-    from kcli.forensics.entries.scanned_entry import DumpedRecord, ScannedEntry
+    from kcli.forensics.entries.scanned_entry import ScannedEntry
 
 PROGRESS_BYTES = 1024 * 1024
 
@@ -142,26 +141,12 @@ class SegmentDump:
             return
         view.batch(entry)
         if options.deep and first is not None:
-            view.some_records(batch, after(first, wanted))
+            view.some_records(batch, chain((first,), wanted))
 
     def _explain(self, entry: ScannedEntry, error: CorruptRecord) -> None:
         """Report records that cannot be read, unless the checksum was wrong: that is reported already."""
         if not entry.is_valid:
             return
-        found = check_records(entry) or [
-            Damage(
-                kind=DamageKind.BAD_RECORD,
-                position=entry.position,
-                size_bytes=entry.size,
-                offset=entry.first_offset,
-                message=error.message,
-            )
-        ]
-        for damage in found:
+        unread = Damage(DamageKind.BAD_RECORD, entry.position, entry.size, error.message)
+        for damage in check_records(entry) or [unread._replace(offset=entry.first_offset)]:
             self._note(damage, is_limited=False)
-
-
-def after(first: DumpedRecord, others: Iterator[DumpedRecord]) -> Iterator[DumpedRecord]:
-    """Yield a record, then others."""
-    yield first
-    yield from others

@@ -78,9 +78,10 @@ def offsets(path: str) -> Iterator[Row]:
 
 
 def partition_metadata(path: str) -> Iterator[Row]:
+    text = read_small_file(path).decode(errors="replace")
     fields = {
         name.strip(): value.strip()
-        for name, colon, value in (line.partition(":") for line in _read_text(path).splitlines())
+        for name, colon, value in (line.partition(":") for line in text.splitlines())
         if colon
     }
     try:
@@ -126,7 +127,3 @@ def _numbers(path: str, entry: list[str], words: list[str], count: int) -> list[
     if len(numbers) != count:
         raise DamagedFile(f"a malformed line, `{' '.join(entry)}`: `{path}`")
     return numbers
-
-
-def _read_text(path: str) -> str:
-    return read_small_file(path).decode(errors="replace")

@@ -172,15 +172,8 @@ class TableDump(RangedView):
             self._row(BATCH_COLUMNS, batch_cells(entry))
 
     def records(self, batch: Batch) -> None:
-        layout = self.layout
-        is_settled = layout is not None and layout.names == RECORD_COLUMNS
-        if (
-            layout
-            and is_settled
-            and self._is_plain
-            and isinstance(batch, RecordBatch)
-            and not batch.is_control
-        ):
+        layout = self.layout if self._is_plain and not batch.is_control else None
+        if layout is not None and layout.names == RECORD_COLUMNS and isinstance(batch, RecordBatch):
             self._print_rows(batch, layout.widths)
         else:
             self.some_records(batch, records_of(batch))
@@ -289,11 +282,11 @@ def batch_cells(entry: ScannedEntry) -> Sequence[object]:
         producer = f"{batch.producer_id}/{batch.producer_epoch}"
     if batch.base_sequence >= 0:
         sequence = f"{batch.base_sequence}…{batch.last_sequence}"
-    marks = [
-        *(["control"] if batch.is_control else []),
-        *(["transaction"] if batch.is_transactional else []),
-        *(["cleaned"] if batch.delete_horizon_ms is not None else []),
-    ]
+    marks = {
+        "control": batch.is_control,
+        "transaction": batch.is_transactional,
+        "cleaned": batch.delete_horizon_ms is not None,
+    }
     return (
         f"{batch.base_offset}…{batch.last_offset}",
         batch.count,
@@ -303,7 +296,7 @@ def batch_cells(entry: ScannedEntry) -> Sequence[object]:
         newest,
         producer,
         sequence,
-        ",".join(marks) or "-",
+        ",".join(name for name, is_set in marks.items() if is_set) or "-",
         valid,
     )
 

@@ -24,16 +24,15 @@ from kcli.protocol.records.batch_header import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from kcli.commands.dump.dump_errors import DumpErrors
     from kcli.commands.dump.options import DumpOptions
-    from kcli.commands.dump.view import DumpOutput, Layout, Row
+    from kcli.commands.dump.view import DumpOutput, Row
     from kcli.forensics.contents.log_files import DumpFile
     from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord, ScannedEntry
-    from kcli.protocol.records.record import TimestampType
 
 
 class TextDump(RangedView):
@@ -47,7 +46,6 @@ class TextDump(RangedView):
         self._errors = errors
         self._lines = RecordLines(with_contents=options.prints_contents)
         self._is_plain = options.decoder.is_plain and not options.skips_metadata
-        self._on_first: Callable[[int], None] | None = None
 
     def file_begins(self, file: DumpFile) -> None:
         self._file = file
@@ -58,11 +56,6 @@ class TextDump(RangedView):
         self._file = file
         self._lines.last_offset = last_record_offset
         self._lines.gaps.clear()
-
-    def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
-        """Begin a range of a file."""
-        self.resume(file, UNKNOWN_OFFSET)
-        self._on_first = on_first
 
     def follow(self, offset: int) -> None:
         last = self._lines.last_offset
@@ -159,7 +152,7 @@ def batch_line(entry: ScannedEntry) -> str:
     valid = "true" if entry.is_valid else "false"
     if not isinstance(batch, RecordBatch):
         return (
-            f"offset: {batch.offset} position: {entry.position} {timestamp_name(batch.timestamp_type)}: "
+            f"offset: {batch.offset} position: {entry.position} {TIMESTAMP_NAMES[batch.timestamp_type]}: "
             f"{batch.max_timestamp} size: {entry.size} magic: {batch.magic} "
             f"compresscodec: {CODEC_NAMES[batch.attributes & 7]} crc: {batch.crc} isvalid: {valid}\n"
         )
@@ -178,11 +171,6 @@ def batch_line(entry: ScannedEntry) -> str:
         f"{batch.max_timestamp} size: {entry.size} magic: 2 compresscodec: {CODEC_NAMES[attributes & 7]} "
         f"crc: {batch.crc} isvalid: {valid}\n"
     )
-
-
-def timestamp_name(kind: TimestampType) -> str:
-    """Return Java's name of a timestamp type."""
-    return TIMESTAMP_NAMES[kind]
 
 
 def record_metadata(record: DumpedRecord, batch: Batch, kind: str) -> str:

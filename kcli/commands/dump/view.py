@@ -122,6 +122,7 @@ class RangedView(DumpView):
     def __init__(self, output: DumpOutput) -> None:
         self._output = output
         self._file: DumpFile
+        self._on_first: Callable[[int], None] | None = None
 
     @property
     def last_record_offset(self) -> int:
@@ -138,7 +139,8 @@ class RangedView(DumpView):
 
     def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
         """Begin a range; `on_first` is called with the offset of its first record, before that is shown."""
-        raise NotImplementedError
+        self.resume(file, UNKNOWN_OFFSET)
+        self._on_first = on_first
 
     def follow(self, offset: int) -> None:
         """Note that the next range begins with the record of that offset."""

@@ -21,7 +21,7 @@ from kcli.storage.log_paths import LOG_SUFFIX, parse_replica_directory
 
 if TYPE_CHECKING:
     from kcli.commands.verify.printer import Printer
-    from kcli.forensics.verification.findings import Finding, PartitionReport, VerificationOptions
+    from kcli.forensics.verification.findings import PartitionReport, VerificationOptions
     from kcli.forensics.verification.targets import Replica, Targets
     from kcli.forensics.verification.verification_pool import Task
 
@@ -105,10 +105,7 @@ def _name(directory: str) -> str:
 
 
 def rebuildings(targets: Targets, out: str, interval_bytes: int) -> list[Task]:
-    """Return the tasks that write fresh indexes of every replica to a directory of its name in `out`.
-
-    Raises `KcliError`.
-    """
+    """Return tasks that write fresh indexes of each replica to `out`/its name. Raises `KcliError`."""
     for replica in targets.replicas:
         refuse_inside(out, replica.directory)
     return [
@@ -118,10 +115,7 @@ def rebuildings(targets: Targets, out: str, interval_bytes: int) -> list[Task]:
 
 
 def comparisons(targets: Targets, other: str) -> list[Task]:
-    """Return the tasks that compare every replica with `other`, or with the replica of its name in `other`.
-
-    Raises `KcliError`.
-    """
+    """Return tasks that compare each replica with `other` or `other`/its name. Raises `KcliError`."""
     try:
         is_replica = any(name.endswith(LOG_SUFFIX) for name in os.listdir(other))
     except OSError as error:
@@ -153,8 +147,7 @@ def _is_compacted(directory: str) -> bool:
     if partition.topic in INTERNAL_TOPICS:
         return True
     checkpoints = LogDirCheckpoints(os.path.dirname(os.path.abspath(directory)))
-    found: list[Finding] = []
-    checkpoints.load(found.append)
+    checkpoints.load(Findings().add)
     return checkpoints.of(partition).cleaner is not None
 
 

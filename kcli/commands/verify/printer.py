@@ -49,24 +49,15 @@ class Summary(NamedTuple):
 
     def line(self, good: str) -> str:
         """Return the summary as a sentence; `good` is the result if nothing is wrong."""
-        checked = ", ".join(
-            (
-                counted(self.partitions, "partition"),
-                counted(self.segments, "segment"),
-                counted(self.batches, "batch"),
-                counted(self.bytes, "byte"),
-            )
+        nouns = ("partition", "segment", "batch", "byte")
+        checked = ", ".join(map(counted, self[:4], nouns))
+        texts = (
+            (self.errors, counted(self.errors, "error")),
+            (self.warnings, counted(self.warnings, "warning")),
+            (self.unreadable, f"{self.unreadable:,} unreadable"),
+            (self.infos, counted(self.infos, "note")),
         )
-        found = [
-            text
-            for count, text in (
-                (self.errors, counted(self.errors, "error")),
-                (self.warnings, counted(self.warnings, "warning")),
-                (self.unreadable, f"{self.unreadable:,} unreadable"),
-                (self.infos, counted(self.infos, "note")),
-            )
-            if count
-        ]
+        found = [text for count, text in texts if count]
         if not (self.errors or self.warnings or self.unreadable):
             found.insert(0, good)
         return f"Checked {checked}: {', '.join(found)}"
@@ -121,15 +112,8 @@ def _own_line(finding: Finding) -> str:
 
 def table(findings: Sequence[Finding]) -> Table:
     rows = [
-        (
-            finding.severity.value,
-            finding.kind.value,
-            finding.path,
-            finding.position,
-            finding.offset,
-            finding.message,
-        )
-        for finding in findings
+        (each.severity.value, each.kind.value, each.path, each.position, each.offset, each.message)
+        for each in findings
     ]
     return Table(COLUMNS, rows)
 
