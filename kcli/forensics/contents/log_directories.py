@@ -21,19 +21,13 @@ def is_log_directory(path: str) -> bool:
 
 
 def log_directories(path: str) -> list[str]:
-    """Return the log directories of the nodes if `path` is a data directory of kcli, else `path` itself.
-
-    Raises `OSError`.
-    """
+    """Return the nodes' log directories in a data directory of kcli, else `path` itself. Raises `OSError`."""
     nodes = [f"{path}/{name}" for name in sorted(os.listdir(path)) if name.startswith(NODE_PREFIX)]
     return [node for node in nodes if is_log_directory(node)] or [path]
 
 
 def replica_directories(directory: str) -> list[tuple[str, TopicPartition]]:
-    """Return the replica directories in a log directory by name, without future, stray and deleted ones.
-
-    Raises `OSError`.
-    """
+    """Return the replica directories by name, without future, stray and deleted ones. Raises `OSError`."""
     with os.scandir(directory) as entries:
         names = sorted(entry.name for entry in entries if entry.is_dir())
     parsed = [(f"{directory}/{name}", parse_replica_directory(name)) for name in names]

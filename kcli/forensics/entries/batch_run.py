@@ -57,27 +57,6 @@ class BatchRun:
     file.
     """
 
-    __slots__ = (
-        "attributes",
-        "base_offsets",
-        "base_timestamps",
-        "buffer",
-        "counts",
-        "crcs",
-        "deltas",
-        "end",
-        "file",
-        "last_offsets",
-        "leader_epochs",
-        "lengths",
-        "max_timestamps",
-        "origin",
-        "producer_epochs",
-        "producer_ids",
-        "sequences",
-        "starts",
-    )
-
     def __init__(
         self, rows: Sequence[Row], starts: Sequence[int], window: SegmentWindow, file: SegmentFile
     ) -> None:
@@ -156,10 +135,7 @@ class BatchReader:
         self._max_entry_bytes = max_entry_bytes
 
     def runs(self, stop: int | None = None) -> Iterator[BatchRun]:
-        """Yield sound batches of magic 2, up to anything else or to a batch that begins at or behind `stop`.
-
-        Raises `OSError`.
-        """
+        """Yield sound batches of magic 2 that begin before `stop`, up to anything else. Raises `OSError`."""
         file, window, needed = self.file, self.window, HEADER_SIZE
         stop = file.end if stop is None else stop
         while self.position < stop and (at := window.find(self.position, needed)) >= 0:

@@ -35,10 +35,7 @@ class DamageKind(Enum):
         "the attributes of a batch name an unknown codec, or have bits that no broker sets",
     )
     BAD_COUNT = "bad_count", "the number of records in a batch is not the one in its header"
-    BAD_OFFSET = (
-        "bad_offset",
-        "the offset of a batch is outside its segment, or does not fit its neighbours",
-    )
+    BAD_OFFSET = "bad_offset", "the offset of a batch is outside its segment, or does not fit its neighbours"
     BAD_OFFSET_DELTA = (
         "bad_offset_delta",
         "the offsets inside a batch do not increase, or exceed its last offset",

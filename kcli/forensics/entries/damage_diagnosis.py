@@ -50,7 +50,8 @@ class DamageDiagnosis:
         if not any(head[: MAGIC_POSITION + 1]):
             count = file.zeros_from(position)
             if position + count >= file.end:
-                return _zero_tail(position, count)
+                message = f"{count} bytes of zeros up to the end"
+                return Damage(DamageKind.ZERO_TAIL, position, count, message, count, found=count)
             # The offset and the size that follow begin with zeros themselves.
             start = max(position + count - MAGIC_POSITION, position + 1)
             return self._zeros(position, count, self.search.next_entry(start, expected))
@@ -96,17 +97,9 @@ class DamageDiagnosis:
 
     def of_header(self, problem: HeadProblem, *, head: bytes, position: int, size: int) -> Damage:
         """Return the contradiction in the header of an entry whose checksum matches."""
-        return Damage(
-            kind=problem.kind,
-            position=position,
-            size_bytes=size,
-            offset=_offset(head),
-            field=_field(head, position, problem.field),
-            expected=problem.expected,
-            found=problem.found,
-            next_position=position + size,
-            message=f"{problem.message}, though the checksum matches",
-        )
+        message = f"{problem.message}, though the checksum matches"
+        damage = _damage(problem.kind, head, position, size, message, problem.field)
+        return damage._replace(expected=problem.expected, found=problem.found, next_position=position + size)
 
     def of_offset(self, head: bytes, *, position: int, size: int, last_offset: int, expected: int) -> Damage:
         """Return what is wrong with the offset of an otherwise valid entry."""
@@ -123,19 +116,8 @@ class DamageDiagnosis:
             message = f"offset {offset} comes after offset {expected - 1}"
         elif offset != expected:
             message = f"offset {offset} should be {expected}: the next batch goes on from there"
-        return Damage(
-            kind=kind,
-            position=position,
-            size_bytes=size,
-            offset=offset,
-            field=_field(head, position, "offset"),
-            expected=wanted,
-            found=offset,
-            next_position=position + size,
-            message=message,
-        )
-
-    # --- candidates
+        damage = _damage(kind, head, position, size, message, "offset")
+        return damage._replace(expected=wanted, found=offset, next_position=position + size)
 
     def _mended(self, head: bytes, position: int, following: BatchHead | None) -> Damage | None:
         """Return damage of the size or the magic, if the checksum matches with another one."""
@@ -177,17 +159,9 @@ class DamageDiagnosis:
         zeros = self._file.zeros_before(end, position)
         if zeros < (_LEAST_TORN if end < self._file.end else _LEAST_TORN_AT_END):
             return None
-        return Damage(
-            kind=DamageKind.TRUNCATED_BATCH,
-            position=position,
-            size_bytes=size,
-            offset=_offset(head),
-            expected=size,
-            found=size - zeros,
-            message=f"{size - zeros} bytes of a batch of {size} were written, zeros follow",
-        )
-
-    # --- results
+        message = f"{size - zeros} bytes of a batch of {size} were written, zeros follow"
+        damage = _damage(DamageKind.TRUNCATED_BATCH, head, position, size, message)
+        return damage._replace(expected=size, found=size - zeros)
 
     def _skipping(
         self, problem: HeadProblem, head: bytes, position: int, following: BatchHead | None
@@ -205,30 +179,17 @@ class DamageDiagnosis:
         elif following is not None:
             kind, found = DamageKind.TRUNCATED_BATCH, boundary - position
             message = f"the next batch begins {found} bytes into one that claims {problem.expected}"
-        return Damage(
-            kind=kind,
-            position=position,
-            size_bytes=boundary - position,
-            skipped_bytes=boundary - position,
-            offset=_offset(head),
-            field=_field(head, position, problem.field),
-            expected=problem.expected,
-            found=found,
-            next_position=None if following is None else following.position,
-            message=message,
-        )
+        skipped, next_position = boundary - position, None if following is None else following.position
+        damage = _damage(kind, head, position, skipped, message, problem.field)
+        damage = damage._replace(skipped_bytes=skipped, next_position=next_position)
+        return damage._replace(expected=problem.expected, found=found)
 
     def _zeros(self, position: int, count: int, following: BatchHead | None) -> Damage:
         boundary = self._file.end if following is None else following.position
-        return Damage(
-            kind=DamageKind.ZEROS,
-            position=position,
-            size_bytes=boundary - position,
-            skipped_bytes=boundary - position,
-            found=count,
-            next_position=None if following is None else following.position,
-            message=f"{count} bytes of zeros where a batch should begin",
-        )
+        skipped, next_position = boundary - position, None if following is None else boundary
+        message = f"{count} bytes of zeros where a batch should begin"
+        damage = Damage(DamageKind.ZEROS, position, skipped, message, skipped)
+        return damage._replace(found=count, next_position=next_position)
 
     def _checksum(self, head: bytes, position: int, size: int) -> Damage:
         magic = head[MAGIC_POSITION]
@@ -240,17 +201,9 @@ class DamageDiagnosis:
         contradiction = header_problem(head) if len(head) >= HEADER_SIZES[magic] else None
         if contradiction is not None:
             message += f"; {contradiction.message}"
-        return Damage(
-            kind=DamageKind.BAD_CRC,
-            position=position,
-            size_bytes=size,
-            offset=_offset(head),
-            field=_field(head, position, "crc"),
-            expected=stored,
-            found=computed,
-            next_position=position + size if position + size < self._file.end else None,
-            message=message,
-        )
+        damage = _damage(DamageKind.BAD_CRC, head, position, size, message, "crc")
+        next_position = position + size if position + size < self._file.end else None
+        return damage._replace(expected=stored, found=computed, next_position=next_position)
 
 
 def _mended_damage(head: bytes, position: int, size: int, magic: int, following: BatchHead | None) -> Damage:
@@ -258,29 +211,19 @@ def _mended_damage(head: bytes, position: int, size: int, magic: int, following:
     name, expected, found = "size", size - LOG_OVERHEAD, int.from_bytes(head[8:12], "big", signed=True)
     if magic != head[MAGIC_POSITION]:
         name, expected, found = "magic", magic, head[MAGIC_POSITION]
-    return Damage(
-        kind=DamageKind.BAD_MAGIC if name == "magic" else DamageKind.BAD_SIZE,
-        position=position,
-        size_bytes=size,
-        skipped_bytes=size,
-        offset=_offset(head),
-        field=_field(head, position, name),
-        expected=expected,
-        found=found,
-        next_position=None if following is None else following.position,
-        message=f"{name} {found} should be {expected}: with it the checksum matches",
-    )
+    kind = DamageKind.BAD_MAGIC if name == "magic" else DamageKind.BAD_SIZE
+    message = f"{name} {found} should be {expected}: with it the checksum matches"
+    next_position = None if following is None else following.position
+    damage = _damage(kind, head, position, size, message, name)
+    return damage._replace(skipped_bytes=size, expected=expected, found=found, next_position=next_position)
 
 
-def _zero_tail(position: int, count: int) -> Damage:
-    return Damage(
-        kind=DamageKind.ZERO_TAIL,
-        position=position,
-        size_bytes=count,
-        skipped_bytes=count,
-        found=count,
-        message=f"{count} bytes of zeros up to the end",
-    )
+def _damage(
+    kind: DamageKind, head: bytes, position: int, size: int, message: str, field: str | None = None
+) -> Damage:
+    """Return damage with the offset and the field of that name in the head."""
+    looked_at = None if field is None else _field(head, position, field)
+    return Damage(kind, position, size, message, offset=_offset(head), field=looked_at)
 
 
 def _offset(head: bytes) -> int:

@@ -80,37 +80,22 @@ def fields_of(magic: int) -> dict[str, tuple[int, int]]:
 def structural_problem(head: Buffer, available: int) -> HeadProblem | None:
     """Return why no entry of at most `available` bytes can begin with `head`, None if one can."""
     if available <= TORN_BYTES:
-        return HeadProblem(
-            DamageKind.TRUNCATED_HEADER,
-            "magic",
-            TORN_BYTES + 1,
-            available,
-            f"the file ends {available} bytes into an entry",
-        )
+        message = f"the file ends {available} bytes into an entry"
+        return HeadProblem(DamageKind.TRUNCATED_HEADER, "magic", TORN_BYTES + 1, available, message)
     (length,) = _LENGTH.unpack_from(head, 8)
     magic = head[MAGIC_POSITION]
     if magic > 2:
         return HeadProblem(DamageKind.BAD_MAGIC, "magic", "0, 1 or 2", magic, f"unknown magic {magic}")
     if length < MIN_LENGTHS[magic]:
         least = MIN_LENGTHS[magic]
-        return HeadProblem(
-            DamageKind.BAD_SIZE,
-            "size",
-            f"{least} or more",
-            length,
-            f"size {length} is below {least}, the least for magic {magic}",
-        )
-    if LOG_OVERHEAD + length > available:
-        kind = DamageKind.TRUNCATED_BATCH
-        if available < HEADER_SIZES[magic]:
-            kind = DamageKind.TRUNCATED_HEADER
-        return HeadProblem(
-            kind,
-            "size",
-            LOG_OVERHEAD + length,
-            available,
-            f"{available} bytes are left of the {LOG_OVERHEAD + length} that the header claims",
-        )
+        message = f"size {length} is below {least}, the least for magic {magic}"
+        return HeadProblem(DamageKind.BAD_SIZE, "size", f"{least} or more", length, message)
+    claimed = LOG_OVERHEAD + length
+    if claimed > available:
+        has_header = available >= HEADER_SIZES[magic]
+        kind = DamageKind.TRUNCATED_BATCH if has_header else DamageKind.TRUNCATED_HEADER
+        message = f"{available} bytes are left of the {claimed} that the header claims"
+        return HeadProblem(kind, "size", claimed, available, message)
     return None
 
 
@@ -122,61 +107,37 @@ def header_problem(head: Buffer) -> HeadProblem | None:
     base_offset, length, attributes, delta, count = fields[0], fields[1], fields[5], fields[6], fields[12]
     if attributes & CODEC_MASK > LAST_CODEC or attributes & ~BATCH_BITS:
         why = "no codec has that number" if attributes & CODEC_MASK > LAST_CODEC else "unknown bits are set"
-        return HeadProblem(
-            DamageKind.BAD_ATTRIBUTES,
-            "attributes",
-            f"codec 0 to 4, bits within {BATCH_BITS:#x}",
-            attributes,
-            f"attributes {attributes:#x}: {why}",
-        )
+        wanted, message = f"codec 0 to 4, bits within {BATCH_BITS:#x}", f"attributes {attributes:#x}: {why}"
+        return HeadProblem(DamageKind.BAD_ATTRIBUTES, "attributes", wanted, attributes, message)
     if base_offset < 0 or base_offset > MAX_OFFSET - max(delta, 0):
-        return HeadProblem(
-            DamageKind.BAD_OFFSET, "offset", "0 or more", base_offset, f"impossible offset {base_offset}"
-        )
+        message = f"impossible offset {base_offset}"
+        return HeadProblem(DamageKind.BAD_OFFSET, "offset", "0 or more", base_offset, message)
     if delta < 0:
-        return HeadProblem(
-            DamageKind.BAD_OFFSET_DELTA,
-            "last offset delta",
-            "0 or more",
-            delta,
-            f"last offset delta {delta} is negative",
-        )
+        message = f"last offset delta {delta} is negative"
+        return HeadProblem(DamageKind.BAD_OFFSET_DELTA, "last offset delta", "0 or more", delta, message)
     most = delta + 1
     if attributes & CODEC_MASK == 0:
         most = min(most, (length - MIN_BATCH_LENGTH) // MIN_RECORD_BYTES)
     if not 0 <= count <= most:
-        return HeadProblem(
-            DamageKind.BAD_COUNT,
-            "record count",
-            f"0 to {most}",
-            count,
-            f"the batch cannot hold {count} records",
-        )
+        message = f"the batch cannot hold {count} records"
+        return HeadProblem(DamageKind.BAD_COUNT, "record count", f"0 to {most}", count, message)
     return None
 
 
 def _legacy_problem(head: Buffer) -> HeadProblem | None:
     offset, _, _, magic, attributes = _LEGACY.unpack_from(head)
     if attributes & CODEC_MASK > Codec.LZ4 or attributes & ~LEGACY_BITS[magic]:
-        return HeadProblem(
-            DamageKind.BAD_ATTRIBUTES,
-            "attributes",
-            f"codec 0 to 3, bits within {LEGACY_BITS[magic]:#x}",
-            attributes,
-            f"attributes {attributes:#x} are impossible with magic {magic}",
-        )
+        wanted = f"codec 0 to 3, bits within {LEGACY_BITS[magic]:#x}"
+        message = f"attributes {attributes:#x} are impossible with magic {magic}"
+        return HeadProblem(DamageKind.BAD_ATTRIBUTES, "attributes", wanted, attributes, message)
     if offset < 0:
-        return HeadProblem(
-            DamageKind.BAD_OFFSET, "offset", "0 or more", offset, f"impossible offset {offset}"
-        )
+        message = f"impossible offset {offset}"
+        return HeadProblem(DamageKind.BAD_OFFSET, "offset", "0 or more", offset, message)
     return None
 
 
 def plausible_head(head: Buffer, at: int, position: int, end: int) -> BatchHead | None:
-    """Return the head at `head[at]`, None if it cannot be one.
-
-    `head[at]` is at `position` of a file that ends at `end`.
-    """
+    """Return the head at `head[at]`, byte `position` of a file that ends at `end`; None if impossible."""
     view = memoryview(head)[at : at + HEADER_SIZE]
     if structural_problem(view, end - position) or header_problem(view):
         return None

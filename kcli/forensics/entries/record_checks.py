@@ -103,12 +103,12 @@ class StoredRecords:
         """Compare the number of records with the header; return the largest timestamp delta."""
         batch = self._batch
         if self._count != batch.count:
-            self._findings.add(
-                DamageKind.BAD_COUNT,
+            why, field = (
                 f"{self._count} records in a batch that declares {batch.count}",
-                field=("record count", 57, 4),
-                expected=self._count,
-                found=batch.count,
+                ("record count", 57, 4),
+            )
+            self._findings.add(
+                DamageKind.BAD_COUNT, why, field=field, expected=self._count, found=batch.count
             )
         return self._largest
 
@@ -210,12 +210,8 @@ class LegacyRecords:
                 raise CorruptRecord("a wrapper inside a wrapper")
             computed = zlib.crc32(memoryview(data)[at + MAGIC_POSITION : end])
             if computed != entry.crc:
-                self._add(
-                    DamageKind.BAD_RECORD_CRC,
-                    f"checksum {entry.crc:#010x} in it, {computed:#010x} of its bytes",
-                    expected=entry.crc,
-                    found=computed,
-                )
+                why = f"checksum {entry.crc:#010x} in it, {computed:#010x} of its bytes"
+                self._add(DamageKind.BAD_RECORD_CRC, why, expected=entry.crc, found=computed)
             entry.key_and_value()
         except CorruptRecord as error:
             self._add(DamageKind.BAD_RECORD, error.message)
@@ -227,23 +223,15 @@ class LegacyRecords:
             self._largest = entry.timestamp
 
     def _add_last(self, why: str) -> None:
-        self._findings.add(
-            DamageKind.BAD_OFFSET_DELTA,
-            f"offset {self._last} of the last entry inside {why}, {self._wrapper.offset}",
-            expected=self._wrapper.offset,
-            found=self._last,
-        )
+        wanted, found = self._wrapper.offset, self._last
+        message = f"offset {found} of the last entry inside {why}, {wanted}"
+        self._findings.add(DamageKind.BAD_OFFSET_DELTA, message, expected=wanted, found=found)
 
     def _add(
         self, kind: DamageKind, why: str, *, expected: int | None = None, found: int | None = None
     ) -> None:
-        self._findings.add(
-            kind,
-            f"entry {self._count} inside the wrapper: {why}",
-            offset=self._wrapper.offset,
-            expected=expected,
-            found=found,
-        )
+        message, offset = f"entry {self._count} inside the wrapper: {why}", self._wrapper.offset
+        self._findings.add(kind, message, offset=offset, expected=expected, found=found)
 
 
 def find_value(entry: ScannedEntry, findings: RecordFindings) -> int | None:
@@ -255,13 +243,9 @@ def find_value(entry: ScannedEntry, findings: RecordFindings) -> int | None:
         room = entry.size - value_at - _LENGTH.size
         length = _LENGTH.unpack(raw)[0] if len(raw) == _LENGTH.size else -2
         if not -1 <= length <= room or (name == "value" and max(length, 0) != room):
-            findings.add(
-                DamageKind.BAD_RECORD,
-                f"a {name} of {length} bytes does not fit: {room} are left",
-                field=(f"{name} length", value_at, _LENGTH.size),
-                expected=room,
-                found=length,
-            )
+            message = f"a {name} of {length} bytes does not fit: {room} are left"
+            field = (f"{name} length", value_at, _LENGTH.size)
+            findings.add(DamageKind.BAD_RECORD, message, field=field, expected=room, found=length)
             return None
         if name == "value":
             return value_at + _LENGTH.size

@@ -51,31 +51,16 @@ class RecordFindings:
             name, at, size = field
             raw = entry.read(at, min(size, _MAX_RAW_BYTES))
             field_bytes = FieldBytes(name, entry.position + at, raw)
-        self.damages.append(
-            Damage(
-                kind=kind,
-                position=entry.position,
-                size_bytes=entry.size,
-                offset=entry.first_offset if offset is None else offset,
-                field=field_bytes,
-                expected=expected,
-                found=found,
-                next_position=entry.end,
-                message=message,
-            )
-        )
+        offset = entry.first_offset if offset is None else offset
+        damage = Damage(kind, entry.position, entry.size, message, offset=offset, field=field_bytes)
+        self.damages.append(damage._replace(expected=expected, found=found, next_position=entry.end))
 
     def compare_timestamp(self, largest: int, claimed: int) -> None:
         """Add a damage if the largest timestamp of the records is not that of the header."""
         if largest != claimed:
-            at = 35 if self._entry.magic == 2 else 18
-            self.add(
-                DamageKind.BAD_TIMESTAMP,
-                f"the largest timestamp of the records is {largest}, the header says {claimed}",
-                field=("max timestamp", at, 8),
-                expected=largest,
-                found=claimed,
-            )
+            field = ("max timestamp", 35 if self._entry.magic == 2 else 18, 8)
+            message = f"the largest timestamp of the records is {largest}, the header says {claimed}"
+            self.add(DamageKind.BAD_TIMESTAMP, message, field=field, expected=largest, found=claimed)
 
 
 class Extent(NamedTuple):
@@ -89,10 +74,7 @@ class RecordFormat(Protocol):
     """The records of one entry, in one of the formats."""
 
     def extent(self, data: bytes, at: int) -> Extent | None:
-        """Return the extent of the record at a place, None if more bytes are needed.
-
-        Raises `CorruptRecord` if there can be none.
-        """
+        """Return where a record is, None if more bytes are needed. Raises `CorruptRecord`."""
         ...
 
     def check(self, data: bytes, at: int, extent: Extent, place: int) -> None:

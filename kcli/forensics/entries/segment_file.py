@@ -92,10 +92,6 @@ class SegmentFile:
         """Return the CRC-32C of a stretch of any length, None if the file ends before `stop`."""
         return self._checksum(crc32c, start, stop, 0)
 
-    def crc32(self, start: int, stop: int, value: int = 0) -> int | None:
-        """Return the CRC-32 of a stretch of any length, continuing `value`; None if the file is too short."""
-        return self._checksum(zlib.crc32, start, stop, value)
-
     def entry_crc(self, position: int, size: int, magic: int) -> int | None:
         """Compute the checksum of an entry of that size and magic, None if bytes are missing.
 
@@ -103,7 +99,8 @@ class SegmentFile:
         """
         if magic == 2:
             return self.crc32c(position + CRC_START, position + size)
-        return self.crc32(position + MAGIC_POSITION + 1, position + size, zlib.crc32(bytes((magic,))))
+        start, value = position + MAGIC_POSITION + 1, zlib.crc32(bytes((magic,)))
+        return self._checksum(zlib.crc32, start, position + size, value)
 
     def _checksum(self, function: Checksum, start: int, stop: int, value: int) -> int | None:
         while start < stop:
@@ -163,10 +160,7 @@ class SegmentWindow:
         self.limit = 0
 
     def find(self, position: int, count: int) -> int:
-        """Return where `count` bytes of the file from a position on are in the buffer, -1 if it lacks them.
-
-        Raises `OSError`.
-        """
+        """Return where these bytes are in the buffer, -1 if the file lacks them. Raises `OSError`."""
         at = position - self.origin
         if at >= 0 and at + count <= self.limit:
             return at

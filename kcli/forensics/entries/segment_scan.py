@@ -113,10 +113,7 @@ def scan_runs(
     segment_base: int | None = None,
     stop: int | None = None,
 ) -> Iterator[BatchRun | ScannedEntry | Damage]:
-    """Yield what `scan` yields, but sound batches many at a time.
-
-    The scan ends behind the first sound entry that ends at `stop` or later.
-    """
+    """Yield what `scan` yields, but sound batches in runs, up to the first that ends at or behind `stop`."""
     with SegmentFile(path, end) as file:
         if not start and segment_base is not None:
             expected = segment_base
@@ -211,11 +208,12 @@ class SegmentScan:
     def _look_closely(self) -> tuple[ScannedEntry | None, tuple[Damage, ...]]:
         """Return the entry at the position, its damages or those of the bytes there, and step over it."""
         file, position, diagnosis = self.file, self.reader.position, self.diagnosis
+        expected = self.reader.expected
         head, problem, is_valid = self._check_place()
         if position >= file.end:
             return None, ()  # the file was cut
         if problem is not None:
-            damage = diagnosis.no_entry(problem, head=head, position=position, expected=self.reader.expected)
+            damage = diagnosis.no_entry(problem, head=head, position=position, expected=expected)
             if self.follows and damage.kind is DamageKind.ZEROS and file.read(position, HEADER_SIZE) != head:
                 return None, ()  # an entry was written into the reserved space meanwhile
             return None, (self._skip(damage),)
@@ -223,7 +221,7 @@ class SegmentScan:
         size, fault = view.size_in_bytes, None
         contradiction = header_problem(head)
         if not is_valid:
-            fault = diagnosis.bad_crc(head, position=position, size=size, expected=self.reader.expected)
+            fault = diagnosis.bad_crc(head, position=position, size=size, expected=expected)
             if fault.skipped_bytes and self.resync:
                 return None, (self._skip(fault),)
             fault = fault._replace(skipped_bytes=0, size_bytes=size)
@@ -231,11 +229,7 @@ class SegmentScan:
             fault = diagnosis.of_header(contradiction, head=head, position=position, size=size)
         elif self._is_misplaced(view, position + size - self.window.origin):
             fault = diagnosis.of_offset(
-                head,
-                position=position,
-                size=size,
-                last_offset=view.last_offset,
-                expected=self.reader.expected,
+                head, position=position, size=size, last_offset=view.last_offset, expected=expected
             )
         self._go_behind(view, size, fault)
         damages = () if fault is None else (fault,)
@@ -313,10 +307,8 @@ class SegmentScan:
             self.reader.expected = view.last_offset + 1
         elif damage.kind is DamageKind.BAD_OFFSET and isinstance(view, RecordBatch):
             span = view.last_offset_delta + 1
-            if (
-                self.reader.offset_at(self.reader.position - self.window.origin)
-                == self.reader.expected + span
-            ):
+            found = self.reader.offset_at(self.reader.position - self.window.origin)
+            if found == self.reader.expected + span:
                 self.reader.expected += span
 
     def _skip(self, damage: Damage) -> Damage:

@@ -99,10 +99,7 @@ class RangeReader:
 
 
 def stretches(size: int, most: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of ranges of at most `most` bytes for `count` readers.
-
-    The last ranges are small, so that no reader waits long for another.
-    """
+    """Yield (begin, end) of ranges of up to `most` bytes, small ones last: no reader waits long."""
     start = 0
     while start < size:
         each = min(most, max((size - start) // (2 * count), most // 8))
@@ -201,10 +198,7 @@ class RangeQueue(Generic[R]):
         return self._pending.popleft()
 
     def follow(self, last: RangeEnd, stop: int) -> Iterator[object]:
-        """Yield the messages about the range up to `stop`, none if it does not follow on `last`.
-
-        Raises `WorkerGone`.
-        """
+        """Yield the messages about the next range, none if it does not follow `last`. Raises `WorkerGone`."""
         follows = False
         while not isinstance(message := self._receive(), RangeEnd):
             if isinstance(message, RangeStart):

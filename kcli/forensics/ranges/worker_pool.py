@@ -298,11 +298,7 @@ def _serve(work: Work, tasks: int, messages: int) -> None:
 
 
 def serve_spawned(work: str, tasks: int, messages: int) -> None:
-    """Do what `_serve` does in a fresh interpreter.
-
-    A thread reads the tasks. It ends the process at once when the parent has gone, even in the middle of a
-    task.
-    """
+    """Do what `_serve` does in a fresh interpreter; end at once, even in a task, when the parent has gone."""
     from importlib import import_module
     from queue import SimpleQueue
     from threading import Thread

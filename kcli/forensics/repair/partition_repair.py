@@ -236,10 +236,7 @@ class PartitionRepairer:
             self._notes.append(f"the state of the producers begins empty: {error.message}: `{path}`")
 
     def _write_epochs(self, end_offset: int) -> None:
-        """Keep the leader epochs of the source if the batches agree; else take those of the batches.
-
-        Epochs without a batch are lost then.
-        """
+        """Keep the source's epochs if the batches agree; else take those of the batches, losing others."""
         path = f"{self._source}/{LEADER_EPOCH_CHECKPOINT}"
         epochs = self._epochs
         try:

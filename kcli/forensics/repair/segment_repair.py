@@ -179,14 +179,8 @@ class SegmentRepairer:
 
 
 def _damage(kind: DamageKind, entry: ScannedEntry, message: str) -> Damage:
-    return Damage(
-        kind=kind,
-        position=entry.position,
-        size_bytes=entry.size,
-        offset=entry.first_offset,
-        next_position=entry.end,
-        message=message,
-    )
+    damage = Damage(kind, entry.position, entry.size, message, next_position=entry.end)
+    return damage._replace(offset=entry.first_offset)
 
 
 _COPY_BYTES = 1024 * 1024
@@ -260,10 +254,7 @@ class SegmentCopy:
         self._state.map_end_offset = entry.last_offset + 1
 
     def finish(self, modified_ns: int) -> None:
-        """Complete the indexes, flush all files, and give the log file the time of its original.
-
-        Raises `OSError`.
-        """
+        """Complete and flush all files; give the log file the time of its original. Raises `OSError`."""
         segment = self._segment
         if segment is None:
             return

@@ -45,10 +45,7 @@ def rebuild(
     interval_bytes: int = DEFAULT_INTERVAL_BYTES,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PartitionReport:
-    """Write indexes for every segment of a replica directory to `out`, which must be new or empty.
-
-    Raises `KcliError` and `OSError`.
-    """
+    """Write indexes for every segment to `out`, a new or empty directory. Raises `KcliError`, `OSError`."""
     listing = ReplicaListing.of(directory)
     os.makedirs(out, exist_ok=True)
     if os.listdir(out):

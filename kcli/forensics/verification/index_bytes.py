@@ -169,10 +169,7 @@ _TIME_ENTRY = Struct(">qi")
 
 
 def sanity_problem(path: str, suffix: str) -> tuple[Finding | None, bool]:
-    """Return why a starting broker would rebuild an index, None if it would not; and whether it is empty.
-
-    Raises `OSError`.
-    """
+    """Return why a starting broker rebuilds an index, or None; and whether it is empty. Raises `OSError`."""
     index = read_index(path, ENTRY_SIZES[suffix])
     if index.is_too_large:
         return index.too_large(), False

@@ -67,10 +67,7 @@ class LogReader:
         self._count = pool.count
 
     def begin(self, path: str, base_offset: int, deep: bool) -> bool:
-        """Let the pool begin with a log, unless it has; return False for a log that is not long.
-
-        Raises `OSError` and `WorkerGone`.
-        """
+        """Let the pool begin with a log; return whether it is long. Raises `OSError` and `WorkerGone`."""
         size = os.stat(path).st_size
         if size < LONG_BYTES:
             return False
@@ -102,10 +99,7 @@ class LogReader:
 
 
 def read_on(wanted: LogRange, last: RangeEnd) -> Generator[LogItem, None, RangeEnd]:
-    """Yield the rest of a range, read in this process, up to a sound batch; return where that ends.
-
-    Raises `OSError`.
-    """
+    """Read the rest of a range here, up to a sound batch; return where that ends. Raises `OSError`."""
     from kcli.forensics.entries.damage import Damage
 
     position, last_offset = last.next_position, last.last_offset

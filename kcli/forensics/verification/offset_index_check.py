@@ -61,10 +61,7 @@ class OffsetIndexCheck:
         return self._base_offset + self._relatives[slot], self._positions[slot]
 
     def take_run(self, run: PackedBatches) -> bool:
-        """Take sound batches at once if every entry that points into them is right.
-
-        If not, return False; then the batches must be taken one by one.
-        """
+        """Take sound batches at once; return False, to take them one by one, if an entry in them is wrong."""
         if self._open is not None or not isinstance(self._order, range):
             return False
         if self._most_bytes != NO_OFFSET_DUE and run.largest_size > self._most_bytes:
@@ -110,16 +107,10 @@ class OffsetIndexCheck:
             message = f"the entry of offset {key} points to {position}, the log has {log_bytes} bytes"
             self._bad_entry(slot, FindingKind.INDEX_PAST_LOG, message=message, key=key)
         self._check_order()
-        self._report_old(
-            self._multi_batch,
-            FindingKind.INDEX_OLD_MULTI_BATCH,
-            "have the last offset of several batches appended together, as before Kafka 4.1",
-        )
-        self._report_old(
-            self._first_offset,
-            FindingKind.INDEX_OLD_FIRST_OFFSET,
-            "have the first offset of their batch, as before Kafka 1.1",
-        )
+        what = "have the last offset of several batches appended together, as before Kafka 4.1"
+        self._report_old(self._multi_batch, FindingKind.INDEX_OLD_MULTI_BATCH, what)
+        what = "have the first offset of their batch, as before Kafka 1.1"
+        self._report_old(self._first_offset, FindingKind.INDEX_OLD_FIRST_OFFSET, what)
 
     def _by_position(self) -> Sequence[int]:
         """Return the slots by ascending position; in a sound index that is their own order."""
@@ -182,9 +173,8 @@ class OffsetIndexCheck:
             key, position = entry = self.entry(slot)
             if key <= previous[0] or position <= previous[1]:
                 message = f"offset {key} at {position} comes after offset {previous[0]} at {previous[1]}"
-                self._report(
-                    Finding(self._index.path, FindingKind.INDEX_ORDER, message, slot * ENTRY_SIZE, key)
-                )
+                at = slot * ENTRY_SIZE
+                self._report(Finding(self._index.path, FindingKind.INDEX_ORDER, message, at, key))
             previous = entry
 
     def _report_old(self, slots: list[int], kind: FindingKind, what: str) -> None:

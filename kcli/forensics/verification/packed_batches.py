@@ -44,23 +44,6 @@ class PackedBatches:
     before.
     """
 
-    __slots__ = (
-        "attributes",
-        "base_offsets",
-        "end",
-        "entries",
-        "is_dense",
-        "last_offsets",
-        "leader_epochs",
-        "max_timestamps",
-        "positions",
-        "producer_epochs",
-        "producer_ids",
-        "relatives",
-        "sequences",
-        "times_rise",
-    )
-
     def __init__(
         self,
         columns: Sequence[Sequence[int]],
@@ -130,10 +113,7 @@ class PackedBatches:
     def unpack(
         cls, data: Buffer, entries: Callable[[int, int, int], Iterator[ScannedEntry | Damage]]
     ) -> PackedBatches:
-        """Return what a `BatchPacker` has packed.
-
-        `entries` reads the batches between two positions of the file again, the first of which has an offset.
-        """
+        """Return what a `BatchPacker` has packed; `entries` reads (start, end, offset of the first) again."""
         packed, count, end, is_dense, times_rise = marshal.loads(data)
         columns = [array("q", column) for column in packed]
         full = [column if len(column) == count else column * count for column in columns]

@@ -64,23 +64,14 @@ class SegmentVerifier:
 
     def run(self) -> None:
         """Read the indexes and the log. Raises `OSError`."""
-        self._offsets = OffsetIndexCheck(
-            self._index(INDEX_SUFFIX, OFFSET_ENTRY_SIZE),
-            self._base_offset,
-            report=self._report,
-            most_bytes=self._partition.options.max_message_size,
-        )
-        self._times = TimeIndexCheck(
-            self._index(TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE, keeps_zeros=True),
-            self._base_offset,
-            report=self._report,
-        )
-        self._transactions = TransactionIndexCheck(
-            self._index(TRANSACTION_INDEX_SUFFIX, TRANSACTION_ENTRY_SIZE),
-            self._base_offset,
-            report=self._report,
-        )
-        self._partition.chain.begin(self._path, self._base_offset)
+        base, report, most_bytes = self._base_offset, self._report, self._partition.options.max_message_size
+        index = self._index(INDEX_SUFFIX, OFFSET_ENTRY_SIZE)
+        self._offsets = OffsetIndexCheck(index, base, report=report, most_bytes=most_bytes)
+        index = self._index(TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE, keeps_zeros=True)
+        self._times = TimeIndexCheck(index, base, report=report)
+        index = self._index(TRANSACTION_INDEX_SUFFIX, TRANSACTION_ENTRY_SIZE)
+        self._transactions = TransactionIndexCheck(index, base, report=report)
+        self._partition.chain.begin(self._path, base)
         end = self._read_log()
         self._offsets.finish(end)
         has_times = self._partition.listing.has(self._base_offset, TIME_INDEX_SUFFIX)
@@ -165,14 +156,9 @@ class SegmentVerifier:
         if isinstance(batch, RecordBatch):
             if batch.base_offset != chain.expected or batch.count <= batch.last_offset_delta:
                 self._take_hole()
-            if batch.partition_leader_epoch != epochs.epoch or batch.last_offset >= epochs.next_start:
-                epochs.take(
-                    self._path,
-                    entry.position,
-                    batch.partition_leader_epoch,
-                    batch.base_offset,
-                    batch.last_offset,
-                )
+            epoch = batch.partition_leader_epoch
+            if epoch != epochs.epoch or batch.last_offset >= epochs.next_start:
+                epochs.take(self._path, entry.position, epoch, batch.base_offset, batch.last_offset)
             if batch.producer_id >= 0:
                 self._take_producer(entry, batch)
         chain.expected = batch.last_offset + 1
@@ -337,14 +323,9 @@ class PartitionVerifier:
                     self.report(problem)
                 else:
                     (empty if is_empty else passed).append(path)
-        return PartitionReport(
-            self.directory,
-            list(self.findings),
-            self.failures,
-            len(self.listing.segments),
-            passed=tuple(passed),
-            empty=tuple(empty),
-        )
+        count = len(self.listing.segments)
+        report = PartitionReport(self.directory, [*self.findings], self.failures, count)
+        return report._replace(passed=tuple(passed), empty=tuple(empty))
 
     def _attempt(self, check: Callable[[], None], log_path: str) -> None:
         """Run a check; a file that cannot be read is a failure, unless its segment was deleted."""
@@ -367,8 +348,8 @@ def verify_partition(
     *,
     offsets: PartitionOffsets | None = None,
     advance: Callable[[int], None] = lambda _: None,
-    read: ReadLog = read_log,
+    read: ReadLog | None = None,
 ) -> PartitionReport:
     """Verify a replica directory; `offsets` are its offsets in the checkpoints of the log directory."""
-    offsets = offsets or PartitionOffsets()
+    offsets, read = offsets or PartitionOffsets(), read or read_log
     return PartitionVerifier(directory, options, offsets=offsets, advance=advance, read=read).run()

@@ -56,10 +56,7 @@ class TimeIndexCheck:
         return self._timestamps[slot], self._base_offset + self._relatives[slot]
 
     def take_run(self, run: PackedBatches) -> bool:
-        """Take sound batches at once if every entry with an offset in them is right.
-
-        If not, return False; then the batches must be taken one by one.
-        """
+        """Take sound batches at once; return False, to take them one by one, if an entry in them is wrong."""
         if self._doubtful or not isinstance(self._order, range):
             return False
         stop = bisect_right(self._relatives, run.relatives[-1], self._at)
@@ -182,16 +179,8 @@ class TimeIndexCheck:
             if timestamp <= previous or offset <= previous_offset:
                 message = f"timestamp {timestamp} at {offset} comes after {previous} at {previous_offset}"
                 pair = (timestamp, previous) if timestamp <= previous else None
-                self._report(
-                    Finding(
-                        self._index.path,
-                        FindingKind.TIME_INDEX_ORDER,
-                        message,
-                        slot * ENTRY_SIZE,
-                        offset,
-                        pair,
-                    )
-                )
+                path, kind, at = self._index.path, FindingKind.TIME_INDEX_ORDER, slot * ENTRY_SIZE
+                self._report(Finding(path, kind, message, at, offset, pair))
             previous, previous_offset = timestamp, offset
         return previous
 

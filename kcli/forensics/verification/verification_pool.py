@@ -57,10 +57,7 @@ class VerificationPool:
                     return
 
     def run(self, tasks: Sequence[Task], advance: Advance) -> Iterator[PartitionReport]:
-        """Yield the reports on all tasks, in their order; `advance` takes numbers of bytes done.
-
-        Raises `KcliError`.
-        """
+        """Yield the reports on all tasks in order; `advance` takes bytes done. Raises `KcliError`."""
 
         if self._pool is None or self._reader is None:
             yield from (run_task(task, advance) for task in tasks)
@@ -68,15 +65,12 @@ class VerificationPool:
         large = {number for number, task in enumerate(tasks) if self._is_most(task.directory)}
         done = {number: run_task(tasks[number], advance, self._reader.read) for number in large}
         rest = [number for number in range(len(tasks)) if number not in large]
-        following = 0
-        for number, report in self._share_out(tasks, rest, advance):
-            done[number] = report
-            while following in done:
-                yield done.pop(following)
-                following += 1
-        while following in done:
-            yield done.pop(following)
-            following += 1
+        others = self._share_out(tasks, rest, advance)
+        for number in range(len(tasks)):
+            while number not in done:
+                at, report = next(others)
+                done[at] = report
+            yield done.pop(number)
 
     def _is_most(self, directory: str) -> bool:
         """Whether the other processes would wait for the one with this replica."""
@@ -160,8 +154,6 @@ class Verification(NamedTuple):
     def run(self, advance: Advance, read: ReadLog | None) -> PartitionReport:
         from kcli.forensics.verification.partition_verifier import verify_partition
 
-        if read is None:
-            return verify_partition(self.directory, self.options, offsets=self.offsets, advance=advance)
         return verify_partition(
             self.directory, self.options, offsets=self.offsets, advance=advance, read=read
         )
