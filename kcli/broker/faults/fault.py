@@ -184,9 +184,6 @@ def _request_fault(kind: str, given: Mapping[str, Any]) -> RequestFault:
     )
 
 
-# --- single values -----------------------------------------------------------------------------------
-
-
 def _probability(options: Mapping[str, Any]) -> float:
     value = options.get("probability", 1.0)
     try:
@@ -205,7 +202,7 @@ def api_name(name: str) -> str:
     if found is None:
         near = nearest_hint(name, [api.name for api in APIS])
         raise UsageError(
-            f"there is no API `{name}`", hint=near or "`kcli cluster api-versions` shows those there are"
+            f"there is no API `{name}`", hint=near or "`kcli cluster api-versions` lists the APIs"
         )
     return found
 

@@ -62,7 +62,6 @@ class FaultEngine:
         self.faults = faults
 
     def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
-        """Handle the request in `buffer[start:end]`, or apply a fault to it. Raises `CloseConnection`."""
         active = self._find(context, buffer, start, end)
         if active is None:
             return self._engine.feed(context, buffer, start, end)
@@ -84,8 +83,6 @@ class FaultEngine:
                 return AwaitedResponse(
                     frame, partial(self._delayed, context, delay_ms=delay_ms, allowance=allowance)
                 )
-
-    # --- which fault ---------------------------------------------------------------------------------
 
     def _find(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> ActiveFault | None:
         """Return the fault that a request meets, and count the hit."""
@@ -113,8 +110,6 @@ class FaultEngine:
         except DecodeError:
             pass  # The engine refuses it.
         return None
-
-    # --- what it does --------------------------------------------------------------------------------
 
     def _unanswered(self, context: RequestContext) -> Response:
         """Return a response that never comes; its connection ends when the client closes it."""
@@ -146,8 +141,6 @@ class FaultEngine:
                 await trio.sleep(fault.delay_ms / 1000)
                 return frame
 
-    # --- errors --------------------------------------------------------------------------------------
-
     def _refuse(
         self, active: ActiveFault, context: RequestContext, buffer: memoryview, start: int, end: int
     ) -> Response:
@@ -173,7 +166,10 @@ class FaultEngine:
             response = self._engine.feed(context, served, 0, len(served))
             change = partial(some.response, code=code, why=why)
             return then(response, partial(_changed, reply_to=reply_to, change=change))
-        refusal = self._refusal(active, api, context, complete_fetch(request, context.node), why=why)
+        request = complete_fetch(request, context.node)
+        refusal = error_response(api, context.api_version, request=request, code=code, why=why)
+        if refusal is None:
+            raise CloseConnection(f"fault {active.number}: {api.name} has no response for {code.name}")
         if isinstance(refusal, FetchResponse):
             clear_other_topics(refusal, concerns, context.node)
         frame = (encode_response(*reply_to, refusal),)
@@ -188,22 +184,11 @@ class FaultEngine:
         )
         return memoryview(bytearray(encode_request(header, request)))[_SIZE.size :]
 
-    def _refusal(
-        self, active: ActiveFault, api: Api, context: RequestContext, request: object, *, why: str
-    ) -> object:
-        code = active.request_fault.code
-        assert code is not None
-        response = error_response(api, context.api_version, request=request, code=code, why=why)
-        if response is None:
-            raise CloseConnection(f"fault {active.number}: {api.name} has no response for {code.name}")
-        return response
-
 
 def _close() -> Response:
     raise CloseConnection("a fault left a request without a response")
 
 
 def _changed(frame: Frame, *, reply_to: tuple[int, int, int], change: Callable[[Any], object]) -> Frame:
-    """Return the frame of a changed response."""
     _, response = decode_response(*reply_to[:2], memoryview(b"".join(frame))[_SIZE.size :])
     return (encode_response(*reply_to, change(response)),)

@@ -25,7 +25,7 @@ from kcli.errors import KcliError
 from kcli.storage import disk
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from kcli.broker.faults.fault import Fault
     from kcli.broker.node.broker import Broker
@@ -104,12 +104,6 @@ class Faults:
         self._take_effect()
         return len(cleared)
 
-    def attend(self, broker: Broker) -> None:
-        """Apply the active faults to a new node."""
-        self._equip(broker)
-
-    # --- taking effect -------------------------------------------------------------------------------
-
     def _check_nodes(self, fault: Fault) -> None:
         known = {broker.node_id for broker in self._nodes.brokers}
         named = {fault.source, fault.target} if isinstance(fault, LinkFault) else {fault.node}
@@ -131,10 +125,11 @@ class Faults:
 
     def _take_effect(self) -> None:
         for broker in self._nodes.brokers:
-            self._equip(broker)
+            self.attend(broker)
         self._set_links()
 
-    def _equip(self, broker: Broker) -> None:
+    def attend(self, broker: Broker) -> None:
+        """Apply the active faults to a node."""
         own = [
             active
             for active in self._active.values()
@@ -164,7 +159,8 @@ class Faults:
                 for link in fault.links:
                     delays[link] = max(delays.get(link, 0), fault.delay_ms)
         ids = [broker.node_id for broker in self._nodes.brokers]
-        cut.update(_links_of(self._nodes_with("isolate"), ids))
+        isolated = self._nodes_with("isolate")
+        cut.update((a, b) for a in ids for b in ids if a != b and (a in isolated or b in isolated))
         frozen_nodes = self._nodes_with("freeze")
         frozen = {(node, other) for node in frozen_nodes for other in ids if node != other}
         concerned = cut | delays.keys() | frozen
@@ -175,8 +171,3 @@ class Faults:
             if way.is_cut != (pair in cut):
                 way.is_cut = pair in cut
         self._links = concerned
-
-
-def _links_of(nodes: Collection[int], ids: Sequence[int]) -> set[tuple[int, int]]:
-    """Return every link to and from one of `nodes`."""
-    return {(a, b) for a in ids for b in ids if a != b and (a in nodes or b in nodes)}

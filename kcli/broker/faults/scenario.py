@@ -127,7 +127,7 @@ def _without_dashes(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         plain = _WITH_DASHES.get(name, name)
         if plain in options:
-            raise UsageError(f"`{plain}` is said twice, as `{plain.replace('_', '-')}`, too")
+            raise UsageError(f"`{plain}` is given twice, also as `{plain.replace('_', '-')}`")
         options[plain] = value
     return options
 

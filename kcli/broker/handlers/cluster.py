@@ -36,7 +36,7 @@ from kcli.protocol.messages.update_features import UpdatableFeatureResult, Updat
 from kcli.protocol.topics import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from kcli.broker.controller.quorum_view import QuorumReplica, QuorumView
+    from kcli.broker.controller.quorum_view import QuorumReplica
     from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages.describe_cluster import DescribeClusterRequest
     from kcli.protocol.messages.describe_quorum import DescribeQuorumRequest
@@ -97,8 +97,8 @@ def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> 
         ],
         validate_only=request.validate_only,
     )
-    answered = request.feature_updates if version <= 1 else ()
-    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=each.feature) for each in answered])
+    rows = request.feature_updates if version <= 1 else ()
+    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=each.feature) for each in rows])
 
 
 def _upgrade_type(update: FeatureUpdateKey, version: int) -> UpgradeType:
@@ -107,7 +107,7 @@ def _upgrade_type(update: FeatureUpdateKey, version: int) -> UpgradeType:
     if update.upgrade_type not in set(UpgradeType):
         raise KafkaError(
             ErrorCode.INVALID_UPDATE_VERSION,
-            f"there is no upgrade type {update.upgrade_type}, as `{update.feature}` is given",
+            f"unknown upgrade type {update.upgrade_type} of `{update.feature}`",
         )
     return UpgradeType(update.upgrade_type)
 
@@ -121,8 +121,14 @@ def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> 
     ]
     if asked != [(METADATA_TOPIC, 0)]:
         return _unknown(request)
-    view = broker.controller.quorum()
-    described = _described(view, broker.wall_ms())
+    view, now_ms = broker.controller.quorum(), broker.wall_ms()
+    described = DescribedPartition(
+        partition_index=0,
+        leader_id=view.leader_id,
+        leader_epoch=view.leader_epoch,
+        high_watermark=view.end_offset,
+        current_voters=[_replica_state(replica, now_ms) for replica in view.replicas],
+    )
     response = DescribeQuorumResponse(
         topics=[DescribedTopic(topic_name=METADATA_TOPIC, partitions=[described])]
     )
@@ -157,16 +163,6 @@ def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
             )
             for topic in request.topics
         ]
-    )
-
-
-def _described(view: QuorumView, now_ms: int) -> DescribedPartition:
-    return DescribedPartition(
-        partition_index=0,
-        leader_id=view.leader_id,
-        leader_epoch=view.leader_epoch,
-        high_watermark=view.end_offset,
-        current_voters=[_replica_state(replica, now_ms) for replica in view.replicas],
     )
 
 

@@ -62,9 +62,6 @@ Refused = list[tuple[Any, list[int], ErrorCode]]
 """Topics of a request, their refused partitions, and the error."""
 
 
-# --- commit ------------------------------------------------------------------------------------------
-
-
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | CoordinatorResponse:
@@ -116,9 +113,6 @@ def _with_refused_commits(response: OffsetCommitResponse, refused: Refused) -> O
     return response
 
 
-# --- delete ------------------------------------------------------------------------------------------
-
-
 def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | CoordinatorResponse:
@@ -167,12 +161,9 @@ def _existing(
     known: list[Topic] = []
     refused: Refused = []
     for topic, found, name in zip(topics, images, names, strict=True):
-        if name in denied:
-            indexes = [each.partition_index for each in topic.partitions]
-            refused.append((topic, indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-            continue
-        if found is None:
-            refused.append((topic, [each.partition_index for each in topic.partitions], unknown))
+        if name in denied or found is None:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if name in denied else unknown
+            refused.append((topic, [each.partition_index for each in topic.partitions], code))
             continue
         topic.name = found.name
         count = len(found.partitions)
@@ -184,9 +175,6 @@ def _existing(
         if topic.partitions:
             known.append(topic)
     return known, refused
-
-
-# --- fetch -------------------------------------------------------------------------------------------
 
 
 def offset_fetch(
@@ -296,15 +284,14 @@ def _fetch_by_id(
         group.topics = [row for row in group.topics if row.name in image.topics]
         for row in group.topics:
             row.topic_id = image.topics[row.name].topic_id
-    group.topics += map(_unknown_topic, unknown)
+    group.topics += [
+        OffsetFetchResponseTopics(
+            topic_id=topic.topic_id,
+            partitions=[_no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes],
+        )
+        for topic in unknown
+    ]
     return group
-
-
-def _unknown_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        topic_id=topic.topic_id,
-        partitions=[_no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes],
-    )
 
 
 def _no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:

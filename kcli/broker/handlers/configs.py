@@ -104,7 +104,7 @@ def incremental_alter_configs(
         defaults=topic_defaults(broker.config),
         validate_only=request.validate_only,
     )
-    errors.update(_by_resource(accepted, outcomes))
+    errors.update(zip(map(_key, accepted), outcomes, strict=True))
     return incremental.IncrementalAlterConfigsResponse(
         responses=[
             _altered(incremental.AlterConfigsResourceResponse, each, errors.get(_key(each)))
@@ -125,7 +125,7 @@ def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> Alte
         defaults=topic_defaults(broker.config),
         validate_only=request.validate_only,
     )
-    errors.update(_by_resource(accepted, outcomes))
+    errors.update(zip(map(_key, accepted), outcomes, strict=True))
     return legacy.AlterConfigsResponse(
         responses=[
             _altered(legacy.AlterConfigsResourceResponse, each, errors.get(_key(each)))
@@ -285,7 +285,6 @@ def _check_broker(resource: AlterResource, broker: NodeContext) -> None:
 
 
 def _values_after(resource: AlterResource, broker: NodeContext) -> Mapping[str, str]:
-    """Return all values that a resource would have after a change."""
     if isinstance(resource, legacy.AlterConfigsResource):
         return {each.name: each.value or "" for each in resource.configs}
     return values_after(_key(resource), broker.image.config(*_key(resource)), _changes(resource))
@@ -308,14 +307,7 @@ def _check_changes(configs: Sequence[Any]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"null value for: {', '.join(nulls)}")
 
 
-def _by_resource(
-    resources: Sequence[AlterResource], outcomes: Sequence[KafkaError | None]
-) -> dict[tuple[int, str], KafkaError | None]:
-    return {_key(resource): outcome for resource, outcome in zip(resources, outcomes, strict=True)}
-
-
 def _altered(response: type[A], resource: AlterResource, error: KafkaError | None) -> A:
-    """Return the row of a resource in the response of either API."""
     return response(
         error_code=ErrorCode.NONE if error is None else error.code,
         error_message=None if error is None else error.message,

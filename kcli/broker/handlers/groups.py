@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.heartbeat import HeartbeatRequest
     from kcli.protocol.messages.join_group import JoinGroupRequest
     from kcli.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-    from kcli.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
+    from kcli.protocol.messages.list_groups import ListGroupsRequest
     from kcli.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
@@ -67,7 +67,7 @@ class Described(Protocol):
 D = TypeVar("D", bound=Described)
 
 
-def describe_each(
+def _describe_each(
     context: RequestContext,
     group_ids: Iterable[str],
     *,
@@ -90,18 +90,14 @@ def describe_each(
     return groups
 
 
-def client_info(context: RequestContext) -> ClientInfo:
-    """Return the client as groups store it."""
+def _client(context: RequestContext) -> ClientInfo:
     return ClientInfo(context.client_id, f"/{context.peer_address}")
-
-
-# --- members -----------------------------------------------------------------------------------------
 
 
 def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | CoordinatorResponse:
     """Let a client join; the response waits for the other members."""
     _check_member(context, request.group_id)
-    version, client = context.api_version, client_info(context)
+    version, client = context.api_version, _client(context)
     response: JoinGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id, lambda shard, now, token: shard.join_group(now, token, request, version, client)
     )
@@ -157,9 +153,6 @@ def _check_member(context: RequestContext, group_id: str) -> None:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
 
 
-# --- groups ------------------------------------------------------------------------------------------
-
-
 def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """Return the groups of this broker that are in the states and of the types asked for."""
     states = {state.strip().lower() for state in request.states_filter}
@@ -168,7 +161,8 @@ def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGrou
         group
         for shard in list(context.node.groups.shards())
         for group in shard.list_groups()
-        if _is_wanted(group, states, types)
+        if (not states or group.group_state.lower() in states)
+        and (not types or group.group_type.lower() in types)
     ]
     if not is_cluster_authorized(context, Operation.DESCRIBE):
         hidden = authorize_groups(context, Operation.DESCRIBE, (group.group_id for group in groups))
@@ -176,15 +170,9 @@ def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGrou
     return ListGroupsResponse(groups=groups)
 
 
-def _is_wanted(group: ListedGroup, states: set[str], types: set[str]) -> bool:
-    return (not states or group.group_state.lower() in states) and (
-        not types or group.group_type.lower() in types
-    )
-
-
 def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Return state, protocol and members of each group."""
-    groups = describe_each(
+    groups = _describe_each(
         context,
         request.groups,
         describe=lambda shard, now, name: shard.describe_groups(now, [name], context.api_version)[0],
@@ -217,9 +205,8 @@ def delete_groups(
     by_partition: dict[int, list[str]] = {}
     denied = authorize_groups(context, Operation.DELETE, request.groups_names)
     for group_id in dict.fromkeys(request.groups_names):
-        if group_id in denied:
-            continue
-        by_partition.setdefault(runtime.partition_for(group_id), []).append(group_id)
+        if group_id not in denied:
+            by_partition.setdefault(runtime.partition_for(group_id), []).append(group_id)
     replies = [_delete(runtime, index, group_ids) for index, group_ids in by_partition.items()]
     if denied:
         replies.append(_not_deleted(sorted(denied), KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
@@ -260,7 +247,7 @@ def consumer_group_heartbeat(
     authorize_group(context, Operation.READ, request.group_id)
     if authorize_topics(context, Operation.DESCRIBE, request.subscribed_topic_names or ()):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    version, client = context.api_version, client_info(context)
+    version, client = context.api_version, _client(context)
     response: ConsumerGroupHeartbeatResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id,
         lambda shard, now, token: shard.consumer_group_heartbeat(now, token, request, version, client),
@@ -272,7 +259,7 @@ def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
     """Return epochs, assignor and members of each group."""
-    groups = describe_each(
+    groups = _describe_each(
         context,
         request.group_ids,
         describe=partial(_describe, context),

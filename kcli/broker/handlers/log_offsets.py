@@ -23,12 +23,13 @@ leader could show the records again.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from trio.lowlevel import checkpoint
 
 from kcli.broker.network.access import Operation
-from kcli.broker.network.authorization import NONE_DENIED, authorize_topics, is_cluster_authorized
+from kcli.broker.network.authorization import authorize_topics
 from kcli.broker.network.responses import once_settled
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.delete_records import (
@@ -121,31 +122,25 @@ def _rows(
         isolation = Isolation.LOG_END
     elif request.isolation_level == _READ_COMMITTED:
         isolation = Isolation.TXN_COMMITTED
-    seen: dict[TopicPartition, int] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
-            key = TopicPartition(topic.name, partition.partition_index)
-            seen[key] = seen.get(key, 0) + 1
+    asked = Counter(
+        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+    )
     for number, topic in enumerate(request.topics):
-        for partition in {each.partition_index: each for each in topic.partitions}.values():
-            if topic.name in denied:
-                yield number, _failed_offset(partition, _TOPIC_DENIED)
+        for index, partition in {each.partition_index: each for each in topic.partitions}.items():
+            if topic.name not in denied and asked[topic.name, index] == 1:
+                yield number, _row(topic.name, partition, context, isolation)
                 continue
-            twice = seen[TopicPartition(topic.name, partition.partition_index)] > 1
-            yield number, _row(topic.name, partition, context, isolation, twice=twice)
-
-
-def _failed_offset(partition: ListOffsetsPartition, error: KafkaError) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error.code)
+            code = ErrorCode.INVALID_REQUEST
+            if topic.name in denied:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            yield number, ListOffsetsPartitionResponse(partition_index=index, error_code=code)
 
 
 def _row(
-    topic: str, wanted: ListOffsetsPartition, context: RequestContext, isolation: Isolation, *, twice: bool
+    topic: str, wanted: ListOffsetsPartition, context: RequestContext, isolation: Isolation
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     try:
-        if twice:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
         partition = context.node.replica_manager.leader(
             topic, wanted.partition_index, wanted.current_leader_epoch
         )
@@ -174,14 +169,13 @@ def _check_certain(partition: Partition, timestamp: int, isolation: Isolation, v
         return
     if timestamp != LATEST and _find(partition, timestamp, isolation)[1] >= 0:
         return
-    code = ErrorCode.LEADER_NOT_AVAILABLE
-    if version >= _NOT_AVAILABLE_FROM:
-        code = ErrorCode.OFFSET_NOT_AVAILABLE
+    known = version >= _NOT_AVAILABLE_FROM
+    code = ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE
     raise KafkaError(code, "the leader is new, and does not know yet what is committed")
 
 
 def _find(partition: Partition, timestamp: int, isolation: Isolation) -> tuple[int, int, int]:
-    """Return (timestamp, offset, leader epoch), each -1 if there is none."""
+    """Return (timestamp, offset, leader epoch), each -1 for no record."""
     log = partition.log
     if timestamp == LATEST:
         return -1, partition.limit(isolation), partition.leader_epoch
@@ -189,9 +183,8 @@ def _find(partition: Partition, timestamp: int, isolation: Isolation) -> tuple[i
         return -1, log.log_start_offset, log.leader_epochs.epoch_for(log.log_start_offset)
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return -1, -1, -1
-    found = (
-        log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    )
+    is_max = timestamp == MAX_TIMESTAMP
+    found = log.offset_of_max_timestamp() if is_max else log.offset_for_timestamp(timestamp)
     if found is None or found[1] >= partition.limit(isolation):
         return -1, -1, -1
     return found
@@ -212,9 +205,8 @@ def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """Return the end of an epoch in each partition, or its error."""
-    denied = NONE_DENIED
-    if not is_cluster_authorized(context, Operation.CLUSTER_ACTION):
-        denied = authorize_topics(context, Operation.DESCRIBE, (topic.topic for topic in request.topics))
+    names = (topic.topic for topic in request.topics)
+    denied = authorize_topics(context, Operation.DESCRIBE, names, cluster=Operation.CLUSTER_ACTION)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -258,7 +250,6 @@ class PendingDelete:
         result.error_code = ErrorCode.REQUEST_TIMED_OUT
 
     def settle(self, manager: ReplicaManager) -> bool:
-        """Write the low watermark into the result; return whether the partition is settled."""
         result = self.result
         try:
             result.low_watermark = manager.leader(*self.key).low_watermark

@@ -1,6 +1,6 @@
 """Metadata: brokers, topics, and who leads their partitions (class `KRaftMetadataCache`).
 
-* Version 0 reads an empty list as all topics; from version 1 null is all and empty is none.
+* Version 0 reads an empty list as all topics; from version 1 on null means all, and an empty list no topic.
 * From version 12 on topics can be given by id; an unknown id is UNKNOWN_TOPIC_ID. If a request has an id,
   only the topics with ids are answered.
 * Addresses are those of the request's listener; a leader without it counts as absent.
@@ -38,7 +38,6 @@ from kcli.broker.network.authorization import (
     authorize_topics,
     authorized_operations,
     cluster_operations,
-    is_cluster_authorized,
 )
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.metadata import (
@@ -70,7 +69,6 @@ _State = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[bytes, ...]]
 
 
 def encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:
-    """Return a topic, encoded."""
     return codec(MetadataResponseTopic, version, version >= FLEXIBLE_FROM).encode(topic)
 
 
@@ -162,7 +160,6 @@ TOPICS_PER_TURN = 500
 def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Coroutine[None, None, bytes]:
     """Return the brokers and the topics asked for."""
     version = context.api_version
-    topics: list[bytes]
     if request.topics is not None and len(request.topics) > TOPICS_PER_TURN:
         return _metadata_in_turns(request, context)
     if request.topics is None or (version == 0 and not request.topics):
@@ -250,10 +247,12 @@ def _create_missing(
     missing = [
         name
         for name in names
-        if name not in denied and name not in broker.image.topics and _may_be_created(name)
+        if not (name in denied or name in broker.image.topics or name in INTERNAL_TOPICS)
+        and name != METADATA_TOPIC
+        and _is_legal(name)
     ]
-    if missing and not is_cluster_authorized(context, Operation.CREATE):
-        forbidden = authorize_topics(context, Operation.CREATE, missing)
+    if missing:
+        forbidden = authorize_topics(context, Operation.CREATE, missing, cluster=Operation.CREATE)
         refused.update(dict.fromkeys(forbidden, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
         missing = [name for name in missing if name not in forbidden]
     if not missing:
@@ -266,10 +265,6 @@ def _create_missing(
         if isinstance(outcome, KafkaError)
     )
     return refused
-
-
-def _may_be_created(name: str) -> bool:
-    return name not in INTERNAL_TOPICS and name != METADATA_TOPIC and _is_legal(name)
 
 
 def _is_legal(name: str) -> bool:

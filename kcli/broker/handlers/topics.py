@@ -1,6 +1,6 @@
 """Topics: CreateTopics, DeleteTopics, CreatePartitions, DescribeTopicPartitions.
 
-* Each topic of a request succeeds or fails by itself. A name that a request holds twice is one
+* Each topic of a request succeeds or fails by itself. A name that is there twice is one
   INVALID_REQUEST.
 * Counts of -1 are the defaults of the node that received the request, in every version of CreateTopics.
 * CreateTopics returns counts and configuration from version 5 on, the topic id from version 7 on.
@@ -26,7 +26,6 @@ from kcli.broker.config.group_definitions import GroupConfig
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
 from kcli.broker.network.access import Operation, ResourceType
 from kcli.broker.network.authorization import (
-    NONE_DENIED,
     NOT_ASKED_FOR,
     authorize_topics,
     authorized_operations,
@@ -77,12 +76,12 @@ def topic_defaults(config: BrokerConfig) -> TopicDefaults:
 def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create topics, or with `validate_only` check that they can be created."""
     config = context.node.config
-    repeated = _repeated(topic.name for topic in request.topics)
     accepted: list[CreatableTopic] = []
-    refused = {name: KafkaError(ErrorCode.INVALID_REQUEST, "named twice") for name in sorted(repeated)}
-    denied = NONE_DENIED
-    if not is_cluster_authorized(context, Operation.CREATE):
-        denied = authorize_topics(context, Operation.CREATE, (topic.name for topic in request.topics))
+    names = [topic.name for topic in request.topics]
+    denied = authorize_topics(context, Operation.CREATE, names, cluster=Operation.CREATE)
+    refused = {
+        name: KafkaError(ErrorCode.INVALID_REQUEST, "named twice") for name in sorted(_repeated(names))
+    }
     for topic in request.topics:
         if topic.name in denied:
             refused.setdefault(topic.name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -96,8 +95,7 @@ def create_topics(request: CreateTopicsRequest, context: RequestContext) -> Crea
         defaults=topic_defaults(config),
         validate_only=request.validate_only,
     )
-    created = (topic.name for topic in accepted)
-    unshown = authorize_topics(context, Operation.DESCRIBE_CONFIGS, created)
+    unshown = authorize_topics(context, Operation.DESCRIBE_CONFIGS, (topic.name for topic in accepted))
     for topic, outcome in zip(accepted, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
             results.append(_not_created(topic.name, outcome))
@@ -115,8 +113,7 @@ def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> Dele
         if context.api_version < 3:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "topic deletion is disabled")
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
-    wanted = _topics_to_delete(request)
-    wanted, results = _authorize_deletions(wanted, context)
+    wanted, results = _authorize_deletions(_topics_to_delete(request), context)
     found, refused = _find_topics(broker.image, wanted)
     results += refused
     by_name = {name for name, _ in wanted}
@@ -132,20 +129,20 @@ def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> Dele
 
 
 def failed_delete_topics(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
-    wanted = _topics_to_delete(request)
-    return DeleteTopicsResponse(responses=[_not_deleted(name, topic_id, error) for name, topic_id in wanted])
+    return DeleteTopicsResponse(responses=[_not_deleted(*each, error) for each in _topics_to_delete(request)])
 
 
 def create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     """Add partitions to topics, or with `validate_only` check that they can be added."""
-    repeated = _repeated(topic.name for topic in request.topics)
+    names = [topic.name for topic in request.topics]
+    repeated = _repeated(names)
     results = [
         CreatePartitionsTopicResult(
             name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="named twice"
         )
         for name in sorted(repeated)
     ]
-    denied = authorize_topics(context, Operation.ALTER, (topic.name for topic in request.topics))
+    denied = authorize_topics(context, Operation.ALTER, names)
     results += [
         CreatePartitionsTopicResult(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         for name in sorted(denied - repeated)

@@ -61,7 +61,6 @@ class TimingEngine:
         self._times = times
 
     def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
-        """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
         name = self._name(context, buffer, start, end)
         began = current_time()
         try:
@@ -83,8 +82,6 @@ class TimingEngine:
         for times in self._times:
             if began >= times.since:
                 times.add(name, local_ns=local_ns, total_ns=total_ns)
-
-    # --- which API -----------------------------------------------------------------------------------
 
     def _name(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> str:
         """Return the name that a request counts under; the context may be that of an earlier request."""

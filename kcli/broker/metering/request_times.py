@@ -101,7 +101,6 @@ def _bucket(time_ns: int) -> int:
 
 
 def _middle_ns(bucket: int) -> float:
-    """Return the middle of a bucket."""
     shift = max(0, (bucket >> _BITS) - 1)
     first = bucket - (shift << _BITS) << shift
     return first + ((1 << shift) - 1) / 2

@@ -1,4 +1,4 @@
-"""Who asks, what there is to ask for, and the authorizer's answer for one connection.
+"""Principals, operations and resources, and what an authorizer allows on one connection.
 
 The numbers are those of `AclOperation` and `ResourceType` in Kafka.
 """

@@ -1,6 +1,6 @@
-"""The questions that every handler and every short path asks right after it has read the names in a request.
+"""The checks that handlers and short paths make right after they have read the names in a request.
 
-Without an authorizer `context.access` is None: everything is allowed, and that test is all it costs.
+Without an authorizer `context.access` is None: everything is allowed, at the cost of that test.
 """
 
 from __future__ import annotations
@@ -30,8 +30,15 @@ _OPERATIONS = {
 _ALL_OPERATIONS = {type: sum(1 << number for number in numbers) for type, numbers in _OPERATIONS.items()}
 
 
-def authorize_topics(context: RequestContext, operation: Operation, names: Iterable[str]) -> frozenset[str]:
-    """Return the topics among `names` for which the operation is denied."""
+def authorize_topics(
+    context: RequestContext, operation: Operation, names: Iterable[str], *, cluster: Operation | None = None
+) -> frozenset[str]:
+    """Return the topics among `names` for which the operation is denied.
+
+    A principal that may do the operation `cluster` with the cluster may do this with every topic.
+    """
+    if cluster is not None and is_cluster_authorized(context, cluster):
+        return NONE_DENIED
     return _denied(context.access, operation, ResourceType.TOPIC, names)
 
 
@@ -59,7 +66,7 @@ def authorize_cluster(context: RequestContext, operation: Operation) -> None:
 
 
 def is_cluster_authorized(context: RequestContext, operation: Operation) -> bool:
-    """Return whether an operation on the cluster is allowed; for handlers that have an alternative."""
+    """Return whether an operation on the cluster is allowed."""
     access = context.access
     return access is None or access.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 

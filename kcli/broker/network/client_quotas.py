@@ -41,7 +41,6 @@ class _Sample:
         self.reset(now_ms)
 
     def reset(self, now_ms: int) -> None:
-        """Start again at a moment."""
         self.start_ms = self.last_ms = now_ms
         self.value = 0.0
 
@@ -184,7 +183,6 @@ class ClientQuotas:
         return None
 
     def _forget(self, now_ms: int) -> None:
-        """Forget clients that are gone."""
         self._found.clear()
         self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_over(now_ms)}
         self._most_rates = max(_MAX_RATES, 2 * len(self._rates))

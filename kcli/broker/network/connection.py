@@ -188,10 +188,7 @@ class Connection:
         return self.active, self.idle_since
 
     def fileno(self) -> int:
-        """Return the descriptor of the socket, -1 once it is closed."""
         return self._transport.fileno()
-
-    # --- receiving -------------------------------------------------------------------------------
 
     def on_readable(self, *, hung_up: bool) -> None:
         """Serve what has come; leave to the task what takes waiting."""
@@ -278,8 +275,6 @@ class Connection:
         else:
             await self._sleeper.sleep()
 
-    # --- handling --------------------------------------------------------------------------------
-
     def _handle_received(self, count: int) -> None:
         """Handle the requests that `count` more bytes complete."""
         inbox = self._in
@@ -355,8 +350,6 @@ class Connection:
             # With nothing behind it, the incomplete request has been kept already.
             if view is not _NO_BYTES:
                 self._handle(view, position, end)
-
-    # --- answering -------------------------------------------------------------------------------
 
     def _note_ended(self) -> None:
         """Have `_send_ended` called soon, outside of the change that ended an operation."""

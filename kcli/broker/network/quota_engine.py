@@ -44,7 +44,6 @@ class QuotaEngine:
         self._quotas = quotas
 
     def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
-        """Handle the request in `buffer[start:end]`, or hold it back. Raises `CloseConnection`."""
         now_ms = monotonic_ms()
         if context.mute_until_ms > now_ms:
             return self._hold_back(context, bytearray(buffer[start:end]), context.mute_until_ms - now_ms)
@@ -116,7 +115,6 @@ def _client_id(buffer: memoryview, start: int, *, size: int) -> str:
 
 
 def _with_throttle_time(frame: Frame, *, version: int, pause_ms: int) -> Frame:
-    """Return the frame of a Produce response with the pause in it."""
     if not frame:
         return frame
     correlation_id, response = decode_response(_PRODUCE_KEY, version, memoryview(frame[0])[_SIZE_BYTES:])

@@ -88,7 +88,6 @@ class RequestEngine:
         self._client_ids: dict[bytes, str] = {}
 
     def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
-        """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
         header_size = context.header_size
         if end - start >= header_size:
             number, correlation_id, raw_client_id = context.read_header(buffer, start)
@@ -146,7 +145,6 @@ class RequestEngine:
         return entry.api, entry.api.decoder(entry.version)(buffer, start + position, end)[0]
 
     def _finish(self, entry: _Version, correlation_id: int, operation: DelayedOperation) -> Response:
-        """Return the response of an operation that has ended."""
         result = operation.finish()
         if type(result) is CoroutineType:
             return AwaitedResponse(result, partial(self._await_finished, entry, correlation_id))

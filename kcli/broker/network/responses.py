@@ -140,7 +140,7 @@ R = TypeVar("R")
 
 
 class Pending(Protocol):
-    """The part of a response for one partition that other replicas have yet to copy."""
+    """The part of a response for one partition that waits for other replicas."""
 
     @property
     def key(self) -> TopicPartition:
@@ -225,8 +225,8 @@ class ResponseQueue:
         self._out = out
         self._waiter = waiter
         self.waiting: list[Frame | ParkedResponse] = []
-        # The API whose requests may be handled meanwhile.
         self._passing = _NO_API
+        """The API whose requests may be handled meanwhile."""
 
     @property
     def has_ended(self) -> bool:

@@ -63,5 +63,4 @@ class Transport:
         notify_closing(self._socket)
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()

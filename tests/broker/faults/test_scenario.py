@@ -86,7 +86,7 @@ def test_steps_come_in_the_order_of_their_times() -> None:
         ("steps:\n- {do: drop, delay-ms: 3}", "s.yaml:2: `drop` takes no `delay_ms`"),
         (
             "steps:\n- {do: delay, delay-ms: 3, delay_ms: 3}",
-            "s.yaml:2: `delay_ms` is said twice, as `delay-ms`, too",
+            "s.yaml:2: `delay_ms` is given twice, also as `delay-ms`",
         ),
         ("steps:\n- {do: cut, from: 1, to: 1}", "s.yaml:2: `cut` is between two nodes, not 1 and itself"),
         ("steps:\n- {do: cut, from: 1}", "s.yaml:2: `cut` needs `to`"),
@@ -123,7 +123,7 @@ def test_the_nearest_name_is_the_hint() -> None:
         ("steps:\n- {do: paus, node: 2}", "did you mean `pause`?"),
         ("steps:\n- {do: drop, api: fech}", "did you mean `Fetch`?"),
         ("steps:\n- {do: error, code: not_leader}", "did you mean `NOT_LEADER_OR_FOLLOWER`?"),
-        ("steps:\n- {do: drop, api: Foo}", "`kcli cluster api-versions` shows those there are"),
+        ("steps:\n- {do: drop, api: Foo}", "`kcli cluster api-versions` lists the APIs"),
         ("steps:\n- {do: freeze, nod: 2}", "it takes `after`, `at`, `for`, `name`, `node`"),
         ("steps:\n- {do: kill, nod: 2}", "it takes `after`, `at`, `node`"),
         ("steps:\n- {do: clear, nod: 2}", "it takes `after`, `at`, `name`"),

@@ -78,7 +78,6 @@ class DelayedFetch(DelayedOperation):
         return self._watched.keys()
 
     def try_complete(self, key: Hashable) -> bool:
-        """Return whether the fetch is due, now that a partition has changed."""
         watched = self._watched[key]
         partition = watched.partition
         if (

@@ -84,7 +84,7 @@ def convert_row(row: FetchedPartition, version: int) -> None:
 def _before_zstd(records: FileSlice) -> FileSlice:
     """Return the batches before the first zstd batch.
 
-    Raises `KafkaError` if there are none, and `CorruptRecord` for an impossible size.
+    Raises `KafkaError` if zstd comes first, and `CorruptRecord` for an impossible size.
     """
     position = 0
     chunk, chunk_start = b"", 0

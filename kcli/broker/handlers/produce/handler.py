@@ -69,7 +69,6 @@ class PendingWrite:
         row.error_code = ErrorCode.REQUEST_TIMED_OUT
 
     def settle(self, manager: ReplicaManager) -> bool:
-        """Write the outcome into the row; return whether there is one."""
         try:
             code = manager.partition(*self.key).replication_error(self.required_offset)
         except KafkaError as error:

@@ -7,8 +7,8 @@ tell the cost: eleven kilobytes can hold millions of records. So the loop reads 
 memory: a reading takes up to about four times `MAX_DECOMPRESSED_BYTES`.
 
 `LongWriting`: the page cache takes a megabyte in a fraction of a millisecond; a hundred megabytes, or a busy
-disk, take far longer. So above `WRITTEN_ON_LOOP_BYTES` a thread writes behind the end of the segment, where
-nobody reads, and the append on the loop only moves the end. Meanwhile nothing else is appended to the
+disk, take far longer. So above `WRITTEN_ON_LOOP_BYTES` a thread writes behind the end of the segment, which
+no reader passes, and the append on the loop only moves the end. Meanwhile nothing else is appended to the
 partition.
 """
 

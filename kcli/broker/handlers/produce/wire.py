@@ -206,8 +206,6 @@ def _skip_tags(body: memoryview, position: int, room: int) -> tuple[int, int]:
     return position, room
 
 
-# --- the response --------------------------------------------------------------------------------
-
 _END_9 = b"\x01\x00\x00\x00\x00\x00\x00\x00\x00"
 """Behind a last row: no record errors, message or tags, no tags of the topic; throttle time; no tags."""
 
