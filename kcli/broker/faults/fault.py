@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 REQUEST_KINDS = ("drop", "disconnect", "delay", "error")
 LINK_KINDS = ("cut", "slow", "lose")
+NODE_KINDS = ("isolate", "freeze", "fill-disk")
+KINDS = (*REQUEST_KINDS, *LINK_KINDS, *NODE_KINDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +112,6 @@ class NodeFault:
 
 Fault = RequestFault | LinkFault | NodeFault
 
-
-NODE_KINDS = ("isolate", "freeze", "fill-disk")
-KINDS = (*REQUEST_KINDS, *LINK_KINDS, *NODE_KINDS)
-
 _FILTERS = ("api", "node", "client_id", "topic", "next", "probability", "after")
 _LINK = ("from", "to", "one_way")
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -124,9 +122,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "cut": _LINK,
     "slow": (*_LINK, "delay_ms"),
     "lose": (*_LINK, "next"),
-    "isolate": ("node",),
-    "freeze": ("node",),
-    "fill-disk": ("node",),
+    **dict.fromkeys(NODE_KINDS, ("node",)),
 }
 """The options of each kind."""
 _NEEDED: dict[str, tuple[str, ...]] = {
@@ -135,9 +131,7 @@ _NEEDED: dict[str, tuple[str, ...]] = {
     "cut": ("from", "to"),
     "slow": ("from", "to", "delay_ms"),
     "lose": ("from", "to", "next"),
-    "isolate": ("node",),
-    "freeze": ("node",),
-    "fill-disk": ("node",),
+    **dict.fromkeys(NODE_KINDS, ("node",)),
 }
 
 

@@ -112,16 +112,19 @@ def _lag(log: UnifiedLog, manager: LogManager) -> int:
 
 
 def _describe(directory: LogDirectory, logs: list[UnifiedLog], manager: LogManager) -> DescribeLogDirsResult:
+    failed = DescribeLogDirsResult(
+        error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[]
+    )
     if not directory.is_online:
-        return DescribeLogDirsResult(
-            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[]
-        )
+        return failed
+    try:
+        volume = os.statvfs(directory.path)
+    except OSError:
+        return failed
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for log in sorted(logs, key=lambda log: (log.topic_partition.topic, log.topic_partition.partition)):
+    for log in sorted(logs, key=lambda log: log.topic_partition):
         name = log.topic_partition.topic
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = DescribeLogDirsTopic(name=name, partitions=[])
+        topic = topics.setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
         topic.partitions.append(
             DescribeLogDirsPartition(
                 partition_index=log.topic_partition.partition,
@@ -130,18 +133,9 @@ def _describe(directory: LogDirectory, logs: list[UnifiedLog], manager: LogManag
                 is_future_key=log.is_future,
             )
         )
-    total_bytes = usable_bytes = -1
-    try:
-        volume = os.statvfs(directory.path)
-        total_bytes = volume.f_blocks * volume.f_frsize
-        usable_bytes = volume.f_bavail * volume.f_frsize
-    except OSError:
-        return DescribeLogDirsResult(
-            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[]
-        )
     return DescribeLogDirsResult(
         log_dir=directory.path,
         topics=list(topics.values()),
-        total_bytes=total_bytes,
-        usable_bytes=usable_bytes,
+        total_bytes=volume.f_blocks * volume.f_frsize,
+        usable_bytes=volume.f_bavail * volume.f_frsize,
     )

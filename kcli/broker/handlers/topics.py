@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kcli.broker.config.broker_config import BrokerConfig
     from kcli.broker.metadata.metadata_image import MetadataImage, PartitionRegistration, TopicImage
     from kcli.broker.network.request_context import RequestContext
-    from kcli.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+    from kcli.protocol.messages.create_partitions import CreatePartitionsRequest
     from kcli.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
     from kcli.protocol.messages.delete_topics import DeleteTopicsRequest
     from kcli.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -148,9 +148,15 @@ def create_partitions(request: CreatePartitionsRequest, context: RequestContext)
         for name in sorted(denied - repeated)
     ]
     accepted = [topic for topic in request.topics if topic.name not in repeated | denied]
-    outcomes = context.node.controller.create_partitions(
-        [_new_partitions(topic) for topic in accepted], validate_only=request.validate_only
-    )
+    wanted = [
+        NewPartitions(
+            topic.name,
+            topic.count,
+            None if topic.assignments is None else [each.broker_ids for each in topic.assignments],
+        )
+        for topic in accepted
+    ]
+    outcomes = context.node.controller.create_partitions(wanted, validate_only=request.validate_only)
     for topic, outcome in zip(accepted, outcomes, strict=True):
         result = CreatePartitionsTopicResult(name=topic.name)
         if isinstance(outcome, KafkaError):
@@ -267,22 +273,10 @@ def _find_topic(image: MetadataImage, name: str | None, topic_id: bytes, *, is_r
         raise KafkaError(ErrorCode.INVALID_REQUEST, "both a topic name and an id")
     if is_repeated:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
-    if name is None:
-        by_id = image.topics_by_id.get(topic_id)
-        if by_id is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return by_id
-    topic = image.topics.get(name)
+    topic = image.topics_by_id.get(topic_id) if name is None else image.topics.get(name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return topic
-
-
-def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
-    assignments = None
-    if topic.assignments is not None:
-        assignments = [each.broker_ids for each in topic.assignments]
-    return NewPartitions(topic.name, topic.count, assignments)
 
 
 def describe_topic_partitions(

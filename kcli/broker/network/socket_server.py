@@ -17,7 +17,7 @@ import logging
 import select
 import socket
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 from trio.lowlevel import wait_readable
@@ -29,7 +29,7 @@ from kcli.broker.network.transport import Transport
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kcli.broker.network.apis import Api
     from kcli.broker.network.inbox import ReceiveBuffers
@@ -50,57 +50,46 @@ _POLLRDHUP = 0x2000
 _log = logging.getLogger(__name__)
 
 
-def _keep_nothing(bound: socket.socket) -> None:
-    """Let the port go when its socket is closed."""
-
-
 def open_listening_sockets(
     host: str,
     port: int,
     *,
     receive_buffer_bytes: int = -1,
     backlog: int = BACKLOG,
-    keep: Callable[[socket.socket], None] = _keep_nothing,
+    keep: Callable[[socket.socket], None] | None = None,
 ) -> list[socket.socket]:
     """Return sockets that listen on `host` (empty: every address) and `port` (0: any free one).
 
     Every address means IPv4 and, if the machine has it, IPv6 on the same port. If the system chose the port,
     `keep` gets each socket before it listens. Raises `KcliError`.
     """
-
-    def open_at(family: int, address: tuple[object, ...]) -> socket.socket:
-        return _open(family, address, receive_buffer_bytes, backlog, _keep_nothing if port else keep)
-
-    if not host:
-        return [_open_on_every_address(port, open_at)]
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        raise KcliError(f"cannot listen on `{host}`: {error.strerror}") from error
+    places: Iterable[tuple[int, tuple[Any, ...]]]
+    if not host and socket.has_dualstack_ipv6():
+        places = [(socket.AF_INET6, ("::", port))]
+    elif not host:
+        places = [(socket.AF_INET, ("0.0.0.0", port))]
+    else:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        except socket.gaierror as error:
+            raise KcliError(f"cannot listen on `{host}`: {error.strerror}") from error
+        places = dict.fromkeys((family, address) for family, *_, address in found)
     sockets: list[socket.socket] = []
-    for family, *_, address in dict.fromkeys(found):
+    for family, address in places:
         if port == 0 and sockets:
             address = (address[0], sockets[0].getsockname()[1], *address[2:])
         try:
-            sockets.append(open_at(family, address))
+            sockets.append(_open(family, address, receive_buffer_bytes, backlog, None if port else keep))
         except OSError as error:
             if sockets and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 continue  # `localhost` may name an IPv6 address that the machine does not have.
             for sock in sockets:
                 sock.close()
-            raise _cannot_listen(host, port, error) from error
+            hint = None
+            if error.errno == errno.EADDRINUSE:
+                hint = "stop the process that has it, or choose another port"
+            raise KcliError(f"cannot listen on {host or '*'}:{port}: {error.strerror}", hint=hint) from error
     return sockets
-
-
-def _open_on_every_address(
-    port: int, open_at: Callable[[int, tuple[object, ...]], socket.socket]
-) -> socket.socket:
-    try:
-        if socket.has_dualstack_ipv6():
-            return open_at(socket.AF_INET6, ("::", port))
-        return open_at(socket.AF_INET, ("0.0.0.0", port))
-    except OSError as error:
-        raise _cannot_listen("", port, error) from error
 
 
 def _open(
@@ -108,7 +97,7 @@ def _open(
     address: tuple[object, ...],
     receive_buffer_bytes: int,
     backlog: int,
-    keep: Callable[[socket.socket], None],
+    keep: Callable[[socket.socket], None] | None,
 ) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -119,18 +108,14 @@ def _open(
             # Connections inherit it; the window scale is fixed before they are accepted.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         sock.bind(address)
-        keep(sock)
+        if keep is not None:
+            keep(sock)
         sock.listen(backlog)
         sock.setblocking(False)
     except BaseException:
         sock.close()
         raise
     return sock
-
-
-def _cannot_listen(host: str, port: int, error: OSError) -> KcliError:
-    hint = "stop the process that has it, or choose another port" if error.errno == errno.EADDRINUSE else None
-    return KcliError(f"cannot listen on {host or '*'}:{port}: {error.strerror}", hint=hint)
 
 
 class SocketServer:
