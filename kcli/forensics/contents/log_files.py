@@ -76,9 +76,8 @@ class Selection(NamedTuple):
         if parsed is None:
             return False
         topic, partition = parsed.topic_partition
-        return (not self.topics or topic in self.topics) and (
-            not self.partitions or partition in self.partitions
-        )
+        is_wanted = not self.topics or topic in self.topics
+        return is_wanted and (not self.partitions or partition in self.partitions)
 
 
 def java_path(path: str) -> str:

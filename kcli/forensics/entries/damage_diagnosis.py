@@ -74,9 +74,8 @@ class DamageDiagnosis:
             hidden = self._mended(head, position, inside) if inside is not None else None
             return hidden or self._other_magic(head, position, size) or self._checksum(head, position, size)
         following = self.search.next_entry(position + 1, expected)
-        return self._mended(head, position, following) or self._leading_nowhere(
-            head, position, size, following
-        )
+        mended = self._mended(head, position, following)
+        return mended or self._leading_nowhere(head, position, size, following)
 
     def _leading_nowhere(self, head: bytes, position: int, size: int, following: BatchHead | None) -> Damage:
         """Return the damage of an entry whose size leads nowhere; it reaches to the next valid entry."""

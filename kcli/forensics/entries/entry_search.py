@@ -74,7 +74,7 @@ class EntrySearch:
         return found if found is not None and found.position < stop else None
 
     def affords(self, size: int) -> bool:
-        """Whether so many bytes may be checksummed; if so, they are taken from the allowance."""
+        """Whether `size` bytes may be checksummed; if so, take them from the allowance."""
         if size > max(self._allowance, _SMALL_BYTES):
             return False
         self._allowance = max(self._allowance - size, 0)

@@ -107,9 +107,8 @@ class StoredRecords:
                 f"{self._count} records in a batch that declares {batch.count}",
                 ("record count", 57, 4),
             )
-            self._findings.add(
-                DamageKind.BAD_COUNT, why, field=field, expected=self._count, found=batch.count
-            )
+            kind = DamageKind.BAD_COUNT
+            self._findings.add(kind, why, field=field, expected=self._count, found=batch.count)
         return self._largest
 
     def _add(self, kind: DamageKind, why: str, place: int, size: int) -> None:

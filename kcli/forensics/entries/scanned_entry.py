@@ -121,13 +121,9 @@ class DumpedRecord(NamedTuple):
 def records_of(batch: Batch) -> Iterator[DumpedRecord]:
     """Yield the records of an entry. Raises `CorruptRecord`, possibly after some records."""
     if not isinstance(batch, LegacyEntry):
-        for record in batch.records():
-            yield DumpedRecord(
-                record.offset, record.timestamp, record.key, record.value, record.headers, record.sequence
-            )
+        for each in batch.records():
+            yield DumpedRecord(each.offset, each.timestamp, each.key, each.value, each.headers, each.sequence)
         return
     entries = batch.inner_entries() if batch.is_compressed else [batch]
-    for record, entry in zip(batch.records(), entries, strict=True):
-        yield DumpedRecord(
-            record.offset, record.timestamp, record.key, record.value, (), record.sequence, entry
-        )
+    for each, entry in zip(batch.records(), entries, strict=True):
+        yield DumpedRecord(each.offset, each.timestamp, each.key, each.value, (), each.sequence, entry)

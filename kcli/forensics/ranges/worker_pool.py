@@ -1,7 +1,7 @@
 """WorkerPool: the processes that share a command's work; a `Worker` is one of them.
 
 A worker does the tasks that it is given in their order, and sends messages meanwhile. `dump-log` and
-`verify-index` fork theirs, which takes a millisecond and hands on what the parent knows. An export spawns
+`verify-index` fork theirs, which takes a millisecond and gives them what the parent knows. An export spawns
 them: its threads do not survive a fork. Workers ignore Ctrl-C, which reaches the whole group: the parent ends
 them. They end by themselves when the parent has gone, a spawned one even in the middle of a task.
 

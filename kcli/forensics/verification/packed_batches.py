@@ -113,7 +113,7 @@ class PackedBatches:
     def unpack(
         cls, data: Buffer, entries: Callable[[int, int, int], Iterator[ScannedEntry | Damage]]
     ) -> PackedBatches:
-        """Return what a `BatchPacker` has packed; `entries` reads (start, end, offset of the first) again."""
+        """Return what a `BatchPacker` has packed; `entries` takes start, end, first offset."""
         packed, count, end, is_dense, times_rise = marshal.loads(data)
         columns = [array("q", column) for column in packed]
         full = [column if len(column) == count else column * count for column in columns]

@@ -119,9 +119,8 @@ def compare(
         findings.add(difference)
     else:
         _report_ends(ours, theirs, findings)
-    return PartitionReport(
-        directory, [*findings], [], len(ours.listing.segments), ours.batches, ours.size_bytes
-    )
+    count = len(ours.listing.segments)
+    return PartitionReport(directory, [*findings], [], count, ours.batches, ours.size_bytes)
 
 
 def _are_same(ours: ScannedEntry, theirs: ScannedEntry) -> bool:

@@ -45,22 +45,19 @@ class ReplicaListing(NamedTuple):
 
     def report_names(self, report: Callable[[Finding], None]) -> None:
         """Report files that are missing, superfluous or misnamed."""
-        bases = set(self.segments)
+        bases, suffixes = set(self.segments), (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
         for name in sorted(self.names):
             path = f"{self.directory}/{name}"
             if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)):
                 report(Finding(path, FindingKind.TRANSIENT_FILE, "left by a compaction, or part of one"))
                 continue
-            suffix = next(
-                (each for each in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX) if name.endswith(each)), None
-            )
+            suffix = next((each for each in suffixes if name.endswith(each)), None)
             if suffix is None:
                 continue
             offset = base_offset_of(name, suffix)
             if offset is None or name != f"{offset_text(offset)}{suffix}":
-                report(
-                    Finding(path, FindingKind.BAD_FILE_NAME, "an offset of 20 digits and a suffix is wanted")
-                )
+                message = "an offset of 20 digits and a suffix is wanted"
+                report(Finding(path, FindingKind.BAD_FILE_NAME, message))
             elif suffix not in (LOG_SUFFIX, SNAPSHOT_SUFFIX) and offset not in bases:
                 message = f"there is no {offset_text(offset)}{LOG_SUFFIX}"
                 report(Finding(path, FindingKind.ORPHAN_INDEX, message, None, offset))

@@ -117,9 +117,8 @@ class TimeIndexCheck:
         ):
             message = f"the last timestamp is {last}, the largest of the segment {self.largest}"
             position, offset = len(self._index.data), self._offset_of_largest
-            self._report(
-                Finding(self._index.path, FindingKind.TIME_INDEX_INCOMPLETE, message, position, offset)
-            )
+            kind = FindingKind.TIME_INDEX_INCOMPLETE
+            self._report(Finding(self._index.path, kind, message, position, offset))
         if self._old:
             message = f"{len(self._old)} of {self._index.entries} entries have the offset of a record"
             slot = self._old[0]
@@ -149,9 +148,8 @@ class TimeIndexCheck:
                 self._old.append(slot)
                 return
             message = f"indexed offset {offset}, found log offset {batch.last_offset}"
-            self._bad_entry(
-                slot, _NOT_FOUND, message=message, offset=offset, pair=(offset, batch.last_offset)
-            )
+            pair = offset, batch.last_offset
+            self._bad_entry(slot, _NOT_FOUND, message=message, offset=offset, pair=pair)
         elif timestamp != largest:
             message = f"index timestamp {timestamp}, log timestamp {largest}"
             self._bad_entry(slot, _MISMATCH, message=message, offset=offset, pair=(timestamp, largest))
@@ -190,8 +188,7 @@ def _has_record(batch: ScannedEntry, offset: int, timestamp: int) -> bool:
     if timestamp != batch.batch.max_timestamp:
         return False
     try:
-        return any(
-            record.offset == offset and record.timestamp == timestamp for record in batch.load().records()
-        )
+        records = batch.load().records()
+        return any(each.offset == offset and each.timestamp == timestamp for each in records)
     except CorruptRecord:
         return False
