@@ -139,7 +139,7 @@ def dump_log(
         ),
     ] = None,
     max_bytes: Annotated[
-        int | None, typer.Option(min=0, metavar="BYTES", help="Read only so many bytes of each log")
+        int | None, typer.Option(min=0, metavar="BYTES", help="Read at most this many bytes of each log")
     ] = None,
     verify_index_only: Annotated[
         bool, typer.Option("--verify-index-only", help="Check indexes without printing their entries")

@@ -112,7 +112,7 @@ class LongLogs:
 
 
 class RangedDump:
-    """Dumps the sound parts of long logs by way of a pool."""
+    """Dumps the sound parts of long logs with the help of a pool."""
 
     def __init__(self, logs: LongLogs, view: RangedView, options: DumpOptions) -> None:
         self._logs = logs

@@ -68,7 +68,7 @@ def new_run(
     *,
     is_summary: bool,
 ) -> DumpRun:
-    """Return a run; it dumps long logs by way of `pool`, if there is one, which begins at once."""
+    """Return a run. A `pool` dumps long logs, and begins at once."""
     logs = None
     if pool is not None:
         from kcli.commands.dump.ranges import LongLogs, RangedDump

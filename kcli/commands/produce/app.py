@@ -100,7 +100,7 @@ def _option(help: str, *names: str, metavar: str | None = None, min: int | None 
 
 
 class ProducerOptions(NamedTuple):
-    """The options that set a property of the producer each."""
+    """Options that each set one property of the producer."""
 
     compression_codec: Annotated[
         Compression | None,

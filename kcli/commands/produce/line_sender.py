@@ -191,8 +191,9 @@ class LineSender:
             await self.send_lines(splitter.finish(), splitter)
 
     async def read(self, source: Input) -> bytes:
-        from kcli.commands.shared.output import note  # a closed terminal does not stop the delivery
+        from kcli.commands.shared.output import note
 
+        # `note` ignores a closed terminal: what was read is delivered all the same.
         if source.is_terminal:
             note(PROMPT, end="")
         chunk = await source.read()
