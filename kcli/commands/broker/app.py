@@ -31,17 +31,14 @@ app = typer.Typer(name="broker", help="Start, stop and inspect a development bro
 app.add_typer(broker_node.app, name="node")
 app.add_typer(broker_fault.app, name="fault")
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A server.properties file")]
+ConfigFile = Annotated[Path | None, typer.Option(metavar="FILE", help="A server.properties file")]
 Override = Annotated[
     list[str] | None,
-    typer.Option(
-        "--override", metavar="NAME=VALUE", help="A broker property; overrides the file (repeatable)"
-    ),
+    typer.Option(metavar="NAME=VALUE", help="A broker property; overrides the file (repeatable)"),
 ]
 Nodes = Annotated[
     int | None,
     typer.Option(
-        "--nodes",
         min=1,
         max=MOST_NODES,
         metavar="N",
@@ -49,19 +46,15 @@ Nodes = Annotated[
     ),
 ]
 Racks = Annotated[
-    str | None,
-    typer.Option("--rack", metavar="NAME,...", help="Racks of the nodes; reused in turn if there are fewer"),
+    str | None, typer.Option(metavar="NAME,...", help="Racks of the nodes; reused in turn if there are fewer")
 ]
 Host = Annotated[
     str | None,
-    typer.Option(
-        "--host", metavar="HOST", help=f"Address to listen on and to advertise, by default {DEFAULT_HOST}"
-    ),
+    typer.Option(metavar="HOST", help=f"Address to listen on and to advertise, by default {DEFAULT_HOST}"),
 ]
 Port = Annotated[
     int | None,
     typer.Option(
-        "--port",
         min=0,
         max=MOST_PORT,
         metavar="N",
@@ -78,8 +71,7 @@ Daemon = Annotated[
     bool, typer.Option("--daemon", help="Return when the broker is ready, and leave it running")
 ]
 ScenarioFile = Annotated[
-    Path | None,
-    typer.Option("--scenario", metavar="FILE", help="A YAML file of events to run when the cluster is ready"),
+    Path | None, typer.Option(metavar="FILE", help="A YAML file of events to run when the cluster is ready")
 ]
 Timeout = Annotated[
     float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the broker to stop")
@@ -87,10 +79,7 @@ Timeout = Annotated[
 
 
 class BrokerStatus(NamedTuple):
-    """The process that serves a data directory, and its nodes.
-
-    If all nodes of a running process are down, `bootstrap_servers` are their last addresses.
-    """
+    """The process of a data directory; if no node runs, `bootstrap_servers` are their last addresses."""
 
     running: bool
     data_dir: str

@@ -47,40 +47,31 @@ def complete_code(incomplete: str) -> list[str]:
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help=KINDS_HELP, autocompletion=complete_kind)]
 NodeOption = Annotated[
-    int | None, typer.Option("--node", metavar="ID", help="Only requests to this node, or the node itself")
+    int | None, typer.Option(metavar="ID", help="Only requests to this node, or the node itself")
 ]
 ApiOption = Annotated[
-    str | None,
-    typer.Option("--api", metavar="NAME", help="Only requests of this API", autocompletion=complete_api),
+    str | None, typer.Option(metavar="NAME", help="Only requests of this API", autocompletion=complete_api)
 ]
 ClientId = Annotated[
-    str | None,
-    typer.Option("--client-id", metavar="PATTERN", help="Only requests of these clients, such as 'app-*'"),
+    str | None, typer.Option(metavar="PATTERN", help="Only requests of these clients, such as 'app-*'")
 ]
 TopicPattern = Annotated[
-    str | None, typer.Option("--topic", metavar="PATTERN", help="Only requests that name such a topic")
+    str | None, typer.Option(metavar="PATTERN", help="Only requests that name such a topic")
 ]
 Code = Annotated[
     str | None,
-    typer.Option(
-        "--code", metavar="ERROR", help="The code of `error`: name or number", autocompletion=complete_code
-    ),
+    typer.Option(metavar="ERROR", help="The code of `error`: name or number", autocompletion=complete_code),
 ]
-DelayMs = Annotated[
-    int | None, typer.Option("--delay-ms", metavar="MS", help="The delay of `delay` and `slow`")
-]
+DelayMs = Annotated[int | None, typer.Option(metavar="MS", help="The delay of `delay` and `slow`")]
 Next = Annotated[
-    int | None,
-    typer.Option("--next", metavar="N", help="End after so many requests or calls; by default when cleared"),
+    int | None, typer.Option(metavar="N", help="End after so many requests or calls; by default when cleared")
 ]
-Probability = Annotated[
-    float | None, typer.Option("--probability", metavar="P", help="The fraction of requests to hit")
-]
+Probability = Annotated[float | None, typer.Option(metavar="P", help="The fraction of requests to hit")]
 After = Annotated[bool, typer.Option("--after", help="Process the request first: only its response fails")]
 From = Annotated[
     int | None, typer.Option("--from", metavar="ID", help="One node of the link of `cut`, `slow` and `lose`")
 ]
-To = Annotated[int | None, typer.Option("--to", metavar="ID", help="The other node of the link")]
+To = Annotated[int | None, typer.Option(metavar="ID", help="The other node of the link")]
 OneWay = Annotated[bool, typer.Option("--one-way", help="Only calls from the node `--from` to the other")]
 Numbers = Annotated[list[int] | None, typer.Argument(metavar="[NUMBER]...", help="Which faults")]
 All = Annotated[bool, typer.Option("--all", help="Every fault")]

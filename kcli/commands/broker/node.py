@@ -16,10 +16,7 @@ from kcli.control_socket import ask
 from kcli.errors import KcliError
 
 DataDir = Annotated[
-    Path,
-    typer.Option(
-        "--data-dir", metavar="DIR", envvar=DATA_DIR_VARIABLE, help="Directory of the logs of all nodes"
-    ),
+    Path, typer.Option(metavar="DIR", envvar=DATA_DIR_VARIABLE, help="Directory of the logs of all nodes")
 ]
 
 
@@ -46,7 +43,7 @@ def complete_node(context: typer.Context, incomplete: str) -> list[str]:
 NodeArgument = Annotated[
     int, typer.Argument(metavar="NODE", min=0, help="The node's number", autocompletion=complete_node)
 ]
-Rack = Annotated[str | None, typer.Option("--rack", metavar="NAME", help="The rack of the node")]
+Rack = Annotated[str | None, typer.Option(metavar="NAME", help="The rack of the node")]
 Force = Annotated[bool, typer.Option("--force", help="Remove it even with replicas")]
 
 

@@ -24,14 +24,10 @@ MOST_SECONDS = 3600
 STEP_SECONDS = 0.1
 QUANTITIES = ("mean", "p50", "p99", "max")
 
-Seconds = Annotated[
-    int, typer.Option("--seconds", min=1, max=MOST_SECONDS, metavar="N", help="How long to measure")
-]
+Seconds = Annotated[int, typer.Option(min=1, max=MOST_SECONDS, metavar="N", help="How long to measure")]
 NodeOption = Annotated[
     int | None,
-    typer.Option(
-        "--node", metavar="ID", min=0, help="Requests to this node only", autocompletion=complete_node
-    ),
+    typer.Option(metavar="ID", min=0, help="Requests to this node only", autocompletion=complete_node),
 ]
 
 

@@ -75,18 +75,18 @@ class EntityOptions(NamedTuple):
 
     topic: TopicArgument = None
     topic_option: TopicOption = None
-    broker: Annotated[str | None, typer.Option("--broker", metavar="ID", help="A broker")] = None
+    broker: Annotated[str | None, typer.Option(metavar="ID", help="A broker")] = None
     broker_defaults: Annotated[bool, typer.Option("--broker-defaults", help="The default of all brokers")] = (
         False
     )
     broker_logger: Annotated[str | None, typer.Option(metavar="ID", help="The log levels of a broker")] = None
     group: Annotated[
-        str | None, typer.Option("--group", metavar="ID", help="A group", autocompletion=complete_group)
+        str | None, typer.Option(metavar="ID", help="A group", autocompletion=complete_group)
     ] = None
     client_metrics: Annotated[
         str | None, typer.Option(metavar="NAME", help="A client metrics subscription")
     ] = None
-    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Quotas of a user")] = None
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="Quotas of a user")] = None
     user_defaults: Annotated[bool, typer.Option("--user-defaults", help="The default quotas of users")] = (
         False
     )

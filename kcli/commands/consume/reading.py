@@ -343,10 +343,7 @@ CLOSE_SECONDS = 5.0
 
 
 class GroupReading(RebalanceListener):
-    """The partitions of a member: their end offsets, if they are bounded, and a note of each change.
-
-    `find_ends` returns the ends of added partitions, `ends` has those of the current ones.
-    """
+    """The end offsets of a member's partitions, if `find_ends` bounds them, and a note of each change."""
 
     def __init__(self, consumer: Consumer, find_ends: Ends | None, note: Callable[[str], None]) -> None:
         self.ends: dict[TopicPartition, int] = {}

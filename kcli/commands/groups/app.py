@@ -105,16 +105,7 @@ def validate_regex(
         raise typer.Exit(ChecksFailed.exit_code)
 
 
-VERBS = (
-    "list",
-    "describe",
-    "reset-offsets",
-    "delete",
-    "delete-offsets",
-    "members",
-    "remove-members",
-    "clone",
-    "validate-regex",
-)
+VERBS = ["list", "describe", "reset-offsets", "delete", "delete-offsets"]
+VERBS += ["members", "remove-members", "clone", "validate-regex"]
 
 app.registered_commands.sort(key=lambda verb: VERBS.index(verb.name or ""))

@@ -109,10 +109,7 @@ class GroupFiles:
 
 
 def settled_records(batches: Iterable[Batch], path: Path, report: Report) -> Iterator[TimedRecord]:
-    """Yield the decoded records of a partition, those of a transaction at its COMMIT marker.
-
-    Records of unknown types are skipped, damaged ones are reported.
-    """
+    """Yield decoded records of known types, those of a transaction at its COMMIT marker; report damage."""
     pending: dict[int, list[TimedRecord]] = {}
     for batch in batches:
         try:

@@ -121,10 +121,7 @@ async def committed_offsets(
 async def known_offsets(
     client: Client, partitions: Iterable[TopicPartition], timestamp: int, *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, int]:
-    """Return an offset of each partition, `admin.EARLIEST` or `admin.LATEST`, without the unknown ones.
-
-    A partition without a leader has no known offset.
-    """
+    """Return the `admin.EARLIEST` or `admin.LATEST` offset of each partition whose leader tells it."""
     asked = [TopicPartition(*partition) for partition in partitions]
     cluster = await client.metadata({topic for topic, _ in asked}, timeout_ms=timeout_ms)
     wanted = [partition for partition in asked if cluster.leader_of(partition) is not None]

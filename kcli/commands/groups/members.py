@@ -68,20 +68,13 @@ class GroupMembers(NamedTuple):
 
     def owners(self) -> list[Owner]:
         """Return the members that have partitions."""
-        return [
-            Owner(
-                member.consumer_id,
-                member.host,
-                member.client_id,
-                [
-                    TopicPartition(topic, index)
-                    for topic, indexes in member.assignment.items()
-                    for index in indexes
-                ],
-            )
-            for member in self.members
-            if member.partition_count
-        ]
+        owners = []
+        for member in self.members:
+            topics = member.assignment.items()
+            partitions = [TopicPartition(topic, index) for topic, indexes in topics for index in indexes]
+            if partitions:
+                owners.append(Owner(member.consumer_id, member.host, member.client_id, partitions))
+        return owners
 
     def is_migrating(self) -> bool:
         """Tell whether the group has members of both protocols."""

@@ -33,15 +33,8 @@ class ShortMembers(NamedTuple):
         from kcli.commands.groups.members import assignment_text
 
         for member in self.group.members:
-            yield "\t".join(
-                (
-                    member.consumer_id,
-                    member.group_instance_id or "-",
-                    member.client_id,
-                    member.host.lstrip("/"),
-                    assignment_text(member.assignment),
-                )
-            )
+            ids = (member.consumer_id, member.group_instance_id or "-", member.client_id)
+            yield "\t".join((*ids, member.host.lstrip("/"), assignment_text(member.assignment)))
 
     def tables(self) -> Iterator[Table]:
         from kcli.commands.groups.members import MembersView
@@ -107,11 +100,10 @@ async def remove_members(
     group: GroupArgument = None,
     group_option: GroupOption = None,
     member_id: Annotated[
-        list[str] | None, typer.Option("--member-id", metavar="ID", help="Remove this member (repeatable)")
+        list[str] | None, typer.Option(metavar="ID", help="Remove this member (repeatable)")
     ] = None,
     group_instance_id: Annotated[
-        list[str] | None,
-        typer.Option("--group-instance-id", metavar="ID", help="Remove this static member (repeatable)"),
+        list[str] | None, typer.Option(metavar="ID", help="Remove this static member (repeatable)")
     ] = None,
     all_members: Annotated[bool, typer.Option("--all-members", help="Remove every member")] = False,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason for the broker's log")] = "",

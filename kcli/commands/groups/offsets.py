@@ -38,10 +38,7 @@ class Owner(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """A partition that a group owns or has committed an offset of. Unknown values are None.
-
-    `unread_timestamp_ms` is the time of the first unread record. It and `time_lag_ms` are optional.
-    """
+    """A partition that a group owns or has committed an offset of; unknown values are None."""
 
     topic: str
     partition: int

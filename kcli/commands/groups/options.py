@@ -47,7 +47,6 @@ TimeoutMs = Annotated[
 LogDir = Annotated[
     list[Path] | None,
     typer.Option(
-        "--log-dir",
         metavar="DIR",
         help="Read a broker's log directory, or a data directory of kcli, not a broker (repeatable)",
     ),

@@ -114,10 +114,7 @@ async def first_timestamps(
     *,
     timeout_ms: int | None = None,
 ) -> dict[TopicPartition, int | None]:
-    """Return the timestamp of the first record at or after each position.
-
-    It is None if no record comes before the end, and missing if no answer comes in time.
-    """
+    """Return the time of the first record from each position on: None without one, missing without answer."""
     found: dict[TopicPartition, int | None] = {}
     wanted = [TopicPartition(*partition) for partition in positions]
     if not wanted:

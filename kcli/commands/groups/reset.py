@@ -25,10 +25,7 @@ INACTIVE_STATES = ("Empty", "Dead")
 
 
 class ResetRequest(NamedTuple):
-    """The requested offsets: their kind, their partitions, and a file.
-
-    `value` is an offset, a distance, or milliseconds since 1970, depending on `kind`.
-    """
+    """What to reset to; `value` is an offset, a distance, or ms since 1970, depending on `kind`."""
 
     kind: ResetKind
     value: int

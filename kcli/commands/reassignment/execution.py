@@ -110,16 +110,8 @@ class Execution:
             failures += refused
         if not started and self._moves.moves.keys() == self._plan.replicas.keys():
             failures += await self.release()
-        return Started(
-            self.rollback,
-            options.throttle,
-            options.log_dir_throttle,
-            started,
-            lines,
-            self.copies,
-            self._is_throttled,
-            failures,
-        )
+        limits = (options.throttle, options.log_dir_throttle)
+        return Started(self.rollback, *limits, started, lines, self.copies, self._is_throttled, failures)
 
     async def _submit(self) -> tuple[list[str], list[KcliError]]:
         """Return the partitions whose reassignment has started, and the refusals."""

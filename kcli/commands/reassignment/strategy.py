@@ -54,10 +54,7 @@ class Goal:
 def spread(
     current: Assignment, goal: Goal, *, start_index: int, shift: int
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return new replicas for every partition, as if the topics were created on the candidates.
-
-    All partitions of a topic get the replication factor of its first one.
-    """
+    """Return new replicas as if topics were created on the candidates, with the first partition's factor."""
     topics: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(current):
         topics[partition.topic].append(partition)

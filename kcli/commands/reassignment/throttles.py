@@ -83,21 +83,13 @@ async def find_throttles(client: Client) -> Throttled:
     nodes = (await admin.describe_cluster(client)).nodes
     brokers = [_broker(node.node_id) for node in nodes]
     topics = [_topic(listing.name) for listing in await admin.list_topics(client)]
-    with_rates = await admin.describe_configs(client, brokers, names=(*BROKER_RATES, LOG_DIR_RATE))
-    with_replicas = await admin.describe_configs(client, topics, names=TOPIC_REPLICAS)
-    permanent = any(WHOLE_TOPIC in values for values in map(_dynamic, with_replicas.values()))
-    return Throttled(
-        [
-            int(resource.name)
-            for resource, entries in with_rates.items()
-            if _dynamic(entries) and not permanent
-        ],
-        [
-            resource.name
-            for resource, entries in with_replicas.items()
-            if (values := _dynamic(entries)) and WHOLE_TOPIC not in values
-        ],
-    )
+    rates = await admin.describe_configs(client, brokers, names=(*BROKER_RATES, LOG_DIR_RATE))
+    found = await admin.describe_configs(client, topics, names=TOPIC_REPLICAS)
+    replicas = {resource.name: _dynamic(entries) for resource, entries in found.items()}
+    with_rates = [int(resource.name) for resource, entries in rates.items() if _dynamic(entries)]
+    is_permanent = any(WHOLE_TOPIC in values for values in replicas.values())
+    with_replicas = [name for name, values in replicas.items() if values and WHOLE_TOPIC not in values]
+    return Throttled([] if is_permanent else with_rates, with_replicas)
 
 
 def _dynamic(entries: tuple[ConfigEntry, ...] | KcliError) -> list[str]:

@@ -124,14 +124,8 @@ class Proposal(NamedTuple):
                 copy for copy in self.copies if copy.replica[:2] == (after["topic"], after["partition"])
             ]
             size = sum(copy.size_bytes or 0 for copy in copies)
-            rows.append(
-                (
-                    f"{after['topic']}-{after['partition']}",
-                    ids_text(before["replicas"]),
-                    ids_text(after["replicas"]),
-                    size_text(size) if copies else None,
-                )
-            )
+            name, replicas = f"{after['topic']}-{after['partition']}", (before["replicas"], after["replicas"])
+            rows.append((name, *map(ids_text, replicas), size_text(size) if copies else None))
         yield Table(("Partition", "Now", "Planned", "To copy"), rows)
 
 

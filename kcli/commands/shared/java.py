@@ -71,10 +71,7 @@ def widest(least: int, texts: Iterable[str]) -> int:
 
 
 class Column(NamedTuple):
-    """A column of a table of Kafka's tools: its heading and the width that `printf` pads cells to.
-
-    A column that `grows` is as wide as its longest cell; width 0 pads nothing.
-    """
+    """A column of Kafka's tools: `printf` pads cells to `width`, or to the longest if it `grows`."""
 
     name: str
     width: int

@@ -46,9 +46,7 @@ BootstrapServer = Annotated[
         show_envvar=False,
     ),
 ]
-CommandConfig = Annotated[
-    Path | None, typer.Option("--command-config", metavar="FILE", help="A Java client properties file")
-]
+CommandConfig = Annotated[Path | None, typer.Option(metavar="FILE", help="A Java client properties file")]
 Property = Annotated[
     list[str] | None,
     typer.Option("-X", "--command-property", metavar="NAME=VALUE", help="A client property (repeatable)"),
@@ -63,10 +61,7 @@ class ClusterAddress(NamedTuple):
     command_property: Property = None
 
     def connect(self, *, timeout_ms: int | None = None) -> AbstractAsyncContextManager[Client]:
-        """Return a context manager that connects on entry and closes the client on exit.
-
-        Connecting takes no longer than `default.api.timeout.ms` and `timeout_ms`.
-        """
+        """Return a context of a client, connected within `default.api.timeout.ms` and `timeout_ms`."""
         from kcli.commands.shared.session import open_client
 
         return open_client(

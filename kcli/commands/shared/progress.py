@@ -19,13 +19,8 @@ def progress_bar(description: str, total_bytes: int | None) -> Iterator[Advance]
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (
-        "{task.description}",
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
+    speed = (TransferSpeedColumn(), TimeRemainingColumn())
+    columns = ("{task.description}", BarColumn(), DownloadColumn(), *speed)
     # Output to the same terminal must come above the bar; redirected output must not go to the terminal.
     screen, shares = Console(stderr=True), sys.stdout.isatty()
     with Progress(*columns, console=screen, transient=True, redirect_stdout=shares) as bars:

@@ -156,10 +156,7 @@ def add_common_options(run_command: Callable[..., None], parameters: Mapping[str
 
 
 def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, path: str = "kcli") -> None:
-    """Run a body, print its result and errors, and raise `typer.Exit` after errors.
-
-    `path` is the command in the hint of a missing argument.
-    """
+    """Run a body, print its result and errors, and raise `typer.Exit` after errors; hints name `path`."""
     from kcli.commands.shared.output import print_error, print_result
 
     failures: list[BaseException] = []

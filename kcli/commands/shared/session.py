@@ -86,10 +86,7 @@ def connect_with(
 
 
 def failure(attempt: str, error: KcliError, *, hint: str | None = None) -> KcliError:
-    """Return the error for the user: `attempt` ("cannot create topic `x`") failed with `error`.
-
-    A given `hint` wins over the error's own.
-    """
+    """Return the error for the user: `attempt` ("cannot create topic `x`") failed; a given `hint` wins."""
     return KcliError(f"{attempt}: {error.message.rstrip('.')}", hint=hint or hint_of(error))
 
 

@@ -63,10 +63,7 @@ def select_topics(
 
 
 def named_topics(patterns: str) -> list[str]:
-    """Return the plain names in a topic list or in partition patterns.
-
-    With brackets in it there are none, because a comma inside them may not separate topics.
-    """
+    """Return the plain names in a topic list or partition patterns, none if a bracket may enclose a comma."""
     if BRACKETS.search(patterns):
         return []
     names = (_unquoted(pattern.partition(":")[0]) for pattern in _unquoted(patterns).split(","))

@@ -136,10 +136,7 @@ class ReportOptions(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """A partition. `elr` and `last_known_elr` are None if the cluster does not tell them (KIP-966).
-
-    `adding` and `removing` are the replicas of a reassignment (KIP-455).
-    """
+    """A partition. `elr` and `last_known_elr` (KIP-966) may be unknown; `adding` and `removing`: KIP-455."""
 
     partition: int
     leader: int | None
