@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.election_control import ElectionType
@@ -62,8 +63,7 @@ def alter_partition_reassignments(
 def failed_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, error: KafkaError
 ) -> AlterPartitionReassignmentsResponse:
-    count = sum(len(topic.partitions) for topic in request.topics)
-    response = _altered(request, [error] * count)
+    response = _altered(request, repeat(error))
     response.error_code, response.error_message = error.code, error.message
     return response
 
@@ -100,11 +100,10 @@ def _altered(
 
 
 def _outcome(partition: int, error: KafkaError | None) -> ReassignablePartitionResponse:
-    if error is None:
-        return ReassignablePartitionResponse(partition_index=partition)
-    return ReassignablePartitionResponse(
-        partition_index=partition, error_code=error.code, error_message=error.message
-    )
+    row = ReassignablePartitionResponse(partition_index=partition)
+    if error is not None:
+        row.error_code, row.error_message = error.code, error.message
+    return row
 
 
 def _listed(wanted: Iterable[tuple[TopicImage, Iterable[int]]]) -> ListPartitionReassignmentsResponse:
@@ -152,6 +151,7 @@ def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Elec
 
 
 def _result(partition: int, error: KafkaError | None) -> PartitionResult:
-    if error is None:
-        return PartitionResult(partition_id=partition)
-    return PartitionResult(partition_id=partition, error_code=error.code, error_message=error.message)
+    row = PartitionResult(partition_id=partition)
+    if error is not None:
+        row.error_code, row.error_message = error.code, error.message
+    return row

@@ -128,10 +128,7 @@ class RequestEngine:
     def read(
         self, context: RequestContext, buffer: memoryview, start: int, end: int
     ) -> tuple[Api, object] | None:
-        """Return the API and the request in `buffer[start:end]` without handling it; None for an unknown API.
-
-        Raises `DecodeError`.
-        """
+        """Return API and request without handling it, None for an unknown API. Raises `DecodeError`."""
         if end - start < _HEADER_SIZE:
             raise DecodeError(f"a request of {end - start} bytes has no header")
         # The API and its version tell the form of the header.

@@ -82,10 +82,7 @@ def convert_row(row: FetchedPartition, version: int) -> None:
 
 
 def _before_zstd(records: FileSlice) -> FileSlice:
-    """Return the batches before the first zstd batch.
-
-    Raises `KafkaError` if zstd comes first, and `CorruptRecord` for an impossible size.
-    """
+    """Return the batches before the first zstd batch. Raises `KafkaError` without any, `CorruptRecord`."""
     position = 0
     chunk, chunk_start = b"", 0
     while True:

@@ -85,31 +85,27 @@ def fetch(
 def failed_fetch(request: FetchRequest | ShortFetch, error: KafkaError) -> FetchResponse:
     if type(request) is tuple:
         topic, index = request[:2]
-        row = PartitionData(
-            partition_index=index, error_code=error.code, high_watermark=-1, records=_NO_BYTES
-        )
         # One of the two is what the version has.
-        name, topic_id = topic.decode(errors="replace"), topic.ljust(16)[:16]
-        topics = [FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[row])]
-        return FetchResponse(error_code=error.code, responses=topics)
-    assert isinstance(request, FetchRequest)
+        topics = [(topic.decode(errors="replace"), topic.ljust(16)[:16], [index])]
+    else:
+        assert isinstance(request, FetchRequest)
+        topics = [
+            (each.topic, each.topic_id, [row.partition for row in each.partitions]) for each in request.topics
+        ]
     return FetchResponse(
         error_code=error.code,
         responses=[
             FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
+                topic=name,
+                topic_id=topic_id,
                 partitions=[
                     PartitionData(
-                        partition_index=partition.partition,
-                        error_code=error.code,
-                        high_watermark=-1,
-                        records=_NO_BYTES,
+                        partition_index=index, error_code=error.code, high_watermark=-1, records=_NO_BYTES
                     )
-                    for partition in topic.partitions
+                    for index in indexes
                 ],
             )
-            for topic in request.topics
+            for name, topic_id, indexes in topics
         ],
     )
 

@@ -98,10 +98,7 @@ def _wrong_magic(magic: int, version: int) -> KafkaError:
 
 
 def _check_end(records: memoryview, length: int, version: int) -> None:
-    """Raise `KafkaError` unless the batch is complete and no complete entry follows.
-
-    A partial entry behind the batch is dropped, as everywhere.
-    """
+    """Raise `KafkaError` unless the batch is complete and any entry behind it is partial: that is dropped."""
     if length + _LOG_OVERHEAD < _MIN_BATCH_SIZE:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot be as short as {length} bytes")
     rest = records[length + _LOG_OVERHEAD :]

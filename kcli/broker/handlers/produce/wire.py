@@ -63,10 +63,7 @@ class ProduceData:
 
 
 def decoder(version: int) -> Callable[[memoryview, int, int], tuple[ProduceData, int]]:
-    """Return what reads a request body of this version from `buffer[position:end]`.
-
-    It raises `DecodeError` for a malformed body.
-    """
+    """Return what reads a request body of this version. It raises `DecodeError`."""
     read = _read_flexible if version >= FLEXIBLE_FROM else _read_plain
 
     def decode(buffer: memoryview, position: int, end: int) -> tuple[ProduceData, int]:
