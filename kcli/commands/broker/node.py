@@ -119,8 +119,6 @@ class NodeRows(NamedTuple):
 
 
 class NodeDone(NamedTuple):
-    """What was done to a node, with a note."""
-
     node: int
     done: str
     note: str | None = None

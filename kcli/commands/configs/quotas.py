@@ -230,7 +230,6 @@ def quota_value(key: str, text: str) -> float:
 
 
 def _fields(entity: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return an entity with names of JSON fields."""
     return {type.replace("-", "_"): name for type, name in entity.items()}
 
 

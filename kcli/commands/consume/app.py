@@ -65,8 +65,6 @@ Verbose = Annotated[
 
 
 class RangeOptions(NamedTuple):
-    """Where to begin and where to end."""
-
     offset: Annotated[
         str | None,
         typer.Option(metavar="OFFSET", help="Begin at a number, earliest or latest; needs --partition"),
@@ -124,8 +122,6 @@ class RangeOptions(NamedTuple):
 
 
 class FormatOptions(NamedTuple):
-    """How records are printed."""
-
     formatter: Annotated[
         str | None,
         typer.Option(

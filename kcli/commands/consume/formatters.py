@@ -229,7 +229,6 @@ def checksum_formatter(properties: Mapping[str, str]) -> Format:
 
 
 def readable(data: bytes) -> str:
-    """Return bytes as text with replacement characters."""
     return bytes(data).decode("utf-8", "replace")
 
 

@@ -34,8 +34,6 @@ OFFSET_WORDS = {"earliest": -2, "latest": -1}
 
 
 class Choice(NamedTuple):
-    """The topics and partitions to read."""
-
     topic: str | None = None
     include: str | None = None
     partitions: frozenset[int] | None = None
@@ -85,8 +83,6 @@ class End(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What to read, where to begin and where to end."""
-
     choice: Choice
     start: Start
     end: End

@@ -36,7 +36,6 @@ class HistoryRow(NamedTuple):
     members: Sequence[str] | None = None
 
     def detail(self) -> str | None:
-        """Return the assignor and the members of a generation."""
         if self.members is None:
             return None
         who = ", ".join(self.members) or "no members"

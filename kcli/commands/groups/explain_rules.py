@@ -138,7 +138,6 @@ def lag_trend(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def rate_text(rate: float) -> str:
-    """Return a rate; a small one has a decimal place."""
     return f"{rate:.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}"
 
 

@@ -51,8 +51,6 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class TimedRecord(NamedTuple):
-    """A decoded record and its timestamp."""
-
     record: DecodedRecord
     timestamp_ms: int
 

@@ -23,8 +23,6 @@ REBALANCING = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning
 
 
 class Coordinator(NamedTuple):
-    """The broker that coordinates a group."""
-
     id: int
     host: str
     port: int

@@ -48,8 +48,6 @@ class CommitEvent(NamedTuple):
 
 
 class PastMember(NamedTuple):
-    """A member of a generation."""
-
     member_id: str
     instance_id: str | None
     client_id: str

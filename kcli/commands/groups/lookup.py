@@ -99,7 +99,6 @@ def unknown_group(name: str, option: str = "") -> KcliError:
 async def committed_offsets(
     client: Client, names: Collection[str], *, timeout_ms: int | None = None
 ) -> tuple[dict[str, Offsets], list[KcliError]]:
-    """Return the committed offsets of groups, and the errors of coordinators."""
     answer = await admin.list_group_offsets(client, dict.fromkeys(names), timeout_ms=timeout_ms)
     found: dict[str, Offsets] = {}
     failures: list[KcliError] = []

@@ -57,8 +57,6 @@ class MemberRow(NamedTuple):
 
 
 class GroupMembers(NamedTuple):
-    """A group and its members."""
-
     head: GroupHead
     members: Sequence[MemberRow]
 

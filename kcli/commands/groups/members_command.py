@@ -46,8 +46,6 @@ class ShortMembers(NamedTuple):
 
 
 class RemovedMember(NamedTuple):
-    """A removed member, by one of its ids."""
-
     member_id: str | None
     group_instance_id: str | None
 

@@ -21,16 +21,12 @@ from kcli.protocol.topics import TopicPartition
 
 
 class Committed(NamedTuple):
-    """An offset that a group committed."""
-
     offset: int
     leader_epoch: int | None = None
     metadata: str = ""
 
 
 class Owner(NamedTuple):
-    """A member and its partitions."""
-
     consumer_id: str
     host: str
     client_id: str
@@ -140,8 +136,6 @@ def longest_time_lag(rows: Iterable[PartitionRow]) -> int | None:
 
 
 class GroupOffsets(NamedTuple):
-    """A group and its partitions."""
-
     head: GroupHead
     partitions: Sequence[PartitionRow]
 

@@ -123,8 +123,6 @@ class View(Enum):
 
 
 class ViewOptions(NamedTuple):
-    """The options that choose a view."""
-
     offsets: Annotated[
         bool, typer.Option("--offsets", help="Show partitions, offsets and lag: the default")
     ] = False

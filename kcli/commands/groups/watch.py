@@ -101,7 +101,6 @@ async def take_result(take: Callable[[], Awaitable[Watched]], *, is_first: bool)
 async def watch_in_place(
     take: Callable[[], Awaitable[Watched]], seconds: float, time_text: Callable[[], str]
 ) -> None:
-    """Show the tables of the latest result."""
     from rich.live import Live
 
     first = await take_result(take, is_first=True)

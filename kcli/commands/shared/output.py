@@ -107,7 +107,6 @@ def plain(value: object) -> object:
 
 
 def print_tables(tables: Iterable[Table]) -> None:
-    """Print tables with rich, one after the other, each below its title."""
     from rich.text import Text
 
     screen = console()

@@ -313,7 +313,6 @@ def unknown_topic(pattern: str | None) -> KcliError:
 async def matching_topics(
     client: Client, pattern: str | None, *, exclude_internal: bool = False
 ) -> list[str]:
-    """Return the names of the cluster's topics that a topic list matches."""
     from kcli.client import admin
     from kcli.commands.shared.topic_filter import select_topics
 
