@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.export.file_options import ColumnChoice, DamageChoice, HeadersAs, OutputChoice
+from kcli.commands.export.file_options import (
+    ColumnChoice,
+    DamageChoice,
+    HeadersAs,
+    OutputChoice,
+    field_format,
+)
 from kcli.commands.export.run_options import ActionChoice, EngineChoice, FollowChoice, Via, WriterName
 from kcli.commands.export.source_options import ConnectionChoice, RangeChoice, SourceChoice
 from kcli.errors import UsageError
@@ -85,8 +91,8 @@ class ExportChoices(NamedTuple):
                 on_corrupt=self.damage.batches(),
                 fail_on_data_loss=self.range.fail_on_data_loss,
             ),
-            key=columns.key_format(),
-            value=columns.value_format(),
+            key=field_format(columns.key_as, columns.key_schema, "key"),
+            value=field_format(columns.value_as, columns.value_schema, "value"),
             on_bad_value=OnBadValue(columns.on_bad_value),
             headers_as_map=columns.headers is HeadersAs.MAP,
             where=columns.where,

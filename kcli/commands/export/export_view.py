@@ -23,8 +23,7 @@ class Exported(NamedTuple):
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        summary = self.summary
-        for part in summary.partitions:
+        for part in self.summary.partitions:
             yield (
                 f"{part.topic}-{part.partition}: offsets {part.start} to {part.end}, "
                 f"{counted(part.rows, 'row')}, {counted(part.files, 'file')}"
@@ -82,8 +81,7 @@ class Planned(NamedTuple):
     plan: DryRun
 
     def lines(self) -> Iterator[str]:
-        plan = self.plan
-        for part in plan.partitions:
+        for part in self.plan.partitions:
             yield (
                 f"{part.topic}-{part.partition}: offsets {part.start} to {part.end}, "
                 f"at most {counted(part.records, 'row')}, {size_text(part.size_bytes)}, "
@@ -137,9 +135,8 @@ class Listed(NamedTuple):
 
     def lines(self) -> Iterator[str]:
         """Return the path of each file, as a program opens it."""
-        root = self.listing.target.rstrip("/")
         for file in self.listing.files:
-            yield f"{root}/{file.path}"
+            yield f"{self.listing.target.rstrip('/')}/{file.path}"
 
     def tables(self) -> Iterator[Table]:
         files = self.listing.files

@@ -132,7 +132,7 @@ class ColumnChoice(NamedTuple):
     ] = None
 
     def names(self) -> tuple[str, ...]:
-        """Return the columns to write; those whose format is none are left out."""
+        """Return the columns to write; a column with the format `none` is left out."""
         from kcli.spark.split import COLUMNS
 
         has_headers = self.include_headers or self.headers is not None
@@ -155,12 +155,6 @@ class ColumnChoice(NamedTuple):
         if not names:
             raise UsageError("no column is left to export")
         return tuple(names)
-
-    def key_format(self) -> FieldFormat:
-        return field_format(self.key_as, self.key_schema, "key")
-
-    def value_format(self) -> FieldFormat:
-        return field_format(self.value_as, self.value_schema, "value")
 
     def narrowing(self) -> Narrowing | None:
         """Return which offsets, timestamps and partitions `--where` asks for."""
@@ -270,8 +264,7 @@ class DamageChoice(NamedTuple):
     def batches(self) -> OnCorrupt:
         from kcli.spark.split import OnCorrupt
 
-        is_quarantine = self.on_corrupt is Corrupt.QUARANTINE
-        return OnCorrupt.DEAD_LETTER if is_quarantine else OnCorrupt(self.on_corrupt)
+        return OnCorrupt("dead-letter" if self.on_corrupt is Corrupt.QUARANTINE else self.on_corrupt)
 
 
 def field_format(kind: Format, schema: str | None, name: str) -> FieldFormat:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 10.0
 SHOW_SECONDS = 0.1
-"""A bar changes at most so often: nobody can see more."""
+"""A bar changes at most so often: the eye does not see more."""
 
 
 class WorkProgress:

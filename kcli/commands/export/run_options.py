@@ -236,13 +236,7 @@ class ActionChoice(NamedTuple):
 
     def name(self) -> str:
         """Return the action, `export` if no option names another; raise `UsageError` if several do."""
-        flags = {
-            "dry-run": self.dry_run,
-            "list": self.list_files,
-            "verify": self.verify,
-            "repair": self.repair,
-        }
-        given = [name for name, is_given in flags.items() if is_given]
+        given = [name for name, is_given in zip(("dry-run", "list", "verify", "repair"), self) if is_given]
         if len(given) > 1:
             raise UsageError(f"`--{given[0]}` and `--{given[1]}` exclude each other")
         return given[0] if given else "export"

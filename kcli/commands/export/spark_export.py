@@ -16,7 +16,6 @@ from kcli.errors import Interrupted, KcliError, install_hint
 
 if TYPE_CHECKING:
     from kcli.commands.shared.output import Result
-    from kcli.spark.export.dry_run import DryRun
     from kcli.spark.export.options import ExportOptions
     from kcli.spark.export.target.target import Target
     from kcli.spark.source.source import Source
@@ -111,7 +110,7 @@ def export(choices: ExportChoices) -> Result:
     with ExitStack() as stack:
         source = stack.enter_context(closing(choices.open_source()))
         options = checked_options(source, target, options, may_be_nothing=follows)
-        is_idle = not follows and is_nothing(planned(source, target, options, choices))
+        is_idle = not follows and has_no_task(source, target, options, choices)
         by_sql = options.write if choices.uses_spark_writer() else None
         engine = stack.enter_context(choices.engine.open(by_sql=by_sql, is_idle=is_idle))
         progress = stack.enter_context(work_progress("exporting"))
@@ -124,22 +123,17 @@ def export(choices: ExportChoices) -> Result:
     return Exported(summary)
 
 
-def planned(source: Source, target: Target, options: ExportOptions, choices: ExportChoices) -> DryRun | None:
-    """Return the plan, None for the local engine. Spark takes seconds to start: it needs a task."""
+def has_no_task(source: Source, target: Target, options: ExportOptions, choices: ExportChoices) -> bool:
+    """Return whether Spark, which takes seconds to start, has nothing to do; False for the local engine."""
     from kcli.spark.export.dry_run import plan_export
 
     if choices.engine.is_local:
-        return None
-    return plan_export(source, target, options)
-
-
-def is_nothing(plan: DryRun | None) -> bool:
-    """Return whether a plan has no task."""
-    return plan is not None and plan.resumes_plan is None and not plan.partitions
+        return False
+    plan = plan_export(source, target, options)
+    return plan.resumes_plan is None and not plan.partitions
 
 
 def dry_run(choices: ExportChoices) -> Result:
-    """Show what an export would do."""
     from kcli.commands.export.export_view import Planned
     from kcli.spark.export.dry_run import plan_export
     from kcli.spark.export.preparation import checked_options
@@ -156,7 +150,6 @@ def dry_run(choices: ExportChoices) -> Result:
 
 
 def list_files(choices: ExportChoices) -> Result:
-    """List the committed files."""
     from kcli.commands.export.export_view import Listed
     from kcli.spark.export.log.export_log import list_export
 
@@ -164,7 +157,6 @@ def list_files(choices: ExportChoices) -> Result:
 
 
 def verify(choices: ExportChoices) -> Result:
-    """Check the committed files."""
     from kcli.commands.export.export_view import Verified
     from kcli.spark.export.verification import verify_export
 
@@ -175,7 +167,6 @@ def verify(choices: ExportChoices) -> Result:
 
 
 def repair(choices: ExportChoices) -> Result:
-    """Rebuild the commit log."""
     from kcli.commands.export.export_view import Repaired
     from kcli.spark.export.log.export_log import list_export
     from kcli.spark.export.repair import repair_export

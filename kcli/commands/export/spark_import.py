@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, time
@@ -143,7 +144,7 @@ class Stored(NamedTuple):
     counts: Mapping[int, int]
     oldest_ms: int | None
     partition_count: int
-    """The topic's partitions, as far as the export knows."""
+    """The partitions of the topic that the export knows."""
 
 
 def read_stored(target: Target, choice: ImportChoice) -> Stored:
@@ -216,9 +217,11 @@ async def import_stored(
     client: Client, target: Target, stored: Stored, choice: ImportChoice, config: ProducerConfig
 ) -> Imported:
     """Send the rows that are not in the topic yet."""
+    from kcli.spark.importing.import_state import ImportState
+
     begun = monotonic()
     topic = await target_topic(client, stored, choice)
-    identity = state_identity(client, stored, topic)
+    identity = ImportState(stored.topic, topic.name, client.cluster.cluster_id, topic.topic_id)
     file = state_file(target, identity, choice)
     with nullcontext() if choice.dry_run else file.lock():
         before = state_before(file, identity, choice)
@@ -226,7 +229,9 @@ async def import_stored(
         delivered: Mapping[int, int] = {}
         failures: Sequence[KcliError] = ()
         if not choice.dry_run:
-            file.save(remembered(identity, before, plans))
+            # Where each partition ended before its first record was sent.
+            base = {} if before is None else before.base
+            file.save(replace(identity, base=base | {one.partition: one.base for one in plans.values()}))
             delivered, failures = await send(client, stored, topic.name, plans, config)
     return Imported(
         "dry-run" if choice.dry_run else "import",
@@ -268,12 +273,6 @@ async def target_topic(client: Client, stored: Stored, choice: ImportChoice) -> 
     if warning is not None:
         note(f"warning: {warning}")
     return found
-
-
-def state_identity(client: Client, stored: Stored, topic: TargetTopic) -> ImportState:
-    from kcli.spark.importing.import_state import ImportState
-
-    return ImportState(stored.topic, topic.name, client.cluster.cluster_id, topic.topic_id)
 
 
 def state_file(target: Target, identity: ImportState, choice: ImportChoice) -> StateFile:
@@ -319,16 +318,6 @@ async def plan(
         if last is not None:
             await check_last(client, topic.name, one, last)
     return plans
-
-
-def remembered(
-    identity: ImportState, before: ImportState | None, plans: Mapping[int, PartitionPlan]
-) -> ImportState:
-    """Return the state to save: where each partition ended before its first record was sent."""
-    from dataclasses import replace
-
-    base = {} if before is None else before.base
-    return replace(identity, base=base | {one.partition: one.base for one in plans.values()})
 
 
 async def send(
@@ -393,7 +382,6 @@ class Imported(NamedTuple):
         yield self.total()
 
     def total(self) -> str:
-        """Return the total in one line."""
         left = sum(part.rows - part.before for part in self.partitions)
         imported = sum(part.imported for part in self.partitions)
         if not left:

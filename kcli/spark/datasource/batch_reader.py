@@ -46,10 +46,7 @@ _OPPOSITE = {"=": "!=", "!=": "=", ">": "<=", ">=": "<", "<": ">=", "<=": ">"}
 
 def pushed_conditions(filters: Iterable[spark.Filter]) -> Iterator[Condition]:
     """Yield the filters that narrow what is read; Spark evaluates the others."""
-    for one in filters:
-        found = _conjunct(one)
-        if found is not None:
-            yield found
+    yield from filter(None, map(_conjunct, filters))
 
 
 def _conjunct(one: spark.Filter) -> Condition | None:
@@ -98,7 +95,7 @@ def split_partitions(
 
 
 def rows_of(partition: InputPartition, reading: Reading) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a partition; none for the partition that Spark invents when there is none."""
+    """Yield the rows of a partition; the partition that Spark invents for an empty source has no rows."""
     import pyarrow as pa
 
     # Spark runs one task per core: Arrow's own threads would only be in the way.
@@ -117,8 +114,6 @@ def rows_of(partition: InputPartition, reading: Reading) -> Iterator[pa.RecordBa
 
 
 class KcliReader(DataSourceReader):
-    """Reads what its options ask for."""
-
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
 

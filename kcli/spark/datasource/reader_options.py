@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from kcli.spark.source.ranges.offset_specs import OffsetSpec
     from kcli.spark.source.source import Source
 
+    Choice = TypeVar("Choice", bound=StrEnum)
+
 _MAX_INT64 = 2**63 - 1
 _PREFIX = "kafka."
 
@@ -103,13 +105,9 @@ class OptionValues:
             ) from None
 
 
-if TYPE_CHECKING:
-    Choice = TypeVar("Choice", bound=StrEnum)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """The options of the data source, checked as far as possible without a broker.
+    """The options of the data source, checked without asking a broker.
 
     Either `bootstrap` or `log_dirs` is given. `properties` are client properties without the prefix `kafka.`;
     they may hold passwords, which `kcli.spark.source.brokers.cluster_access` masks.

@@ -153,7 +153,7 @@ class SentRecords(WriterCommitMessage):
     records: int
 
 
-class KcliSink(DataSourceArrowWriter):
+class _Sender:
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._columns = SinkColumns.of(schema, options.topic)
@@ -163,14 +163,12 @@ class KcliSink(DataSourceArrowWriter):
             return send(self._options, self._columns, iterator)
 
 
-class KcliStreamSink(DataSourceStreamArrowWriter):
-    def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        self._options = options
-        self._columns = SinkColumns.of(schema, options.topic)
+class KcliSink(_Sender, DataSourceArrowWriter):
+    """Writes a batch."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with hinted():
-            return send(self._options, self._columns, iterator)
+
+class KcliStreamSink(_Sender, DataSourceStreamArrowWriter):
+    """Writes the batches of a stream."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Do nothing: the records are in the topic."""

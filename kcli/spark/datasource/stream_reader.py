@@ -120,7 +120,6 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _logger.warning(note)
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a query without a checkpoint begins."""
         with hinted(), opened(self.options) as source:
             return nested(initial_offsets(source, self.options.selection, self.options.rules))
 

@@ -40,7 +40,6 @@ class Chunk:
     end: int
 
     def part(self, first: int, stop: int) -> Chunk:
-        """Return the batches from index `first` up to `stop`."""
         return Chunk(self.data, self.batches[first:stop], self.start, self.end)
 
 

@@ -27,10 +27,7 @@ ENVIRONMENT_VARIABLE = "KCLI_DECODER"
 
 
 def decode(chunk: Chunk, topic: str, partition: int, columns: Sequence[str]) -> pa.RecordBatch:
-    """Return the rows of a chunk in `chunk.start..chunk.end - 1`, with exactly those columns.
-
-    Raises `CorruptRecords`, which names a batch whose records contradict its header.
-    """
+    """Return a chunk's rows in `chunk.start..chunk.end - 1` with these columns; raises `CorruptRecords`."""
     fields = decoder_named(os.environ.get(ENVIRONMENT_VARIABLE, ""))(chunk, columns)
     return assemble(fields, topic, partition, columns, start=chunk.start, end=chunk.end)
 

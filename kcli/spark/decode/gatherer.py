@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from kcli.protocol.corruption import Buffer
     from kcli.protocol.records.batch_header import BatchHead
-    from kcli.spark.decode.chunk import Chunk, Fields
+    from kcli.spark.decode.chunk import Chunk
     from kcli.spark.split import AbortedTransaction, ReadCounters, Reading
 
 
@@ -134,12 +134,11 @@ class Gatherer:
         self.where = f"{topic}-{partition}"
         """The place of the buffers in errors; a reader of files sets the path."""
         self.next_offset = -1
-        """The offset behind the last good entry, -1 before the first. Set it where the next offset is known.
-        """
+        """The offset behind the last good entry, -1 before the first; a caller that knows it sets it."""
         self.stopped_at = 0
         """Where in the buffer `rows` ended."""
         self.needed = HEADER_SIZE
-        """How many bytes are needed there, as far as is known."""
+        """How many bytes the entry there needs, if that is known."""
         self.find_aborted: Callable[[int], Iterable[AbortedTransaction]] | None = None
         """Called once under read_committed, at the first transactional batch, for more aborted transactions
         from its offset on."""
@@ -332,15 +331,13 @@ class Gatherer:
         if group.legacy is None:
             batches = self._readable_parts(group, group.chunk(self.start, self.end), 0, len(group.entries))
         else:
-            batches = (self._assembled(group.legacy.fields(self.reading.columns)),)
+            columns = self.reading.columns
+            fields = group.legacy.fields(columns)
+            batches = (assemble(fields, self.topic, self.partition, columns, start=self.start, end=self.end),)
         for batch in batches:
             if batch.num_rows:
                 self.counters.rows += batch.num_rows
                 yield batch
-
-    def _assembled(self, fields: Fields) -> pa.RecordBatch:
-        columns = self.reading.columns
-        return assemble(fields, self.topic, self.partition, columns, start=self.start, end=self.end)
 
     def _readable_parts(self, group: Group, chunk: Chunk, first: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of batches `first` up to `stop`, without those that cannot be read."""
@@ -358,7 +355,6 @@ class Gatherer:
                 return
 
     def _leave_out(self, group: Group, entry: BatchHead, reason: str) -> None:
-        """Leave out a whole batch, or raise its damage."""
         position = self._position + entry.position
         # A compressed older entry holds its first offset inside.
         first = first_offset(entry)

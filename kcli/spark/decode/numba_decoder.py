@@ -160,7 +160,7 @@ def walk(
 ) -> int:
     """Store offsets and timestamps of all records and the places of their fields.
 
-    Return the index of the first batch that contradicts its header, -1 if there is none.
+    Return the index of the first batch that contradicts its header, -1 without one.
     """
     row = 0
     for number in range(len(batches)):

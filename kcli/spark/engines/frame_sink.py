@@ -61,8 +61,6 @@ class FrameWriter(DataSourceArrowWriter):
 
 
 class _Attempt:
-    """One attempt at one split."""
-
     def __init__(self, task: SplitTask, position: int, schema: pa.Schema) -> None:
         self._task = task
         self._position = position

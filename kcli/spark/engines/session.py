@@ -5,7 +5,7 @@ started with the Java that `kcli.spark.engines.java` finds. The output of the JV
 to a log file and never to the terminal; a part is shown if starting fails, and the file is removed on
 success.
 
-pyspark can end its JVM only once it is connected to it, and shows the process to nobody before. A JVM that
+pyspark can end its JVM only once it is connected to it, and does not show the process before. A JVM that
 loses its parent earlier does not end: it cannot write its port, because the directory for it is gone, and
 never looks at its input. Hence `JvmLaunches`, which keeps the processes, and `uninterrupted`: a call into the
 JVM that is cut off leaves a broken connection and prints tracebacks.
@@ -158,7 +158,6 @@ class OpenSession:
         return None if is_remote() else self.spark.sparkContext
 
     def engine(self) -> Engine:
-        """Return the engine that runs an export's tasks on it."""
         context = self.context
         if context is None:
             from kcli.spark.engines.frame_engine import FrameEngine
@@ -169,7 +168,6 @@ class OpenSession:
         return SparkEngine(context, self.log)
 
     def sql_engine(self, *, via_connector: bool | None = False) -> SqlEngine:
-        """Return the engine that runs them with Spark SQL."""
         from kcli.spark.engines.sql_engine import SqlEngine
 
         return SqlEngine(self.spark, self.engine(), self.log, via_connector=via_connector)

@@ -6,11 +6,10 @@ import uuid
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pyspark import InheritableThread
+from pyspark.sql import SparkSession, is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
 
 Result = TypeVar("Result")
 
@@ -41,17 +40,12 @@ class SessionJob(Generic[Result]):
 
     def _run(self) -> None:
         try:
-            _make_active(self._spark)
+            if not is_remote():
+                # Writers look up registered formats in the active session of their thread.
+                session_class = SparkSession._get_j_spark_session_class(self._spark._jvm)
+                session_class.setActiveSession(self._spark._jsparkSession)
             self._spark.addTag(self._tag)
             self.results.append(self._work())
         except BaseException as error:
             # The waiting thread raises it.
             self.error = error
-
-
-def _make_active(spark: SparkSession) -> None:
-    """Make the session active in this thread too: writers look up registered formats in it."""
-    from pyspark.sql import SparkSession, is_remote
-
-    if not is_remote():
-        SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

@@ -163,8 +163,6 @@ class _JobProgress:
 
 
 class _Job:
-    """One Spark job, in a thread."""
-
     def __init__(
         self, context: SparkContext, tasks: Sequence[SplitTask], address: ProgressAddress | None
     ) -> None:

@@ -86,7 +86,9 @@ def check_available(spark: SparkSession) -> None:
 
 def connector_can_read(task: SplitTask) -> bool:
     """Return whether the connector reads a task's rows as they are to be written."""
-    return isinstance(task.reader, BrokersReader) and _gives(task.options)
+    options, plain = task.options, ("binary", "none")
+    is_plain = options.key.name in plain and options.value.name in plain and not options.headers_as_map
+    return isinstance(task.reader, BrokersReader) and is_plain
 
 
 def check_connector_can_read(task: SplitTask) -> None:
@@ -121,11 +123,6 @@ def connector_options(split: Split, bootstrap: str, properties: Mapping[str, str
         "endingOffsets": json.dumps({split.topic: {number: split.end}}),
         "failOnDataLoss": "true",
     }
-
-
-def _gives(options: WriteOptions) -> bool:
-    plain = ("binary", "none")
-    return options.key.name in plain and options.value.name in plain and not options.headers_as_map
 
 
 class SqlEngine:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kcli.spark.export.target.target import Target
     from kcli.spark.source.source import Source
 
+    Wait = Callable[[float], bool]
+
 
 def run_export(
     source: Source, target: Target, options: ExportOptions, engine: Engine, progress: Progress
@@ -134,7 +136,3 @@ class _Following:
             # The first plan replaces the files, the next ones add to them.
             session.options = replace(session.options, mode=Mode.APPEND)
         return limited.ends != news.ends
-
-
-if TYPE_CHECKING:
-    Wait = Callable[[float], bool]

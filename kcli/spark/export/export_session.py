@@ -81,7 +81,6 @@ class ExportSession:
         return self.options.mode is not Mode.APPEND
 
     def news(self) -> NewOffsets:
-        """Return the offsets that the source has and the target does not."""
         return find_new_offsets(self.source, self.log, self.options)
 
     def export(self, news: NewOffsets) -> bool:
@@ -94,7 +93,6 @@ class ExportSession:
         return True
 
     def summary(self, seconds: float) -> Summary:
-        """Return a summary of the plans so far."""
         return self._totals.summary(seconds)
 
     def _finish(self, plan: Plan) -> None:

@@ -159,16 +159,13 @@ class Identity:
         self.check_cluster(present.cluster_id, target)
         if self.topics and not self.topics.keys() & present.topics.keys():
             raise _mismatch(target, "topic", ", ".join(self.topics), ", ".join(present.topics))
-        for name, mine, other in self._forms(present):
-            if mine != other:
-                raise _mismatch(target, name, mine, other)
-
-    def _forms(self, present: Identity) -> list[tuple[str, str, str]]:
-        """Return what files depend on: (name, stored value, present value)."""
-        stored, asked = self._form(), present._form()
-        return [(name, stored[name], asked[name]) for name in stored]
+        asked = present._form()
+        for name, mine in self._form().items():
+            if mine != asked[name]:
+                raise _mismatch(target, name, mine, asked[name])
 
     def _form(self) -> dict[str, str]:
+        """Return what files depend on."""
         return {
             "list of columns": ",".join(self.columns),
             "layout": ",".join(self.partition_by) or "flat",

@@ -192,7 +192,7 @@ class FoundFiles:
         return kept
 
     def _whole_attempt(self, files: list[FoundFile]) -> list[FoundFile]:
-        """Return the files of one attempt that wrote a whole split; empty if there is none."""
+        """Return the files of one attempt that wrote a whole split; empty without one."""
         if self._target.renames:
             return files if _is_one_attempt(files) else []
         return next((found for found in _attempts(files) if _says_all(found)), [])

@@ -43,12 +43,21 @@ def verify_export(target: Target) -> Verification:
     """Check existence, size, footer and bytes of every committed file; find files that no commit names."""
     log = load_export(target)
     commits = log.live_commits()
-    problems = []
+    problems: list[Problem] = []
     for commit in commits:
-        problems += [*_overlaps(commit), *_wrong_files(target, commit)]
+        problems += _overlaps(commit)
+        for file in (*commit.files, *commit.dead_letters):
+            reason = _wrong_with(target, commit, file)
+            if reason:
+                problems.append(Problem(file.path, reason))
     files = [file for commit in commits for file in commit.files]
     problems += _strays(target, log, {file.path for file in files})
-    notes = list(_notes(file for commit in commits for file in (*commit.files, *commit.dead_letters)))
+    notes = []
+    unchecked = sum(
+        file.crc32c is None for commit in commits for file in (*commit.files, *commit.dead_letters)
+    )
+    if unchecked:
+        notes.append(f"files without a checksum, of which changed values may go unnoticed: {unchecked}")
     if log.pending is not None:
         notes.append(f"plan {log.pending.number} is not finished: the next export goes on with it")
     return Verification(
@@ -59,19 +68,6 @@ def verify_export(target: Target) -> Verification:
         problems=tuple(problems),
         notes=tuple(notes),
     )
-
-
-def _notes(files: Iterable[WrittenFile]) -> Iterator[str]:
-    count = sum(file.crc32c is None for file in files)
-    if count:
-        yield f"files without a checksum, of which changed values may go unnoticed: {count}"
-
-
-def _wrong_files(target: Target, commit: Commit) -> Iterator[Problem]:
-    for file in (*commit.files, *commit.dead_letters):
-        reason = _wrong_with(target, commit, file)
-        if reason:
-            yield Problem(file.path, reason)
 
 
 def _wrong_with(target: Target, commit: Commit, file: WrittenFile) -> str | None:

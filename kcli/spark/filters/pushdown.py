@@ -63,7 +63,8 @@ def narrowing_of(conditions: Iterable[Condition]) -> Narrowing | None:
                 _bound("<=", max(values), lows, ends)  # type: ignore[arg-type]
             case Comparison(("timestamp",), "=" | ">" | ">=", datetime() as moment):
                 # Timestamps are whole milliseconds: the earliest that can pass, rounded up.
-                since = (_aware(moment) - _EPOCH) // timedelta(microseconds=1)
+                moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+                since = (moment - _EPOCH) // timedelta(microseconds=1)
                 oldest.append(since // 1000 + 1 if one.operator == ">" else -(-since // 1000))
     if not (names or lows or ends or oldest):
         return None
@@ -95,7 +96,3 @@ def _holds(one: Comparison | In, actual: Literal) -> bool:
     if isinstance(one, In):
         return (actual in one.values) != one.negated
     return bool(_OPERATORS[one.operator](actual, one.value))
-
-
-def _aware(moment: datetime) -> datetime:
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

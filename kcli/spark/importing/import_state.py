@@ -152,7 +152,7 @@ def plan_import(
         if done > count:
             raise KcliError(
                 f"partition {partition} of `{target}` has {done} records since the import began, the export "
-                f"has {count}: somebody else writes to it",
+                f"has {count}: another producer writes to it",
                 hint=RESTART_HINT,
             )
         plans[partition] = PartitionPlan(partition, start, count, done)

@@ -121,7 +121,7 @@ async def check_last(client: Client, topic: str, plan: PartitionPlan, expected: 
     if found is not None and found != next(zip(*expected, strict=True)):
         raise KcliError(
             f"the record at offset {offset} of partition {plan.partition} of `{topic}` is not the one that "
-            "was sent there: somebody else writes to it",
+            "was sent there: another producer writes to it",
             hint=RESTART_HINT,
         )
 

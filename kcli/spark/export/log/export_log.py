@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kcli.spark.export.target.target import Target
     from kcli.spark.split import BatchMark
 
+    Stored = TypeVar("Stored")
+
 
 class DamagedLog(KcliError):
     """A file of the log is missing or damaged."""
@@ -62,8 +64,7 @@ class ExportLog:
         self.target = target
         self.identity = identity
         self.commits = commits
-        """The numbers of all commits, ascending; commits that an overwriting one dropped may be among them.
-        """
+        """All numbers, ascending; commits that an overwriting one dropped may be among them."""
         self.last = last
         self.pending: Plan | None = None
 
@@ -235,10 +236,6 @@ def _read(target: Target, path: str, parse: Callable[[Any], Stored]) -> Stored:
     if data is None:
         raise DamagedLog(f"missing: `{path}`")
     return decoded(data, path, parse)
-
-
-if TYPE_CHECKING:
-    Stored = TypeVar("Stored")
 
 
 def check_ours(target: Target) -> None:

@@ -38,7 +38,6 @@ _START_FIELD = 19
 
 
 def this_process() -> dict[str, Any]:
-    """Return the identity of this process."""
     pid = os.getpid()
     return {"host": socket.gethostname(), "pid": pid, "place": _place(), "process_start": _start_of(pid)}
 

@@ -1,6 +1,6 @@
 """Plan: the splits to write, and where each partition stands when all are written.
 
-A plan is on disk before the first byte of its data. Until it is committed, whoever gets the lock next goes on
+A plan is on disk before the first byte of its data. Until it is committed, the next owner of the lock goes on
 with it, with the ranges and options that it was made with.
 """
 

@@ -29,7 +29,7 @@ class Target(Protocol):
         """Return whether files are written under a temporary name and renamed."""
 
     def read(self, path: str) -> bytes | None:
-        """Return a small file's content, None if there is none."""
+        """Return a small file's content, None if it does not exist."""
 
     def write_atomically(self, path: str, data: bytes) -> None:
         """Write or replace a small file, whole or not at all; it survives a power failure."""
@@ -59,7 +59,7 @@ class Target(Protocol):
         """Remove the empty directories in and below a directory, and above it up to the target."""
 
     def size(self, path: str) -> int | None:
-        """Return a file's size in bytes, None if there is none."""
+        """Return a file's size in bytes, None if it does not exist."""
 
     def list(self, directory: str, *, recursive: bool = False) -> list[TargetFile]:
         """Return the files in a directory, hidden ones too, in the order of their paths."""

@@ -105,9 +105,8 @@ def settings(schema: pa.Schema, options: ParquetOptions) -> dict[str, Any]:
     """Return pyarrow's writer options for a schema."""
     codec = options.compression
     level = options.compression_level
-    if level is None:
-        level = _DEFAULT_LEVELS.get(codec)
-    leaves = dict(_leaves(schema))
+    level = _DEFAULT_LEVELS.get(codec) if level is None else level
+    leaves = {path: kind for field in schema for path, kind in _leaves(field.name, field.type)}
     return {
         "compression": codec,
         "compression_level": level,
@@ -132,21 +131,16 @@ def _has_statistics(path: str, kind: pa.DataType) -> bool:
     return path.partition(".")[0] in ("key", "value") and not is_bytes
 
 
-def _leaves(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield path and type of every Parquet column."""
-    for field in schema:
-        yield from _leaves_of(field.name, field.type)
-
-
-def _leaves_of(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield path and type of every Parquet column in a field."""
     if pa.types.is_struct(kind):
         for field in kind:
-            yield from _leaves_of(f"{path}.{field.name}", field.type)
+            yield from _leaves(f"{path}.{field.name}", field.type)
     elif pa.types.is_map(kind):
-        yield from _leaves_of(f"{path}.key_value.key", kind.key_type)
-        yield from _leaves_of(f"{path}.key_value.value", kind.item_type)
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        yield from _leaves_of(f"{path}.list.element", kind.value_type)
+        yield from _leaves(f"{path}.list.element", kind.value_type)
     else:
         yield path, kind
 
@@ -216,7 +210,8 @@ class SplitWriter:
                 # Copies: otherwise a few rows of a rare date would keep all others in memory.
                 some_times = None if times_us is None else times_us[where]
                 self._file(period).add(rows.take(pa.array(where)), offsets[where], some_times)
-        self._bound_memory()
+        while sum(file.part.buffered_bytes for file in self._open.values()) > MAX_BUFFERED_BYTES:
+            max(self._open.values(), key=lambda file: file.part.buffered_bytes).part.flush()
 
     def finish(self) -> tuple[WrittenFile, ...]:
         """Close every file and return all, under their temporary names.
@@ -300,10 +295,6 @@ class SplitWriter:
                 crc32c=crc32c,
             )
         )
-
-    def _bound_memory(self) -> None:
-        while sum(file.part.buffered_bytes for file in self._open.values()) > MAX_BUFFERED_BYTES:
-            max(self._open.values(), key=lambda file: file.part.buffered_bytes).part.flush()
 
 
 def period_of(number: int, unit: Unit) -> Period:

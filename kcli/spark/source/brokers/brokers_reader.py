@@ -147,7 +147,7 @@ class _SplitReading:
         return self._position + self._probe // 2
 
     def _go_behind_gap(self, bounds: OutOfRange) -> None:
-        """Go on at the first available offset, or at the end if there is none."""
+        """Go on at the first available offset, or at the end without one."""
         position, end = self._position, self._split.end
         if bounds.earliest <= position <= bounds.latest:
             return  # it is available again

@@ -126,10 +126,7 @@ def _divergence(partition: TopicPartition, mark: BatchMark, answer: EpochEnd | K
 
 
 class BrokersSource:
-    """The topics of the cluster at `host:port,host:port`, with these client properties.
-
-    `fail_on_data_loss` decides whether a reader raises `DataLoss`.
-    """
+    """The topics of a cluster; `fail_on_data_loss` decides whether a reader raises `DataLoss`."""
 
     def __init__(
         self, bootstrap: str, properties: Mapping[str, str] | None = None, *, fail_on_data_loss: bool = True

@@ -102,10 +102,7 @@ async def offsets_at(
 
 
 async def sizes_of(client: Client, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the bytes of each partition's log on its leader, without those that are unknown.
-
-    A broker may be too old, or the user may lack permission.
-    """
+    """Return the bytes of each partition's log on its leader, without those that brokers do not tell."""
     cluster = await client.metadata({one.topic for one in partitions})
     leaders = {one: cluster.leader_of(one) for one in partitions}
     nodes = {leader.leader for leader in leaders.values() if leader is not None}

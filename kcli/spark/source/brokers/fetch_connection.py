@@ -90,7 +90,7 @@ class FetchConnection:
             remaining = self._deadline - time.monotonic()
             if remaining <= 0:
                 raise RequestTimedOut(f"{self.node.address} did not answer in time")
-            _limit_receiving(self._socket, remaining)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _time(remaining))
             try:
                 count = self._socket.recv_into(view, 0, socket.MSG_WAITALL)
             except BlockingIOError:
@@ -118,13 +118,8 @@ def _connected(node: Node, config: ClientConfig) -> socket.socket:
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if config.receive_buffer_bytes >= 0:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.receive_buffer_bytes)
-    limit = _time(config.request_timeout_ms / 1000)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _time(config.request_timeout_ms / 1000))
     return opened
-
-
-def _limit_receiving(opened: socket.socket, seconds: float) -> None:
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _time(seconds))
 
 
 def _time(seconds: float) -> bytes:

@@ -201,7 +201,11 @@ class FetchStream:
                 self._backoff.reset()
                 return answer
             if self._now() >= deadline:
-                raise last_error or self._nothing_comes(position)
+                place = f"{name_of(self._partition)} gives nothing at offset {position}"
+                raise last_error or KcliError(
+                    f"{place}, before the end {self._end}",
+                    hint="the log may have been truncated, or its records removed",
+                )
 
     def close(self) -> None:
         if self._connection is not None:
@@ -300,9 +304,3 @@ class FetchStream:
             return
         earliest, latest = self._access.ask(lambda client: bounds_of(client, self._partition))
         raise OutOfRange(earliest, latest)
-
-    def _nothing_comes(self, position: int) -> KcliError:
-        return KcliError(
-            f"{name_of(self._partition)} gives nothing at offset {position}, before the end {self._end}",
-            hint="the log may have been truncated, or its records removed",
-        )

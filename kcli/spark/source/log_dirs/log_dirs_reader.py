@@ -100,11 +100,8 @@ class SegmentReading:
                 return position
             if position + file.zeros_from(position) >= file.end:
                 return file.end
-        reason = "the file ends inside it"
-        damage = CorruptBatch(
-            self._gatherer.where, position, reason, size=file.end - position, first=-1, last=-1
-        )
-        return self._behind(damage)
+        where, size = self._gatherer.where, file.end - position
+        return self._behind(CorruptBatch(where, position, "the file ends inside it", size, first=-1, last=-1))
 
     def _lose(self, damage: CorruptBatch, count: int) -> None:
         raw = b""
@@ -176,10 +173,7 @@ class LogDirsReader:
     """Reads the directory that a split names, which must be at the same path on every machine."""
 
     def read(self, split: Split, reading: Reading, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split in the order of their offsets, with exactly the columns asked for.
-
-        Raises `CorruptBatch` under `OnCorrupt.FAIL`, `DataLoss` for offsets that are gone, and `CannotRead`.
-        """
+        """Raises `CorruptBatch` under `OnCorrupt.FAIL`, `DataLoss` for offsets that are gone, `CannotRead`."""
         return SplitRun(split, reading, counters).rows()
 
 

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 class LogDirsSource:
-    """The partitions in log directories; of several replicas the most complete one is read.
-
-    `report` gets each warning once.
-    """
+    """The partitions in log directories, each from its most complete replica; `report` gets warnings once."""
 
     def __init__(self, directories: Sequence[str], report: Callable[[str], None] | None = None) -> None:
         self.directories = tuple(directories)

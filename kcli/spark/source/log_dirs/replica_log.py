@@ -119,10 +119,7 @@ def log_end_offset(segments: Sequence[Segment]) -> int:
 
 
 def offset_for_timestamp(segments: Sequence[Segment], timestamp_ms: int, start: int, end: int) -> int | None:
-    """Return the earliest offset in `start..end - 1` of a record at or after a time, None without one.
-
-    Raises `OSError`.
-    """
+    """Return the earliest offset in `start..end - 1` with a record at or after a time. Raises `OSError`."""
     for segment in segments[floor_index(segments, start) :]:
         if segment.base_offset >= end:
             return None
@@ -178,10 +175,7 @@ _ATTEMPTS = 5
 
 
 class ReplicaLog:
-    """The log of a replica; properties are computed once. Raises `CannotRead`.
-
-    `report` gets warnings.
-    """
+    """The log of a replica; properties are computed once. Raises `CannotRead`. `report` gets warnings."""
 
     def __init__(self, replica: Replica, report: Callable[[str], None]) -> None:
         self.replica = replica

@@ -86,7 +86,8 @@ def next_intact(segment: Segment, file: SegmentFile, position: int) -> ScannedEn
     Use only its header: its bytes go with the scan. Raises `OSError`.
     """
     items = scan(path_of(file), start=position, end=file.end, resync=True, segment_base=segment.base_offset)
-    return next((item for item in items if isinstance(item, ScannedEntry) and _is_intact(item)), None)
+    entries = (item for item in items if isinstance(item, ScannedEntry))
+    return next((entry for entry in entries if entry.is_valid and not entry.damages), None)
 
 
 def path_of(file: SegmentFile) -> str:
@@ -107,10 +108,6 @@ def resynced(segment: Segment, file: SegmentFile, position: int = 0) -> Iterator
         if found is None:
             return
         position = found.position
-
-
-def _is_intact(entry: ScannedEntry) -> bool:
-    return entry.is_valid and not entry.damages
 
 
 def load_index(segment: Segment, file: SegmentFile) -> OffsetIndex:
@@ -228,7 +225,7 @@ def _with_suffix(directory: str, names: Sequence[str], suffix: str) -> Iterator[
 
 
 def _end_of(path: str, base_offset: int) -> int:
-    """Return the offset behind the last entry of a log file, its base offset if there is none."""
+    """Return the offset behind the last entry of a log file, its base offset without one."""
     end = base_offset
     with reading(path), SegmentFile(path) as file:
         for head in HeadWalk(file):

@@ -206,7 +206,7 @@ def _whole(log: ReplicaLog, piece: OffsetRange) -> list[Split]:
 
 
 def _with_aborted(logs: Mapping[TopicPartition, ReplicaLog], splits: Sequence[Split]) -> list[Split]:
-    """Add to each split the aborted transactions that overlap it, as far as indexes list them."""
+    """Add to each split the aborted transactions that overlap it and are listed in indexes."""
     starts: dict[TopicPartition, int] = {}
     for split in splits:
         partition = TopicPartition(split.topic, split.partition)

@@ -53,10 +53,7 @@ class OpenTransactions:
 
 
 def last_stable_offset(segments: Sequence[Segment], log_start: int, end: int) -> int:
-    """Return the first offset of the earliest transaction that is open at `end`, `end` without one.
-
-    Raises `OSError`.
-    """
+    """Return the first offset of the earliest transaction open at `end`, else `end`. Raises `OSError`."""
     if not segments:
         return end
     state = OpenTransactions()
