@@ -236,7 +236,8 @@ class ActionChoice(NamedTuple):
 
     def name(self) -> str:
         """Return the action, `export` if no option names another; raise `UsageError` if several do."""
-        given = [name for name, is_given in zip(("dry-run", "list", "verify", "repair"), self) if is_given]
+        names = ("dry-run", "list", "verify", "repair")
+        given = [name for name, is_given in zip(names, self, strict=True) if is_given]
         if len(given) > 1:
             raise UsageError(f"`--{given[0]}` and `--{given[1]}` exclude each other")
         return given[0] if given else "export"

@@ -45,14 +45,7 @@ class Engine(Protocol):
 class NoProgress:
     """Shows nothing."""
 
-    def planned(self, splits: int, total_bytes: int) -> None:
-        """Do nothing."""
-
-    def advanced(self, rows: int, read_bytes: int) -> None:
-        """Do nothing."""
-
-    def finished(self, receipt: Receipt) -> None:
-        """Do nothing."""
-
-    def note(self, text: str) -> None:
-        """Do nothing."""
+    def planned(self, splits: int, total_bytes: int) -> None: ...
+    def advanced(self, rows: int, read_bytes: int) -> None: ...
+    def finished(self, receipt: Receipt) -> None: ...
+    def note(self, text: str) -> None: ...

@@ -40,7 +40,7 @@ class PlanFinishing:
         """Publish the splits that an earlier run finished, remove all else; return the finished ones."""
         target, plan = self._target, self._plan
         target.make_directory(receipts_path(plan.number))
-        with target.when_nobody_writes(receipts_path(plan.number)):
+        with target.when_no_task_writes(receipts_path(plan.number)):
             done = self.keep_one_each({})
             self._sweep(self._roots(), done.values(), recursive=True)
         return done
@@ -95,7 +95,7 @@ class PlanFinishing:
         """Remove the plan and everything that was written for it."""
         target, directory = self._target, receipts_path(self._plan.number)
         target.make_directory(directory)
-        with target.when_nobody_writes(directory):
+        with target.when_no_task_writes(directory):
             for receipt in self._receipts.tidied(self._plan):
                 self._receipts.withdraw(receipt)
             for entry in target.list(directory):

@@ -15,7 +15,7 @@ from kcli.spark.export.target.layout import STATE, parsed_name
 from kcli.spark.export.writing.data_file import BadFooter, checksum, damage_of, read_footer, unreadable_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from kcli.spark.export.log.commit import Commit
     from kcli.spark.export.log.export_log import ExportLog

@@ -14,7 +14,7 @@ from kcli.client.producer.producer import ProducerClosed
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from kcli.client.producer.producer import Producer
     from kcli.client.producer.producer_batch import Delivery
@@ -25,8 +25,6 @@ PARTITIONS_AT_A_TIME = 8
 
 
 class Watcher(Protocol):
-    """Is told of delivered records."""
-
     def advance(self, rows: int, size_bytes: int) -> None:
         """Add delivered records."""
 
@@ -83,12 +81,11 @@ class ImportRun:
             def note(delivery: Delivery) -> None:
                 if self.error is not None:
                     return
-                error = delivery.error
-                if error is None:
-                    self.delivered[partition] = self.delivered.get(partition, 0) + 1
-                    self._watcher.advance(1, size)
-                else:
-                    self._fail(partition, error)
+                if delivery.error is not None:
+                    self._fail(partition, delivery.error)
+                    return
+                self.delivered[partition] = self.delivered.get(partition, 0) + 1
+                self._watcher.advance(1, size)
 
             return note
 
@@ -108,11 +105,5 @@ def row_before(rows: PartitionRows, plan: PartitionPlan) -> Rows | None:
     """Return the last row that the target has already, None without one."""
     if not plan.done:
         return None
-    batches: Iterator[Rows] = rows.batches(plan.done - 1)
-    first = next(batches)
-    return first._replace(
-        keys=first.keys[:1],
-        values=first.values[:1],
-        timestamps_ms=first.timestamps_ms[:1],
-        headers=first.headers[:1],
-    )
+    first = next(rows.batches(plan.done - 1))
+    return first._make(column[:1] for column in first)

@@ -14,7 +14,7 @@ import fcntl
 import json
 import os
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kcli.errors import KcliError, UsageError
@@ -38,7 +38,8 @@ class ImportState:
     base: dict[int, int] = field(default_factory=dict)
 
     def is_of(self, other: ImportState) -> bool:
-        return replace_base(self) == replace_base(other)
+        """Return whether the states differ in base offsets at most."""
+        return replace(self, base={}) == replace(other, base={})
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
@@ -54,11 +55,6 @@ class ImportState:
             return cls(**fields, base=base)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the state of an import: {error}") from error
-
-
-def replace_base(state: ImportState) -> ImportState:
-    """Return the state without base offsets: its identity."""
-    return ImportState(state.source, state.target, state.cluster, state.topic_id)
 
 
 class StateFile:

@@ -41,12 +41,8 @@ def original_bytes(column: pa.Array) -> list[bytes | None]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         values = column.cast(pa.large_binary()).to_pylist()
         return values
-    return _big_endian(column)
-
-
-def _big_endian(column: pa.Array) -> list[bytes | None]:
-    width = column.type.bit_width // 8
-    order = np.dtype(column.type.to_pandas_dtype()).newbyteorder(">")
+    width = kind.bit_width // 8
+    order = np.dtype(kind.to_pandas_dtype()).newbyteorder(">")
     raw = column.fill_null(0).to_numpy(zero_copy_only=False).astype(order).tobytes()
     return [
         raw[index * width : (index + 1) * width] if is_valid else None
@@ -63,7 +59,7 @@ def original_headers(column: pa.Array) -> list[Headers]:
         names, contents = _field(entries, "key"), _field(entries, "value")
     else:
         raise KcliError(f"the column `headers` holds no headers: {column.type}")
-    pairs = _pairs(names, contents)
+    pairs = list(zip(names.to_pylist(), contents.to_pylist(), strict=True))
     offsets: Sequence[int] = column.offsets.to_pylist()
     return [
         tuple(pairs[offsets[row] : offsets[row + 1]]) if is_valid else ()
@@ -75,7 +71,3 @@ def _field(entries: Any, name: str) -> Any:  # noqa: ANN401  # pyarrow's arrays 
     if not pa.types.is_struct(entries.type) or entries.type.get_field_index(name) < 0:
         raise KcliError(f"the column `headers` holds no headers: {entries.type}")
     return entries.field(name)
-
-
-def _pairs(names: pa.Array, contents: pa.Array) -> list[tuple[str, bytes | None]]:
-    return list(zip(names.to_pylist(), contents.to_pylist(), strict=True))

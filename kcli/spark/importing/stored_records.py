@@ -73,7 +73,9 @@ class Rows(NamedTuple):
 class PartitionRows:
     """The rows of a partition's files; a file is opened when it is read."""
 
-    def __init__(self, files: Sequence[StoredFile], open_file: OpenFile) -> None:
+    def __init__(
+        self, files: Sequence[StoredFile], open_file: Callable[[StoredFile], pq.ParquetFile]
+    ) -> None:
         self.files = files
         self._open_file = open_file
 
@@ -98,7 +100,11 @@ class PartitionRows:
         """Yield the rows of a file except the first `skip`."""
         try:
             with self._open_file(stored) as file:
-                self._check(stored, file.metadata.num_rows)
+                if file.metadata.num_rows != stored.rows:
+                    raise KcliError(
+                        f"`{stored.path}` has {file.metadata.num_rows} rows, {stored.rows} were committed",
+                        hint="kcli spark-export --to DIR --verify",
+                    )
                 first, skip = _row_group_of(file.metadata, skip)
                 groups = list(range(first, file.metadata.num_row_groups))
                 names = [name for name in COLUMNS if name in file.schema_arrow.names]
@@ -108,13 +114,6 @@ class PartitionRows:
                     skip = max(0, skip - batch.num_rows)
         except UNREADABLE as error:
             raise unreadable(stored.path, error) from error
-
-    def _check(self, stored: StoredFile, rows: int) -> None:
-        if rows != stored.rows:
-            raise KcliError(
-                f"`{stored.path}` has {rows} rows, {stored.rows} were committed",
-                hint="kcli spark-export --to DIR --verify",
-            )
 
 
 def unreadable(path: str, error: Exception) -> KcliError:
@@ -167,10 +166,6 @@ def _rows(batch: pa.RecordBatch) -> Rows:
         micros = batch.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         times = [-1 if micro is None else micro // 1000 for micro in micros.to_pylist()]
     return Rows(keys, values, times, headers)
-
-
-if TYPE_CHECKING:
-    OpenFile = Callable[[StoredFile], pq.ParquetFile]
 
 
 def check_stored(target: Target, files: Iterable[StoredFile]) -> None:

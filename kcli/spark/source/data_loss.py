@@ -31,7 +31,7 @@ class DataLoss(KcliError):
         self,
         message: str,
         *,
-        hint: str = "read what there is with --no-fail-on-data-loss (option `failOnDataLoss` false)",
+        hint: str = "read the rest with --no-fail-on-data-loss (option `failOnDataLoss` false)",
     ) -> None:
         super().__init__(message, hint=hint)
 

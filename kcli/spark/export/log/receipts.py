@@ -50,13 +50,11 @@ class Receipts:
 
     def tidied(self, plan: Plan) -> list[Receipt]:
         """Return the receipts of a plan; remove temporary files and receipts of other plans beside them."""
-        receipts = []
-        for path, receipt in self._found(plan):
+        found = list(self._found(plan))
+        for path, receipt in found:
             if receipt is None:
                 self._target.remove(path)
-            else:
-                receipts.append(receipt)
-        return receipts
+        return [receipt for _, receipt in found if receipt is not None]
 
     def _path(self, receipt: Receipt) -> str:
         attempt = None if self._target.renames else receipt.attempt

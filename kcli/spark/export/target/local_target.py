@@ -54,15 +54,18 @@ class LocalTarget:
 
     def write_atomically(self, path: str, data: bytes) -> None:
         """Write or replace a small file by way of a temporary name."""
-        temporary = self._write_temporary(path, data)
-        self._replace(temporary, path)
+        self._replace(self._write_temporary(path, data), path)
         disk.sync_path(os.path.dirname(self.local_path(path)))
 
     def create_exclusively(self, path: str, data: bytes) -> bool:
         """Write a small file unless it exists; return whether it was written, by the first to link it."""
         temporary = self._write_temporary(path, data)
         try:
-            return self._link(temporary, path)
+            os.link(self.local_path(temporary), self.local_path(path))
+        except FileExistsError:
+            return False
+        else:
+            return True
         finally:
             self.remove(temporary)
 
@@ -155,7 +158,7 @@ class LocalTarget:
             yield
 
     @contextmanager
-    def when_nobody_writes(self, directory: str) -> Iterator[None]:
+    def when_no_task_writes(self, directory: str) -> Iterator[None]:
         with self._locked(directory, fcntl.LOCK_EX):
             yield
 
@@ -185,13 +188,6 @@ class LocalTarget:
             file.flush()
             os.fsync(file.fileno())
         return temporary
-
-    def _link(self, path: str, to: str) -> bool:
-        try:
-            os.link(self.local_path(path), self.local_path(to))
-        except FileExistsError:
-            return False
-        return True
 
     def _replace(self, path: str, to: str) -> None:
         os.replace(self.local_path(path), self.local_path(to))

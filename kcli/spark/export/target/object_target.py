@@ -17,7 +17,6 @@ from kcli.spark.export.target.target import TargetFile
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
-    from urllib.parse import SplitResult
 
     from kcli.spark.export.target.target import Target
 
@@ -106,7 +105,7 @@ class ObjectTarget:
         """Block nothing: receipts name the attempt, and only one of them counts."""
         return nullcontext()
 
-    def when_nobody_writes(self, directory: str) -> AbstractContextManager[None]:
+    def when_no_task_writes(self, directory: str) -> AbstractContextManager[None]:
         """Do not wait."""
         return nullcontext()
 
@@ -129,7 +128,8 @@ def open_target(uri: str) -> Target:
         return LocalTarget(unquote(parts.path))
     from pyarrow.fs import FileSystem
 
-    shown = _without_credentials(parts)
+    # User, password and options may hold keys.
+    shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
     try:
         filesystem, root = FileSystem.from_uri(uri)
     except ValueError as error:
@@ -140,8 +140,3 @@ def open_target(uri: str) -> Target:
         reason = str(error).partition("\n")[0] if shown == uri else type(error).__name__
         raise KcliError(f"cannot open `{shown}`: {reason}") from error
     return ObjectTarget(filesystem, root, uri=shown)
-
-
-def _without_credentials(parts: SplitResult) -> str:
-    """Return a URI without user, password and options, which may hold keys."""
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

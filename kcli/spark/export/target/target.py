@@ -68,7 +68,7 @@ class Target(Protocol):
         """Open a file for reading."""
 
     def while_writing(self, directory: str) -> AbstractContextManager[None]:
-        """Block `when_nobody_writes` of the same directory; tasks write in this block."""
+        """Block `when_no_task_writes` of the same directory; tasks write in this block."""
 
-    def when_nobody_writes(self, directory: str) -> AbstractContextManager[None]:
+    def when_no_task_writes(self, directory: str) -> AbstractContextManager[None]:
         """Wait until no task of an earlier run writes, and block new ones."""

@@ -26,8 +26,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 BATCH_ROWS = 8192
 
 UNREADABLE = (OSError, ValueError, pa.ArrowException)
-"""What pyarrow raises for damaged files; for names in a footer that are not UTF-8 it is Python's own error.
-"""
+"""What pyarrow raises for damaged files, and Python for names in a footer that are not UTF-8."""
 
 _PIECE_BYTES = 256 * 1024
 _PAGE_BUFFER_BYTES = 1024 * 1024

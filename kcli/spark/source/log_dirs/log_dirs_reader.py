@@ -101,7 +101,7 @@ class SegmentReading:
             if position + file.zeros_from(position) >= file.end:
                 return file.end
         where, size = self._gatherer.where, file.end - position
-        return self._behind(CorruptBatch(where, position, "the file ends inside it", size, first=-1, last=-1))
+        return self._behind(CorruptBatch(where, position, "the file ends inside it", size=size))
 
     def _lose(self, damage: CorruptBatch, count: int) -> None:
         raw = b""
@@ -173,7 +173,7 @@ class LogDirsReader:
     """Reads the directory that a split names, which must be at the same path on every machine."""
 
     def read(self, split: Split, reading: Reading, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
-        """Raises `CorruptBatch` under `OnCorrupt.FAIL`, `DataLoss` for offsets that are gone, `CannotRead`."""
+        """Raises `CorruptBatch` (`OnCorrupt.FAIL`), `DataLoss` for offsets that are gone, and `CannotRead`."""
         return SplitRun(split, reading, counters).rows()
 
 
