@@ -147,8 +147,7 @@ class SourceChoice(NamedTuple):
         from kcli.commands.shared.session import addresses
         from kcli.spark.source.brokers.brokers_source import BrokersSource
 
-        properties = connection.properties()
-        servers = self.bootstrap_server
+        properties, servers = connection.properties(), self.bootstrap_server
         if servers is None:
             servers = os.environ.get(BOOTSTRAP_VARIABLE) or None
         return BrokersSource(addresses(servers, properties), properties)

@@ -107,12 +107,10 @@ def _column(name: str, fields: Fields, topic: str, partition: int, count: int) -
 
 def _microseconds(milliseconds: np.ndarray) -> pa.Array:
     """Return Arrow timestamps; one out of range becomes the last in range."""
-    bounded = milliseconds
-    if len(milliseconds) and (
-        milliseconds.max() > _MOST_MILLISECONDS or milliseconds.min() < -_MOST_MILLISECONDS
-    ):
-        bounded = np.clip(milliseconds, -_MOST_MILLISECONDS, _MOST_MILLISECONDS)
-    return pa.array(bounded * _MICROSECONDS).view(TIMESTAMP)
+    most = _MOST_MILLISECONDS
+    if len(milliseconds) and (milliseconds.max() > most or milliseconds.min() < -most):
+        milliseconds = np.clip(milliseconds, -most, most)
+    return pa.array(milliseconds * _MICROSECONDS).view(TIMESTAMP)
 
 
 def constant(name: str, value: str | int, count: int) -> pa.Array:

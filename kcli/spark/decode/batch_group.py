@@ -156,20 +156,9 @@ def sound_run(
     while at + HEADER_SIZE <= stop and next_offset < end:
         # Names for all fields: a head from a starred tuple takes a fifth longer.
         (
-            first,
-            length,
-            epoch,
-            magic,
-            crc,
-            attributes,
-            delta,
-            time,
-            max_time,
-            producer,
-            term,
-            sequence,
-            count,
-        ) = unpack(view, at)
+            first, length, epoch, magic, crc, attributes,
+            delta, time, max_time, producer, term, sequence, count,
+        ) = unpack(view, at)  # fmt: skip
         behind = at + LOG_OVERHEAD + length
         if (
             first != next_offset
@@ -280,8 +269,5 @@ class Group:
     def _copy_plain(self) -> None:
         """Copy the uncompressed entries that are not copied yet."""
         for entry in self.entries[len(self._places) :]:
-            records = self._records(entry)
+            records = self.view[entry.position + HEADER_SIZE : entry.end]
             self._places.append(self._decompressed.add(Codec.NONE, records, len(records)))
-
-    def _records(self, entry: BatchHead) -> memoryview:
-        return self.view[entry.position + HEADER_SIZE : entry.end]

@@ -49,11 +49,9 @@ def decode_with_numpy(chunk: Chunk, wanted: Collection[str]) -> Fields:
     else:
         is_wrong |= at != stops
     _check(chunk, is_wrong, "a record does not end where its length says")
-    _check(
-        chunk, _out_of_order(chunk, offset_deltas), "the offsets of a batch do not increase, or pass its last"
-    )
-    sides = {"key": key, "value": value}
-    sides = {name: slices for name, slices in sides.items() if name in wanted}
+    is_wrong = _out_of_order(chunk, offset_deltas)
+    _check(chunk, is_wrong, "the offsets of a batch do not increase, or pass its last")
+    sides = {name: slices for name, slices in (("key", key), ("value", value)) if name in wanted}
     columns = dict(zip(sides, binary_columns(data, list(sides.values())), strict=True))
     if "headers" in wanted:
         columns["headers"] = (

@@ -53,8 +53,7 @@ class FrameWriter(DataSourceArrowWriter):
         task: SplitTask = pickle.loads(self._tasks)[position]
         attempt_id = context.taskAttemptId()
         with leaving_failure(task, attempt_id), task.target.while_writing(receipts_path(task.plan)):
-            attempt = _Attempt(task, position, self._schema)
-            done = attempt.write(iterator, attempt_id)
+            done = _Attempt(task, position, self._schema).write(iterator, attempt_id)
             Receipts(task.target).publish(done)
         keep_what_is_loaded()
         return Written()

@@ -52,11 +52,8 @@ def grouped(tasks: Sequence[SplitTask], slots: int) -> list[list[tuple[int, Spli
     groups: list[list[tuple[int, SplitTask]]] = []
     size = 0
     for number, task in enumerate(tasks):
-        if (
-            not groups
-            or len(groups[-1]) >= most_tasks
-            or (size and size + task.split.size_bytes > most_bytes)
-        ):
+        is_full = size and size + task.split.size_bytes > most_bytes
+        if not groups or len(groups[-1]) >= most_tasks or is_full:
             groups.append([])
             size = 0
         groups[-1].append((number, task))

@@ -54,9 +54,8 @@ class PlanFinishing:
         others = []
         for receipt in sorted(self._receipts.tidied(self._plan), key=lambda one: (one.index, one.attempt)):
             named = known.get(receipt.index)
-            if receipt.index in done or (named is not None and named.attempt != receipt.attempt):
-                others.append(receipt)
-            elif self._receipts.publish(receipt):
+            is_other = receipt.index in done or (named is not None and named.attempt != receipt.attempt)
+            if not is_other and self._receipts.publish(receipt):
                 done[receipt.index] = receipt
             else:
                 others.append(receipt)

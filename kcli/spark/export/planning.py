@@ -69,11 +69,8 @@ def find_new_offsets(source: Source, log: ExportLog, options: ExportOptions) -> 
     positions = {} if overwrites else _positions(source, log, options)
     marks = {one: found for one, found in log.marks.items() if positions.get(one) == log.next_offsets[one]}
     resolved = resolve(source, options.selection, options.rules, positions=positions, marks=marks)
-    identity = Identity.of(
-        options.write,
-        cluster_id=source.cluster_id(),
-        topics={topic.name: topic.topic_id for topic in resolved.topics},
-    )
+    topics = {topic.name: topic.topic_id for topic in resolved.topics}
+    identity = Identity.of(options.write, cluster_id=source.cluster_id(), topics=topics)
     if log.identity is not None and not overwrites:
         replace(log.identity, topics=log.topics).check(identity, log.target.uri)
     gaps = tuple(_gap(loss) for loss in resolved.losses)

@@ -169,11 +169,10 @@ class FoundFiles:
         last = max(self.plans, default=0)
         if last <= max(self.commits, default=0):
             return None
-        try:
+        with suppress(DamagedLog):
             read_plan(self._target, last)
-        except DamagedLog:
-            return None
-        return last
+            return last
+        return None
 
     def _up_to_hole(self, files: list[FoundFile]) -> list[FoundFile]:
         """Return one partition's files of an unfinished plan up to the first hole."""
@@ -367,10 +366,9 @@ def _write(target: Target, found: FoundFiles, commit: Commit | None, identity: I
 
 
 def _present_identity(target: Target) -> Identity | None:
-    try:
+    with suppress(DamagedLog):
         return read_identity(target)
-    except DamagedLog:
-        return None
+    return None
 
 
 def _written(file: FoundFile, crc32c: int | None) -> WrittenFile:

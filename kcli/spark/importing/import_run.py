@@ -12,6 +12,7 @@ import trio
 
 from kcli.client.producer.producer import ProducerClosed
 from kcli.errors import KcliError
+from kcli.spark.importing.stored_records import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kcli.client.producer.producer import Producer
     from kcli.client.producer.producer_batch import Delivery
     from kcli.spark.importing.import_state import PartitionPlan
-    from kcli.spark.importing.stored_records import PartitionRows, Rows
+    from kcli.spark.importing.stored_records import PartitionRows
 
 PARTITIONS_AT_A_TIME = 8
 
@@ -106,4 +107,4 @@ def row_before(rows: PartitionRows, plan: PartitionPlan) -> Rows | None:
     if not plan.done:
         return None
     first = next(rows.batches(plan.done - 1))
-    return first._make(column[:1] for column in first)
+    return Rows._make(column[:1] for column in first)

@@ -71,13 +71,11 @@ class Rows(NamedTuple):
 
 
 class PartitionRows:
-    """The rows of a partition's files; a file is opened when it is read."""
+    """The rows of a partition's files; `opened` opens a file when it is read."""
 
-    def __init__(
-        self, files: Sequence[StoredFile], open_file: Callable[[StoredFile], pq.ParquetFile]
-    ) -> None:
+    def __init__(self, files: Sequence[StoredFile], opened: Callable[[StoredFile], pq.ParquetFile]) -> None:
         self.files = files
-        self._open_file = open_file
+        self._opened = opened
 
     def batches(self, skip: int) -> Iterator[Rows]:
         """Yield all rows except the first `skip`, at most some thousands at a time."""
@@ -99,7 +97,7 @@ class PartitionRows:
     def _file(self, stored: StoredFile, skip: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file except the first `skip`."""
         try:
-            with self._open_file(stored) as file:
+            with self._opened(stored) as file:
                 if file.metadata.num_rows != stored.rows:
                     raise KcliError(
                         f"`{stored.path}` has {file.metadata.num_rows} rows, {stored.rows} were committed",

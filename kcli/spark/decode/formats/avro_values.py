@@ -126,19 +126,14 @@ def _record(schema: Schema, named: dict[str, Schema], inside: frozenset[str]) ->
 
 
 def _union(schema: list[Schema], named: dict[str, Schema], inside: frozenset[str]) -> AvroType:
-    others = [one for one in schema if _kind(one) != "null"]
+    others = [one for one in schema if (one["type"] if isinstance(one, dict) else one) != "null"]
     if len(others) == 1:
         only = avro_type(others[0], named, inside)
         return AvroType(only.type, None if only.convert is None else _or_null(only.convert))
     wider = _WIDER.get(frozenset(one for one in others if isinstance(one, str)))
     if wider is None or len(others) != 2:
         raise UsageError(f"an Avro union of more than null and one type: {others}")
-    change = int if wider == "long" else float
-    return AvroType(_PRIMITIVES[wider], _or_null(change))
-
-
-def _kind(schema: Schema) -> Any:  # noqa: ANN401
-    return schema["type"] if isinstance(schema, dict) else schema
+    return AvroType(_PRIMITIVES[wider], _or_null(int if wider == "long" else float))
 
 
 def _decimal(schema: Schema) -> AvroType:

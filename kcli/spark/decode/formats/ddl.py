@@ -38,9 +38,7 @@ _SIMPLE = {
 _DECIMALS = ("decimal", "dec", "numeric")
 _TEXTS = ("varchar", "char")
 _TOKEN = re.compile(
-    r"\s*(?:(`(?:[^`]|``)+`)"
-    r"|('(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")"
-    r"|(\w+)|([<>(),:]))"
+    r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")|(\w+)|([<>(),:]))"
 )
 _LARGEST_PRECISION = 38
 
@@ -102,8 +100,7 @@ class _Ddl:
     def schema(self) -> pa.DataType:
         if self.peek() == "struct" and self.tokens[1:2] == ["<"]:
             return self.only_type()
-        fields = self.fields(end="")
-        return pa.struct(fields)
+        return pa.struct(self.fields(end=""))
 
     def only_type(self) -> pa.DataType:
         made = self.type()

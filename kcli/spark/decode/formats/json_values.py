@@ -65,11 +65,7 @@ def convert_plainly(
 def _converter(type_: pa.DataType) -> Convert:
     """Return what converts parsed JSON to Arrow's input for the type; null becomes None."""
     convert = _converter_of_some(type_)
-
-    def of_any(given: Any) -> Any:  # noqa: ANN401
-        return None if given is None else convert(given)
-
-    return of_any
+    return lambda given: None if given is None else convert(given)
 
 
 def _converter_of_some(type_: pa.DataType) -> Convert:

@@ -48,11 +48,7 @@ def rolled_back(
         firsts = begun[producer_id]
         if firsts and firsts[-1] <= offset:
             ended.append(AbortedTransaction(producer_id, firsts.pop(), offset))
-    left = (
-        AbortedTransaction(producer_id, firsts[-1], _NO_END)
-        for producer_id, firsts in begun.items()
-        if firsts
-    )
+    left = (AbortedTransaction(one, firsts[-1], _NO_END) for one, firsts in begun.items() if firsts)
     return [*ended, *left]
 
 

@@ -213,10 +213,7 @@ async def _density_and_codec(
     sizes = await sizes_of(client, ranges)
     earliest = await offsets_at(client, dict.fromkeys(sizes, EARLIEST))
     latest = await offsets_at(client, dict.fromkeys(sizes, LATEST))
-    density = {
-        one: size / (latest[one] - earliest[one])
-        for one, size in sizes.items()
-        if latest[one] > earliest[one]
-    }
+    counts = {one: latest[one] - earliest[one] for one in sizes}
+    density = {one: size / counts[one] for one, size in sizes.items() if counts[one] > 0}
     largest = max(ranges, key=lambda one: (ranges[one].end - ranges[one].start) * density.get(one, 1.0))
     return density, await codec_at(client, largest, ranges[largest].start)

@@ -70,14 +70,11 @@ class ClusterAccess:
     @property
     def fetch_bytes(self) -> int:
         config = self.consumer_config
-        given = [
-            value
-            for name, value in (
-                ("fetch.max.bytes", config.fetch_max_bytes),
-                ("max.partition.fetch.bytes", config.max_partition_fetch_bytes),
-            )
-            if name in self.properties
-        ]
+        limits = {
+            "fetch.max.bytes": config.fetch_max_bytes,
+            "max.partition.fetch.bytes": config.max_partition_fetch_bytes,
+        }
+        given = [limit for name, limit in limits.items() if name in self.properties]
         return max(1, min(given)) if given else FETCH_BYTES
 
     def check(self) -> None:

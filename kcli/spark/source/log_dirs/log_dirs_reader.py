@@ -173,7 +173,7 @@ class LogDirsReader:
     """Reads the directory that a split names, which must be at the same path on every machine."""
 
     def read(self, split: Split, reading: Reading, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
-        """Raises `CorruptBatch` (`OnCorrupt.FAIL`), `DataLoss` for offsets that are gone, and `CannotRead`."""
+        """Raises `CorruptBatch` (`OnCorrupt.FAIL`), `DataLoss` for offsets that are gone, or `CannotRead`."""
         return SplitRun(split, reading, counters).rows()
 
 
@@ -235,9 +235,8 @@ class SplitRun:
         try:
             self.segments = list_segments(self.directory)
         except CannotRead as error:
-            raise CannotRead(
-                error.message, hint="the directory must be at this path on every machine that runs tasks"
-            ) from error
+            hint = "the directory must be at this path on every machine that runs tasks"
+            raise CannotRead(error.message, hint=hint) from error
 
     def _next_segment(self) -> Segment | None:
         """Return the segment of the next offset, or the one behind it if that was read."""

@@ -154,8 +154,7 @@ def plan_splits(
     total = sum(part.size for parts in found.values() for part in parts)
     splits: list[Split] = []
     for piece, parts in found.items():
-        wanted = _split_bytes(parts, limits, total)
-        splits += _cut(logs[piece.partition], piece, parts, wanted)
+        splits += _cut(logs[piece.partition], piece, parts, _split_bytes(parts, limits, total))
     if limits.min_partitions is not None and len(splits) < limits.min_partitions:
         # Too few batches, or too unequal ones: cut by offsets, as Spark's own source does.
         pieces = divide(ranges, min_partitions=limits.min_partitions, max_records=limits.max_records)
@@ -194,10 +193,9 @@ def _cut(log: ReplicaLog, piece: OffsetRange, parts: Sequence[Stretch], wanted: 
     count = max(-(-size // wanted), 1)
     cutter = Cutter(piece.partition, log.replica.path, piece.end, -(-size // count) or 1)
 
-    def answer(segments: Sequence[Segment]) -> list[Split]:
-        return list(cutter.splits(piece.start, stretches(segments, piece.start, piece.end)))
-
-    return log.ask(answer)
+    return log.ask(
+        lambda segments: list(cutter.splits(piece.start, stretches(segments, piece.start, piece.end)))
+    )
 
 
 def _whole(log: ReplicaLog, piece: OffsetRange) -> list[Split]:

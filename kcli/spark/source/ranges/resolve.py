@@ -79,13 +79,10 @@ def resolve(
     for missing in selected.missing:
         losses.add_missing(missing)
     bounds = Bounds(source, rules, selected.partitions, positions or {}, marks or {})
-    ranges = {}
-    following = {}
+    ranges, following = {}, {}
     for partition in selected.partitions:
         ranges[partition], following[partition] = bounds.interval(partition, losses)
-    return Resolved(
-        ranges, following, selected.topics, tuple(losses.found), changed=frozenset(bounds.changed)
-    )
+    return Resolved(ranges, following, selected.topics, tuple(losses.found), frozenset(bounds.changed))
 
 
 class Bounds:
@@ -137,9 +134,8 @@ class Bounds:
         earliest = self._earliest[partition]
         if low < min(earliest, high):
             lost = min(earliest, high)
-            losses.add(
-                Loss(partition, low, lost, f"offsets {low} to {lost - 1} are gone, the first is {earliest}")
-            )
+            reason = f"offsets {low} to {lost - 1} are gone, the first is {earliest}"
+            losses.add(Loss(partition, low, lost, reason))
             low = lost
         return OffsetInterval(low, max(low, high)), max(start, end)
 
@@ -157,9 +153,8 @@ class Bounds:
             return self._earliest[partition]
         start = self.start(partition)
         if start > latest:
-            losses.add(
-                Loss(partition, latest, start, f"it ends at offset {latest}, before the start {start}")
-            )
+            reason = f"it ends at offset {latest}, before the start {start}"
+            losses.add(Loss(partition, latest, start, reason))
         return min(start, latest)
 
     def _behind_end(self, partition: TopicPartition, position: int) -> int:
