@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, time
@@ -217,6 +216,8 @@ async def import_stored(
     client: Client, target: Target, stored: Stored, choice: ImportChoice, config: ProducerConfig
 ) -> Imported:
     """Send the rows that are not in the topic yet."""
+    from dataclasses import replace
+
     from kcli.spark.importing.import_state import ImportState
 
     begun = monotonic()
