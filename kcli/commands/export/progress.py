@@ -74,7 +74,6 @@ class WorkProgress:
         self._show_in_time()
 
     def note(self, text: str) -> None:
-        """Print a line above the bar."""
         note(text)
 
     def _update(self) -> None:
@@ -110,7 +109,6 @@ class TimedLines:
         self._due = LINE_SECONDS
 
     def __call__(self, progress: WorkProgress) -> None:
-        """Print a line if it is due."""
         seconds = progress.seconds
         if seconds >= self._due:
             self._due = seconds - seconds % LINE_SECONDS + LINE_SECONDS

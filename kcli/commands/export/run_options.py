@@ -47,8 +47,6 @@ class Via(StrEnum):
 
 
 class FollowChoice(NamedTuple):
-    """Whether to export new records until interrupted, and how often."""
-
     follow: Annotated[
         bool, typer.Option("--follow", help="Export new records as they arrive, until Ctrl-C or SIGTERM")
     ] = False

@@ -136,8 +136,6 @@ def producer_config(properties: dict[str, str]) -> ProducerConfig:
 
 
 class Stored(NamedTuple):
-    """The rows of one topic in an export."""
-
     topic: str
     rows: Mapping[int, PartitionRows]
     counts: Mapping[int, int]

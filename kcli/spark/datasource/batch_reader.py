@@ -88,7 +88,6 @@ class SplitPartition(InputPartition):
 def split_partitions(
     source: Source, ranges: Mapping[TopicPartition, OffsetInterval], options: SourceOptions
 ) -> list[InputPartition]:
-    """Return the partitions of a Spark job for some ranges."""
     reader = source.reader()
     splits = source.splits(ranges, options.limits, read_committed=options.rules.read_committed)
     return [SplitPartition(split, reader) for split in splits]

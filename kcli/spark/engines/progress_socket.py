@@ -43,7 +43,6 @@ class ProgressSender:
         self._socket.setblocking(False)
 
     def add(self, rows: int, size_bytes: int) -> None:
-        """Add rows and bytes, and send the totals."""
         self._rows += rows
         self._bytes += size_bytes
         host, port, token = self._address

@@ -144,8 +144,6 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """A session, whether kcli started it, and its log."""
-
     spark: SparkSession
     is_ours: bool
     log: SessionLog | None = None

@@ -34,7 +34,6 @@ class SessionJob(Generic[Result]):
         return bool(self._thread.is_alive())
 
     def cancel(self) -> None:
-        """Stop it, and wait until it has ended."""
         self._spark.interruptTag(self._tag)
         self._thread.join(SETTLE_SECONDS)
 

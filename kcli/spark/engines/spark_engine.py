@@ -131,8 +131,6 @@ class SparkEngine:
 
 
 class _JobProgress:
-    """The receipts and the progress of a job that were passed on."""
-
     def __init__(
         self, on_done: Callable[[Receipt], None], progress: Progress, receiver: ProgressReceiver | None
     ) -> None:

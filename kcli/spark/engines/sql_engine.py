@@ -215,8 +215,6 @@ class SqlEngine:
 
 
 class _Receipts:
-    """Passes on the receipts that tasks write."""
-
     def __init__(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None]) -> None:
         self._task = tasks[0]
         self._waited_for = {task.index for task in tasks}

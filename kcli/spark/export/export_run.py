@@ -106,7 +106,6 @@ class _Following:
         self._backoff = FIRST_BACKOFF_SECONDS
 
     def run(self) -> None:
-        """Export round by round until asked to end."""
         pause = 0.0
         while not self._wait(pause):
             try:

@@ -49,16 +49,12 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """A column that is, or is not, null."""
-
     column: Path
     negated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """A text column with a prefix."""
-
     column: Path
     prefix: str
 

@@ -29,8 +29,6 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSummary:
-    """What the plans of a run exported of one partition."""
-
     topic: str
     partition: int
     start: int
@@ -57,8 +55,6 @@ class Summary:
 
 
 class RunTotals:
-    """Sums up the commits of a run."""
-
     def __init__(self, target: str) -> None:
         self.resumed = False
         self._target = target

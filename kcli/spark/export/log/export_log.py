@@ -43,7 +43,6 @@ class DamagedLog(KcliError):
 
 
 def encoded(fields: Mapping[str, Any]) -> bytes:
-    """Return the content of a file of the log."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 

@@ -34,8 +34,6 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """Counts of one split, or of several."""
-
     rows: int = 0
     bytes_read: int = 0
     rows_filtered: int = 0

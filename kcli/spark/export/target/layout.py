@@ -131,7 +131,6 @@ def commit_path(number: int) -> str:
 
 
 def receipts_path(number: int) -> str:
-    """Return the directory of a plan's receipts."""
     return f"{LOG}/{number:010d}"
 
 

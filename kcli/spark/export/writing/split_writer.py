@@ -68,7 +68,6 @@ class ParquetPart:
             self.flush()
 
     def flush(self) -> None:
-        """Write the collected rows as row groups."""
         if not self._buffered:
             return
         table = pa.Table.from_batches(self._buffered, self._schema)
@@ -102,7 +101,6 @@ class ParquetPart:
 
 
 def settings(schema: pa.Schema, options: ParquetOptions) -> dict[str, Any]:
-    """Return pyarrow's writer options for a schema."""
     codec = options.compression
     level = options.compression_level
     level = _DEFAULT_LEVELS.get(codec) if level is None else level

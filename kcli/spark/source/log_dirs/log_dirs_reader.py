@@ -55,7 +55,6 @@ class SegmentReading:
         self._limit_offset = MAX_OFFSET if segment.next_base is None else segment.next_base
 
     def rows(self, position: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the entries from a position on."""
         gatherer, window, file = self._gatherer, self._window, self._file
         gatherer.where = f"`{self._segment.path}`"
         window.open(file, position)
