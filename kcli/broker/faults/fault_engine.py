@@ -17,7 +17,7 @@ from kcli.broker.faults.error_responses import (
     with_topic_errors,
 )
 from kcli.broker.network.request_context import CloseConnection
-from kcli.broker.network.responses import AwaitedResponse, ParkedResponse, frame_of, then
+from kcli.broker.network.responses import AwaitedResponse, ParkedResponse, frame_of
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.protocol.frames import (
     RequestHeader,
@@ -159,13 +159,13 @@ class FaultEngine:
         if api.key == _METADATA_KEY:
             response = self._engine.feed(context, buffer, start, end)
             change = partial(with_topic_errors, code=code, concerns=concerns)
-            return then(response, partial(_changed, reply_to=reply_to, change=change))
+            return _held_back(response, context, partial(_changed, reply_to=reply_to, change=change))
         some = TopicErrors(api, context.api_version, request=request, concerns=concerns, broker=context.node)
         if some.strike_some:
             served = buffer[start:end] if fault.after else self._frame(context, some.request_of_others())
             response = self._engine.feed(context, served, 0, len(served))
             change = partial(some.response, code=code, why=why)
-            return then(response, partial(_changed, reply_to=reply_to, change=change))
+            return _held_back(response, context, partial(_changed, reply_to=reply_to, change=change))
         request = complete_fetch(request, context.node)
         refusal = error_response(api, context.api_version, request=request, code=code, why=why)
         if refusal is None:
@@ -175,7 +175,7 @@ class FaultEngine:
         frame = (encode_response(*reply_to, refusal),)
         if not fault.after:
             return frame
-        return then(self._engine.feed(context, buffer, start, end), lambda _: frame)
+        return _held_back(self._engine.feed(context, buffer, start, end), context, lambda _: frame)
 
     def _frame(self, context: RequestContext, request: object) -> memoryview:
         """Return a request encoded with the header of the context."""
@@ -183,6 +183,15 @@ class FaultEngine:
             context.api_key, context.api_version, context.correlation_id, context.client_id
         )
         return memoryview(bytearray(encode_request(header, request)))[_SIZE.size :]
+
+
+def _held_back(response: Response, context: RequestContext, step: Callable[[Frame], Frame]) -> Response:
+    """Return what `step` makes of a response; until it is there the connection handles no other request."""
+
+    async def changed(pending: Response) -> Response:
+        return step(await frame_of(pending, context.node.purgatory))
+
+    return step(response) if isinstance(response, tuple) else AwaitedResponse(response, changed)
 
 
 def _close() -> Response:

@@ -24,7 +24,7 @@ from kcli.broker.metering.request_times import FETCH, FETCH_CONSUMER, FETCH_FOLL
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_context import CloseConnection
 from kcli.broker.network.request_engine import Layer
-from kcli.broker.network.responses import then
+from kcli.broker.network.responses import PendingResponse
 from kcli.protocol.frames import parse_request_header
 from kcli.protocol.schema.declaration import DecodeError
 
@@ -66,21 +66,27 @@ class TimingEngine:
         try:
             response = self._engine.feed(context, buffer, start, end)
         except CloseConnection:
-            self._count(name, began, current_time())
+            now = current_time()
+            self._count(name, began, now, answered=now)
             raise
         handled = current_time()
+        if isinstance(response, PendingResponse):
 
-        def count(frame: Frame) -> Frame:
-            self._count(name, began, handled)
-            return frame
+            def count(frame: Frame) -> Frame:
+                self._count(name, began, handled, answered=current_time())
+                return frame
 
-        return then(response, count, partial(self._count, name, began, handled))
+            def count_closed() -> None:
+                self._count(name, began, handled, answered=current_time())
 
-    def _count(self, name: str, began: float, handled: float) -> None:
-        answered = current_time()
+            return response.then(count, count_closed)
+        self._count(name, began, handled, answered=handled)
+        return response
+
+    def _count(self, name: str, began: float, handled: float, *, answered: float) -> None:
         local_ns, total_ns = int((handled - began) * 1e9), int((answered - began) * 1e9)
         for times in self._times:
-            if began >= times.since:
+            if began >= times.since and not times.is_complete:
                 times.add(name, local_ns=local_ns, total_ns=total_ns)
 
     def _name(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> str:
@@ -130,6 +136,11 @@ class Meter:
             return None
         return self.times.setdefault(node_id, RequestTimes(self.since))
 
+    def complete(self) -> None:
+        """End the measurement: requests that are still parked no longer count."""
+        for times in self.times.values():
+            times.is_complete = True
+
 
 class Meters:
     """The running meters of one cluster."""
@@ -153,6 +164,7 @@ class Meters:
             yield meter
         finally:
             self._running.remove(meter)
+            meter.complete()
             self._take_effect()
 
     def attend(self, broker: Broker) -> None:

@@ -130,10 +130,12 @@ class ApiTimes(NamedTuple):
 class RequestTimes:
     """The times of requests that arrived at `since` or later, in seconds of any clock."""
 
-    __slots__ = ("_apis", "since")
+    __slots__ = ("_apis", "is_complete", "since")
 
     def __init__(self, since: float) -> None:
         self.since = since
+        self.is_complete = False
+        """Whether the measurement has ended."""
         self._apis: dict[str, ApiTimes] = {}
 
     def add(self, api: str, *, local_ns: int, total_ns: int) -> None:

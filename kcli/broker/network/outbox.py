@@ -75,7 +75,7 @@ class Outbox:
         while not self.send_now():
             if self._is_closed:
                 raise ClosedResourceError
-            if self._is_full:
+            if self._is_full or not self._transport.is_flushed:
                 await self._transport.writable()
             else:
                 await checkpoint()

@@ -8,9 +8,9 @@
 * a `DelayedOperation` it has parked, whose `finish` returns one of these;
 * a coroutine, which a task awaits.
 
-A handler's `KafkaError`, or any other exception, becomes the API's error response. Where the protocol has no
-response, for an unknown API or version or a body that cannot be read, `feed` raises `CloseConnection`. Any
-other exception is a bug, after which the connection cannot go on.
+A handler's `KafkaError` becomes the API's error response, and so does any other exception of a handler, which
+is logged as a bug. Where the protocol has no response, for an unknown API or version or a body that cannot be
+read, `feed` raises `CloseConnection`.
 
 EngineLayers: the engines for faults, quotas and measurements that stand before the `RequestEngine` of a node.
 Each is there only while it has something to do, so without them a request costs nothing more.

@@ -124,6 +124,10 @@ class Worker:
                 # The terminal's Ctrl-C is the parent's alone.
                 process_group=0,
             )
+        except BaseException:
+            os.close(task_writer)
+            os.close(message_reader)
+            raise
         finally:
             os.close(task_reader)
             os.close(message_writer)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
 import trio.lowlevel
 
+from kcli.broker.faults.fault_engine import _held_back
 from kcli.broker.faults.faults import Faults
+from kcli.broker.network.responses import AwaitedResponse, ParkedResponse
+from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
@@ -290,3 +293,10 @@ async def test_a_node_whose_disk_is_full_takes_no_records(tmp_path: Path) -> Non
         with trio.fail_after(30):
             while not cluster.failed.pop(2, None):
                 await trio.lowlevel.checkpoint()
+
+
+async def test_an_error_after_a_parked_response_holds_the_connection_back() -> None:
+    parked = ParkedResponse(DelayedOperation(), lambda: (b"served",))
+    held = _held_back(parked, cast("Any", None), lambda _: (b"refused",))
+    assert isinstance(held, AwaitedResponse)
+    assert _held_back((b"served",), cast("Any", None), lambda _: (b"refused",)) == (b"refused",)

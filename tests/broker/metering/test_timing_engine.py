@@ -111,6 +111,30 @@ async def test_what_is_answered_at_once_or_never_has_a_local_time_only(
     assert read(times) == {"Heartbeat": (1, HANDLED_MS, 0, HANDLED_MS)}
 
 
+async def test_a_response_that_is_there_at_once_has_no_remote_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter(range(10))
+    monkeypatch.setattr("kcli.broker.metering.meters.current_time", lambda: next(looks) / 1000)
+    times = RequestTimes(0.0)
+
+    class AtOnce:
+        def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
+            return (b"now",)
+
+    fed(TimingEngine(AtOnce(), reader=READER, times=[times]))
+    assert read(times) == {"Heartbeat": (1, 1, 0, 1)}
+
+
+async def test_what_is_answered_behind_the_end_of_a_measurement_does_not_count(
+    autojump_clock: MockClock,
+) -> None:
+    times = RequestTimes(trio.current_time())
+    response = fed(engine_for(autojump_clock, lambda: ParkedResponse(Waiting(), late), times))
+    times.is_complete = True
+    assert isinstance(response, ParkedResponse)
+    assert response.finish() == (b"late",)
+    assert read(times) == {}
+
+
 async def test_an_operation_is_remote_from_when_it_was_handled_to_its_end(autojump_clock: MockClock) -> None:
     times, timer = begun(), Timer()
     purgatory = Purgatory(timer)
