@@ -47,7 +47,7 @@ _LEGACY = re.compile(
 class EntrySearch:
     """The search in one file, with one allowance of bytes to checksum."""
 
-    __slots__ = ("_allowance", "_file", "_found", "_highest", "_searched")
+    __slots__ = ("_allowance", "_file", "_found", "_highest", "_searched", "_zeros")
 
     def __init__(self, file: SegmentFile, highest: int) -> None:
         self._file = file
@@ -56,6 +56,8 @@ class EntrySearch:
         # The stretch searched last and the entry found at its end: no byte is searched twice.
         self._searched = range(0)
         self._found: BatchHead | None = None
+        # The run of zeros met last: many candidates may end in the same one.
+        self._zeros = range(0)
 
     def next_entry(self, position: int, expected: int, stop: int | None = None) -> BatchHead | None:
         """Return the first valid entry that begins in [`position`, `stop`), None without one.
@@ -105,9 +107,14 @@ class EntrySearch:
     def leads_on(self, position: int, offset: int) -> bool:
         """Whether the file ends at a position, or an entry above `offset` can begin there."""
         file = self._file
-        if position >= file.end or file.zeros_from(position) == file.end - position:
+        if position >= file.end:
             return True
-        following = plausible_head(file.read(position, HEADER_SIZE), 0, position, file.end)
+        head = file.read(position, HEADER_SIZE)
+        if not head.strip(b"\0"):
+            if position not in self._zeros:
+                self._zeros = range(position, position + file.zeros_from(position))
+            return self._zeros.stop == file.end
+        following = plausible_head(head, 0, position, file.end)
         return following is not None and offset < following.base_offset <= self._highest
 
     def _is_valid(self, head: BatchHead, expected: int) -> bool:
