@@ -5,6 +5,7 @@ An `async def` test runs in trio; with the `autojump_clock` fixture its sleeps t
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import gc
 import inspect
@@ -12,7 +13,6 @@ import os
 import resource
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,8 +26,6 @@ from tests.support import shown_tables
 from tests.support.seeds import sow, sow_workers
 
 GOLDEN = Path(__file__).parent / "golden"
-
-LANES_DIRECTORY = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 SET_BY_USERS = ("COLUMNS", "LINES", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 SET_BY_USERS += ("KCLI_BOOTSTRAP_SERVER", "KCLI_DATA_DIR")
@@ -53,14 +51,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log) -> object:
 
     if config.getoption("dist") != "loadfile":
         return None
-    return FileQueue(config, log, Path(config.stash[LANES_DIRECTORY].name))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node) -> None:
-    directory = tempfile.TemporaryDirectory(prefix="kcli-tests-")
-    node.workerinput["lanes"] = node.config.stash.setdefault(LANES_DIRECTORY, directory).name
-    node.config.add_cleanup(directory.cleanup)
+    return FileQueue(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,21 +70,31 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell that runs tests in the background has them ignore Ctrl-C, and whatever they start as well.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if hasattr(config, "workerinput"):
-        from tests.support.lanes import SideBySide
-
-        config.pluginmanager.register(SideBySide(config.workerinput["lanes"], config.workerinput["workerid"]))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
-    """Leave modules and tests out of garbage collection: they stay, and looking at them takes long."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Collect in as many processes at a time as there are processors: the rest find what these have compiled.
+
+    Modules and tests are left out of garbage collection: they stay, and looking at them takes long.
+    """
+    worker = getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"]
+    turns = sorted(Path(__file__).parent.glob("support/*.py"))
     gc.disable()
     try:
-        return (yield)
+        with turns[int(worker.removeprefix("gw")) % (os.cpu_count() or 1)].open() as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            return (yield)
     finally:
         gc.enable()
         gc.freeze()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        from tests.support.file_queue import put_in_order
+
+        put_in_order(items)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,14 +1,8 @@
-"""Starting is fast: what help and an idle broker must not import, and how much time help may take.
-
-The time is CPU time, measured against `import typer` in the same run, so that a busy machine counts for
-both.
-"""
+"""Starting is fast: what help and an idle broker must not import. The benchmark `help` measures the time."""
 
 from __future__ import annotations
 
 import json
-import resource
-import statistics
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -85,21 +79,6 @@ def test_verbs_that_are_not_named_are_not_looked_at() -> None:
     assert node is not None
     real = [each.name for each in node.registered_commands if each.callback is not placeholder]
     assert real == ["list"]
-
-
-def cpu_seconds(*arguments: str) -> float:
-    """Return the CPU time that a Python process takes."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-@pytest.mark.alone
-def test_help_costs_less_than_three_and_a_half_times_importing_typer() -> None:
-    runs = [(cpu_seconds("-m", "kcli", "--help"), cpu_seconds("-c", "import typer")) for _ in range(5)]
-    helps, typers = zip(*runs, strict=True)
-    assert statistics.median(helps) <= 3.5 * statistics.median(typers)
 
 
 # --- a broker ------------------------------------------------------------------------------------

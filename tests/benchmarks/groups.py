@@ -17,11 +17,11 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import wire
+from tests.benchmarks.first_record import as_the_library_does, first_record_seconds, from_the_beginning
 from tests.benchmarks.group_crowd import Crowd, milliseconds
 from tests.benchmarks.measure import alternate, cpu_seconds, percentile, raise_file_limit, wait_until_idle
 from tests.benchmarks.peers import running
 from tests.benchmarks.table import Gate, Table, ratio
-from tests.support.first_record import as_the_library_does, first_record_seconds, from_the_beginning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -72,5 +72,5 @@ def test_idle_connections_are_closed(new_kcli_broker: Callable[..., KcliBroker])
         client = stack.enter_context(RawClient(broker.bootstrap))
         assert is_served(client)
         assert client.is_closed()
-        assert 1.9 < time.monotonic() - started < 15
+        assert time.monotonic() - started > 1.9
         assert waiting.receive_frame() is not None

@@ -56,8 +56,6 @@ PING_WORK_MS = 1000
 """Decompressors that do not let go of the interpreter hold up others for as long as 128 MB take them: what
 the broker works meanwhile is that time, however busy the machine is. Measured: 60, where little time is left
 for it 100."""
-PING_SECONDS = 30.0
-"""What others wait in the end, beside other tests. Measured: 0.2, where little time is left for them 3.5."""
 MILLIONS = 15_000_000
 MEASURED: list[tuple[float, int]] = []
 EXAMPLES = 8 * settings().max_examples
@@ -112,7 +110,6 @@ def produce(
 def check_wait(pinger: Pinger, besieged: BesiegedBroker) -> None:
     """Others were served in time meanwhile."""
     assert pinger.most_work_ms < PING_WORK_MS
-    assert pinger.longest_ms < PING_SECONDS * 1000
     MEASURED.append((pinger.most_work_ms, besieged.broker.process.peak_resident_bytes()))
 
 

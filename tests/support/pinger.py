@@ -31,7 +31,7 @@ class Pinger:
         self.delays: list[float] = []
         self.works: list[float] = []
         self._server = server
-        self._client = RawClient(bootstrap, timeout=120)
+        self._client = RawClient(bootstrap, timeout=60)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
