@@ -209,6 +209,8 @@ def report_usage_error(error: Exception, arguments: Sequence[str]) -> None:
     if message.startswith("Usage:"):  # a group without a verb: the message is the group's help
         print(message, file=sys.stderr, flush=True)
         return
+    from kcli.commands.shared.output import print_usage_error
+
     message = re.sub(SUGGESTION, "", " ".join(message.split())).rstrip(".")
     for typers, plain in TYPERS_WORDS.items():
         message = re.sub(typers, plain, message)
@@ -219,8 +221,7 @@ def report_usage_error(error: Exception, arguments: Sequence[str]) -> None:
         from kcli.commands.usage_hints import usage_hint
 
         hint = usage_hint(error, context, arguments=arguments)
-    print(f"error: {message[:1].lower()}{message[1:]}", file=sys.stderr)
-    print(f"hint: {hint}", file=sys.stderr, flush=True)
+    print_usage_error(f"{message[:1].lower()}{message[1:]}", hint)
 
 
 def called_path(arguments: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from kcli.commands.shared.output import note
+from kcli.commands.shared.output import note, print_lines
 from kcli.errors import KcliError, UsageError
 from kcli.storage.disk import leads_to, make_directory, remove_empty
 
@@ -98,7 +98,7 @@ def run_until_ready(log: BinaryIO) -> int | None:
         ready = process.stdout.readline()
     if not ready:
         return process.wait()
-    sys.stdout.write(ready.decode())
+    print_lines([ready.decode().removesuffix("\n")])
     process.returncode = 0  # it keeps running: nothing will wait for it
     return None
 

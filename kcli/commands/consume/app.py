@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -152,6 +153,13 @@ class FormatOptions(NamedTuple):
         str | None, typer.Option(metavar="TYPE", help="Type of values, as for keys")
     ] = None
 
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw", help="Print control characters as they are on a terminal, too: there they are escaped"
+        ),
+    ] = False
+
     def format(self, old_properties: Sequence[str] | None, *, is_json: bool) -> Format:
         """Return the formatter. The file's properties are overridden by flags, and by the command line's."""
         from kcli.commands.consume.formatters import make_formatter
@@ -165,6 +173,7 @@ class FormatOptions(NamedTuple):
                 **{name: value for name, value in flags.items() if value is not None},
                 **parse_properties(given, "--formatter-property"),
             },
+            is_escaped=not self.raw and sys.stdout.isatty(),
         )
 
 
@@ -200,6 +209,7 @@ async def consume(
     """
     from kcli.client.config import ConsumerConfig
     from kcli.commands.consume.reading import Choice, Reading, print_records
+    from kcli.commands.shared.output import print_lines
     from kcli.commands.shared.session import client_properties, connect_with, connecting_ms
     from kcli.commands.shared.topic_filter import some_ids
 
@@ -239,7 +249,7 @@ async def consume(
             verbose=verbose,
         )
     if enable_systest_events:
-        print("shutdown_complete")
+        print_lines(["shutdown_complete"])
 
 
 def group_id(

@@ -18,6 +18,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.shared.arguments import flag
+from kcli.commands.shared.escapes import escaped_bytes, escaped_json_bytes
 from kcli.commands.shared.java import java_json, java_text
 from kcli.commands.shared.serdes import Convert, Decode, decoder, deserializer
 from kcli.errors import KcliError, UsageError
@@ -152,7 +153,7 @@ def default_formatter(properties: Mapping[str, str]) -> Format:
 
 def logging_formatter(properties: Mapping[str, str]) -> Format:
     """Return the default formatter that also logs a line on stderr for each record."""
-    import sys
+    from kcli.commands.shared.output import note
 
     write = DefaultFormat.from_properties(properties).format
 
@@ -161,7 +162,7 @@ def logging_formatter(properties: Mapping[str, str]) -> Format:
         stamp = "" if kind is None else f"{kind}:{record.timestamp}, "
         key = "key:null " if record.key is None else f"key:{readable(record.key)}, "
         value = f"value:{'null' if record.value is None else readable(record.value)}"
-        print(f"{stamp}{key}{value}", file=sys.stderr)
+        note(f"{stamp}{key}{value}")
         return write(fetched, record)
 
     return format_and_log
@@ -244,14 +245,25 @@ FORMATTERS: dict[str, Callable[[Mapping[str, str]], Format]] = {
 }
 
 
-def make_formatter(name: str, properties: Mapping[str, str]) -> Format:
-    """Return a formatter by its short name or its Java class name in any Kafka version."""
+def make_formatter(name: str, properties: Mapping[str, str], *, is_escaped: bool = False) -> Format:
+    """Return a formatter by its short name or its Java class name in any Kafka version.
+
+    `is_escaped`: for a terminal, without control characters but line feeds and tabs.
+    """
     java_name = re.split(r"[.$]", name)[-1].removesuffix("MessageFormatter").lower()
     known = {short.replace("-", ""): factory for short, factory in FORMATTERS.items()}
     factory = FORMATTERS.get(name) or known.get(java_name)
     if factory is None:
         raise UsageError(f"there is no formatter `{name}`", hint=", ".join(FORMATTERS))
-    return factory(properties)
+    format_record = factory(properties)
+    if not is_escaped:
+        return format_record
+    escape = (
+        escaped_bytes
+        if factory in (default_formatter, logging_formatter, checksum_formatter)
+        else escaped_json_bytes
+    )
+    return lambda fetched, record: escape(format_record(fetched, record))
 
 
 if TYPE_CHECKING:

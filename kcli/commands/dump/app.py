@@ -147,6 +147,13 @@ def dump_log(
     index_sanity_check: Annotated[
         bool, typer.Option("--index-sanity-check", help="Check only what a starting broker checks")
     ] = False,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="As text, print control characters as they are on a terminal, too: there they are escaped",
+        ),
+    ] = False,
     output: OutputFormat | None = None,
 ) -> object:
     """Print the files of a log directory, and explain damage in them.
@@ -227,7 +234,12 @@ def dump_log(
         verify_index_only=verify_index_only,
         index_sanity_check=index_sanity_check,
         continues=continue_,
+        is_raw=raw,
     )
+    if raw and output is None:
+        output = OutputFormat.TEXT
+    if raw and output is OutputFormat.TABLE:
+        raise UsageError("a table is never raw: its cells are escaped", hint="`-o text` or `-o json`")
     selection = make_selection(topic or (), partition or (), kind or ())
     if repair is None:
         from kcli.commands.dump.run import dump

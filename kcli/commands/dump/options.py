@@ -29,6 +29,8 @@ class DumpOptions(NamedTuple):
     verify_index_only: bool = False
     index_sanity_check: bool = False
     continues: bool = False
+    is_raw: bool = False
+    """Whether a terminal gets the text of records as it is."""
 
     @property
     def shows_only_batches(self) -> bool:

@@ -76,14 +76,15 @@ def new_run(
         logs = LongLogs(pool, files, options, form)
     from kcli.commands.dump.dump_errors import DumpErrors
     from kcli.commands.dump.forms import ranged_view
-    from kcli.commands.dump.view import DumpOutput
+    from kcli.commands.dump.view import DumpOutput, terminal_escape
 
     errors = DumpErrors()
+    shown = DumpOutput(escape=terminal_escape(form, is_raw=options.is_raw))
     if is_summary:
         from kcli.commands.dump.summary_view import SummaryDump
 
-        return DumpRun(options, SummaryDump(DumpOutput(), form), errors)
-    view = ranged_view(form, options, errors, DumpOutput())
+        return DumpRun(options, SummaryDump(shown, form), errors)
+    view = ranged_view(form, options, errors, shown)
     ranges = None if logs is None else RangedDump(logs, view, options)
     return DumpRun(options, view, errors, ranges)
 

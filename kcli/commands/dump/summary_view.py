@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 from kcli.commands.dump.summary import LogSummary
 from kcli.commands.dump.table_view import StreamedColumns, moment
 from kcli.commands.dump.view import DumpView
+from kcli.commands.shared.escapes import escaped
 from kcli.commands.shared.formatting import counted
 from kcli.commands.shared.output import OutputFormat, note
 from kcli.forensics.entries.scanned_entry import records_of
@@ -224,7 +225,7 @@ class SummaryDump(DumpView):
     def close(self) -> None:
         self._end_log()
         if self._columns is not None and self._count == 1 and self._only is not None:
-            print_lines(self._output, self._only)
+            print_lines(self._output, self._only, escape=escaped)
         elif self._columns is not None and self._count:
             self._columns.flush()
         self._output.flush()
@@ -250,7 +251,7 @@ def legacy_bytes(batch: LegacyEntry) -> int:
     return sum(entry.size_in_bytes for entry in batch.inner_entries())
 
 
-def print_lines(output: DumpOutput, log: LogSummary) -> None:
-    output.line(f"{log.path}:")
+def print_lines(output: DumpOutput, log: LogSummary, escape: Callable[[str], str] = str) -> None:
+    output.line(escape(f"{log.path}:"))
     for name, value in facts(log):
-        output.line(f"  {name}: {value}")
+        output.line(escape(f"  {name}: {value}"))

@@ -12,6 +12,7 @@ from kcli.commands.dump.control_records import control_text
 from kcli.commands.dump.segment import SegmentDump
 from kcli.commands.dump.text_lines import CODEC_NAMES
 from kcli.commands.dump.view import DumpOutput, Layout, OptionalLong, RangedView
+from kcli.commands.shared.escapes import escaped
 from kcli.commands.shared.java import java_utf8
 from kcli.commands.shared.output import OutputFormat, note
 from kcli.forensics.entries.scanned_entry import ScannedEntry, records_of
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 MEASURED_ROWS = 100
 WIDEST_COLUMN = 40
 GAP = "  "
-CONTROL_CHARACTERS = {number: f"\\x{number:02x}" for number in (*range(32), 127)}
 MOST_SECONDS = 1024
 
 
@@ -50,6 +50,7 @@ class StreamedColumns:
 
     def add(self, cells: Sequence[object]) -> None:
         """Print a row, or keep it until there are enough rows to decide the widths."""
+        cells = [escaped(item) if isinstance(item, str) else item for item in cells]
         if self.layout is not None:
             self._print(cells, self.layout.widths)
             return
@@ -104,13 +105,6 @@ def _second_text(seconds: int) -> str | None:
         return None
 
 
-def contents(text: str | None) -> str:
-    """Return a key or a value on one line, a dash for null."""
-    if text is None:
-        return "-"
-    return text if text.isprintable() else text.translate(CONTROL_CHARACTERS)
-
-
 LINES_CHARACTERS = 64 * 1024
 MEASURED_BYTES = 4 * 1024 * 1024
 """How much of a log is read at most to decide the widths of its columns."""
@@ -147,7 +141,8 @@ class TableDump(RangedView):
     def file_begins(self, file: DumpFile) -> None:
         self._end_columns()
         self._file = file
-        self._output.line(file.path if self._is_first else f"\n{file.path}")
+        path = escaped(file.path)
+        self._output.line(path if self._is_first else f"\n{path}")
         self._is_first = False
 
     def begin_ranges(self, file: DumpFile) -> Layout | None:
@@ -188,9 +183,9 @@ class TableDump(RangedView):
                 line = form % (
                     record.offset,
                     moment(record.timestamp),
-                    ",".join(name for name, _ in headers) if headers else "-",
-                    "-" if key is None else contents(java_utf8(key)),
-                    "-" if value is None else contents(java_utf8(value)),
+                    escaped(",".join(name for name, _ in headers)) if headers else "-",
+                    "-" if key is None else escaped(java_utf8(key)),
+                    "-" if value is None else escaped(java_utf8(value)),
                 )
                 lines.append(line.rstrip())
                 characters += len(line)
@@ -217,13 +212,13 @@ class TableDump(RangedView):
                 self._row(RECORD_COLUMNS, (record.offset, time, "-", "-", control_text(record).strip()))
             else:
                 key, value = self._options.decoder.texts(record)
-                self._row(RECORD_COLUMNS, (record.offset, time, headers, contents(key), contents(value)))
+                self._row(RECORD_COLUMNS, (record.offset, time, headers, dash(key), dash(value)))
 
     def row(self, row: Row) -> None:
         self._row(tuple(row.fields), tuple(map(cell, row.fields.values())))
 
     def remark(self, type: str, text: str) -> None:
-        self._output.line(text)
+        self._output.line(escaped(text))
 
     def damage(self, damage: Damage) -> None:
         if self._columns is not None:
@@ -299,6 +294,11 @@ def batch_cells(entry: ScannedEntry) -> Sequence[object]:
         ",".join(name for name, is_set in marks.items() if is_set) or "-",
         valid,
     )
+
+
+def dash(text: str | None) -> str:
+    """Return a text, a dash for null."""
+    return "-" if text is None else text
 
 
 def size_text(size: int) -> object:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from codecs import getincrementaldecoder
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from kcli.forensics.entries.scanned_entry import Batch, DumpedRecord, ScannedEntry
     from kcli.forensics.ranges.worker_pool import Piece
     from kcli.protocol.corruption import Buffer
+
+    Escape = Callable[[str], str]
 
 
 UNKNOWN_OFFSET = -2
@@ -166,13 +170,25 @@ class OutputLost(Exception):
         self.error = error
 
 
+def terminal_escape(form: OutputFormat, *, is_raw: bool) -> Escape | None:
+    """Return how text is escaped for standard output: not at all unless that is a terminal."""
+    if is_raw or not sys.stdout.isatty():
+        return None
+    from kcli.commands.shared.escapes import escaped, escaped_json
+
+    return escaped_json if form == "json" else partial(escaped, keep="\n\t")
+
+
 class DumpOutput:
     """Collects output, and writes it out when there are `FLUSH_BYTES` of it or `flush` is called."""
 
-    __slots__ = ("_parts", "_size", "_stream")
+    __slots__ = ("_decode", "_escape", "_parts", "_size", "_stream")
 
-    def __init__(self, stream: BinaryIO | None = None) -> None:
+    def __init__(self, stream: BinaryIO | None = None, *, escape: Escape | None = None) -> None:
+        """`escape` changes the text before it is written."""
         self._stream = sys.stdout.buffer if stream is None else stream
+        self._escape = escape
+        self._decode = None if escape is None else getincrementaldecoder("utf-8")("surrogateescape").decode
         self._parts: list[Buffer] = []
         self._size = 0
 
@@ -188,6 +204,9 @@ class DumpOutput:
 
     def forward(self, piece: Piece) -> None:
         """Print bytes from a pipe, without copying them where the system can. Raises `OutputLost`."""
+        if self._escape is not None:
+            self.write(piece.read())
+            return
         self.flush()
         left = piece.length
         try:
@@ -203,6 +222,8 @@ class DumpOutput:
         data = b"".join(self._parts)
         self._parts.clear()
         self._size = 0
+        if self._escape is not None and self._decode is not None:
+            data = self._escape(self._decode(data)).encode()
         try:
             self._stream.write(data)
             self._stream.flush()

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from kcli.commands.shared.escapes import escaped
 from kcli.commands.shared.formatting import size_text, time_text
 from kcli.commands.shared.output import note
 
@@ -139,14 +140,14 @@ def bar(description: str, total_rows: int | None) -> Iterator[WorkProgress]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.fields[text]}"),
         TimeElapsedColumn(),
     )
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task(description, total=None, text="planning")
+        task = bars.add_task(escaped(description), total=None, text="planning")
 
         def show(progress: WorkProgress) -> None:
             total = None if progress.done is None else 1.0

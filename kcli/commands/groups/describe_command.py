@@ -84,5 +84,6 @@ def with_notes(description: Description, output: OutputFormat | None) -> Descrip
 
     if chosen_format(output) is not OutputFormat.JSON:
         for line in notes(description):
+            note("")  # as Kafka's tool does
             note(line)
     return description

@@ -60,9 +60,9 @@ class GroupHead(NamedTuple):
     def note(self) -> str | None:
         """Return what Kafka's tool prints on stderr about the state, None if nothing."""
         if self.state == "Empty":
-            return f"\nConsumer group '{self.group}' has no active members."
+            return f"Consumer group '{self.group}' has no active members."
         if self.state in REBALANCING:
-            return f"\nWarning: Consumer group '{self.group}' is rebalancing."
+            return f"Warning: Consumer group '{self.group}' is rebalancing."
         return None
 
     def title(self) -> str:

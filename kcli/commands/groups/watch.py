@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 import typer
 
+from kcli.commands.shared.escapes import escaped
 from kcli.commands.shared.interrupts import ending_with_reader, interruptible
 from kcli.commands.shared.options import OutputFormat
 from kcli.commands.shared.output import (
@@ -18,6 +19,7 @@ from kcli.commands.shared.output import (
     chosen_format,
     console,
     print_error,
+    print_lines,
     print_result,
     rich_table,
 )
@@ -76,7 +78,7 @@ async def watch_below(
         result = await take_result(take, is_first=is_first)
         if result is not None:
             if chosen_format(output) is not OutputFormat.JSON:
-                print(time_text() if is_first else f"\n{time_text()}")
+                print_lines([time_text()] if is_first else ["", time_text()])
             print_result(result, output)
         is_first = False
         await trio.sleep(seconds)
@@ -111,7 +113,7 @@ async def watch_in_place(
             try:
                 result = await take()
             except KcliError as passing:
-                live.console.print(f"error: {passing.message}", markup=False)
+                live.console.print(f"error: {escaped(passing.message)}", markup=False)
                 continue
             show(live, result, time_text())
 
@@ -124,7 +126,9 @@ def show(live: Live, result: Watched | None, heading: str) -> None:
     tables = result.tables() if isinstance(result, Tabular) else list[Table]()
     for table in tables:
         if table.title is not None:
-            parts.append(Text(table.title, style="bold"))
+            parts.append(Text(escaped(table.title), style="bold"))
         parts.append(rich_table(table))
-    errors = [Text(f"error: {each.message}") for each in (result.failures if result is not None else ())]
+    errors = [
+        Text(f"error: {escaped(each.message)}") for each in (result.failures if result is not None else ())
+    ]
     live.update(Group(*parts, *errors), refresh=True)

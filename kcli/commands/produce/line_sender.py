@@ -198,7 +198,7 @@ class LineSender:
             note(PROMPT, end="")
         chunk = await source.read()
         if source.is_terminal and not chunk:
-            note("\n", end="")
+            note("")
         return chunk
 
     async def send_lines(self, lines: list[bytes], splitter: LineSplitter) -> None:

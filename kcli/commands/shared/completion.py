@@ -41,11 +41,14 @@ def names_beginning_with(incomplete: str, fetch: Fetch, parameters: Mapping[str,
     """Return the fetched names that begin with `incomplete`, none if the cluster cannot be asked."""
     import trio
 
+    from kcli.commands.shared.escapes import is_safe
+
     try:
         names = trio.run(ask_cluster, fetch, parameters)
     except* Exception:
         names = []
-    return [name for name in names if name.startswith(incomplete)]
+    # A shell would print control characters of a name as they are.
+    return [name for name in names if name.startswith(incomplete) and is_safe(name)]
 
 
 async def ask_cluster(fetch: Fetch, parameters: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,9 @@
 
 A result is a `NamedTuple` of plain values with a method `lines()`, and `tables()` if columns help. Only data
 goes to stdout. rich is imported only for a table.
+
+Nothing that is printed controls a terminal (`kcli.commands.shared.escapes`): tables and messages are escaped
+everywhere, text and JSON only on a terminal. A pipe gets the bytes that Kafka's tools print.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from kcli.errors import KcliError
+from kcli.commands.shared.escapes import escaped, escaped_json
+from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,20 +77,33 @@ def print_result(result: Result, output: OutputFormat | None) -> None:
             print_json(result)
         case OutputFormat.TABLE if isinstance(result, Tabular):
             print_tables(result.tables())
+        case OutputFormat.TABLE:
+            print_lines(escaped(line, keep="\t") for line in result.lines())
         case _:
-            for line in result.lines():
-                print(line)
+            print_lines(result.lines())
     sys.stdout.flush()
 
 
-def print_json(value: object) -> None:
-    """Print one JSON document, indented on a terminal and on one line elsewhere."""
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines of data on stdout, with tabs as they are."""
+    if sys.stdout.isatty():
+        lines = (escaped(line, keep="\t") for line in lines)
+    for line in lines:
+        print(line)
+
+
+def print_json(value: object, *, is_one_of_many: bool = False) -> None:
+    """Print a JSON document, on one line unless it is the only one and goes to a terminal."""
     import json
 
     # An output in another encoding than UTF lacks characters, so JSON escapes them. StringIO has no encoding.
     escapes = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-    json.dump(plain(value), sys.stdout, ensure_ascii=escapes, indent=2 if sys.stdout.isatty() else None)
-    print()
+    if not sys.stdout.isatty():
+        json.dump(plain(value), sys.stdout, ensure_ascii=escapes)
+        print()
+    else:
+        text = json.dumps(plain(value), ensure_ascii=escapes, indent=None if is_one_of_many else 2)
+        print(escaped_json(text))
 
 
 def plain(value: object) -> object:
@@ -112,7 +129,7 @@ def print_tables(tables: Iterable[Table]) -> None:
     screen = console()
     for table in tables:
         if table.title is not None:
-            screen.print(Text(table.title, style="bold"), soft_wrap=True)
+            screen.print(Text(escaped(table.title), style="bold"), soft_wrap=True)
         # The terminal may break lines that are too wide, but nothing is cut off.
         wide = console(WIDEST) if has_long_path(table, screen.width) else screen
         wide.print(rich_table(table), crop=False)
@@ -147,7 +164,7 @@ def rich_table(table: Table) -> RichTable:
         numeric = bool(cells) and all(type(cell) is int for cell in cells)
         shown.add_column(name, justify="right" if numeric else "left", overflow="fold", min_width=1)
     for row in table.rows:
-        shown.add_row(*(Text(cell_text(cell)) for cell in row))
+        shown.add_row(*(Text(escaped(cell_text(cell))) for cell in row))
     return shown
 
 
@@ -165,9 +182,9 @@ def cell_text(cell: object) -> str:
 
 
 def note(message: str, *, end: str = "\n") -> None:
-    """Print a message on stderr; a closed terminal or a full disk must not cost the result."""
+    """Print a message of one line on stderr; a closed terminal or a full disk must not cost the result."""
     with suppress(OSError):
-        print(message, end=end, file=sys.stderr, flush=True)
+        print(escaped(message), end=end, file=sys.stderr, flush=True)
 
 
 def warn(message: str) -> None:
@@ -180,6 +197,11 @@ def print_error(error: KcliError) -> None:
     note(f"error: {one_line(error.message)}")
     if error.hint:
         note(f"hint: {one_line(error.hint)}")
+
+
+def print_usage_error(message: str, hint: str) -> None:
+    """Print an error of a command line that Typer refuses."""
+    print_error(UsageError(message, hint=hint))
 
 
 def one_line(message: str) -> str:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from kcli.commands.shared.escapes import escaped
+
 Advance = Callable[[int], None]
 
 
@@ -17,14 +19,22 @@ def progress_bar(description: str, total_bytes: int | None) -> Iterator[Advance]
         yield lambda _: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
     speed = (TransferSpeedColumn(), TimeRemainingColumn())
-    columns = ("{task.description}", BarColumn(), DownloadColumn(), *speed)
+    text = TextColumn("{task.description}", markup=False)
+    columns = (text, BarColumn(), DownloadColumn(), *speed)
     # Output to the same terminal must come above the bar; redirected output must not go to the terminal.
     screen, shares = Console(stderr=True), sys.stdout.isatty()
     with Progress(*columns, console=screen, transient=True, redirect_stdout=shares) as bars:
-        task = bars.add_task(description, total=total_bytes)
+        task = bars.add_task(escaped(description), total=total_bytes)
         yield lambda count: bars.advance(task, count)
 
 

@@ -15,7 +15,6 @@ import inspect
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import suppress
 from copy import copy
 from itertools import pairwise
 from typing import Annotated, Any, get_origin, get_type_hints
@@ -157,7 +156,7 @@ def add_common_options(run_command: Callable[..., None], parameters: Mapping[str
 
 def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, path: str = "kcli") -> None:
     """Run a body, print its result and errors, and raise `typer.Exit` after errors; hints name `path`."""
-    from kcli.commands.shared.output import print_error, print_result
+    from kcli.commands.shared.output import note, print_error, print_result
 
     failures: list[BaseException] = []
     try:
@@ -174,12 +173,12 @@ def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, 
         return
     exit_code, shown = judge(failures)
     if verbose:
-        import traceback
+        from traceback import format_exception
 
-        with suppress(OSError):  # stderr has no reader, or its disk is full
-            for failure in failures:
-                if not isinstance(failure, typer.Exit):
-                    traceback.print_exception(failure)
+        for failure in failures:
+            if not isinstance(failure, typer.Exit):
+                for line in "".join(format_exception(failure)).rstrip("\n").split("\n"):
+                    note(line)
     for error in shown:
         if isinstance(error, MissingArgument):
             error.hint = f"{path} --help"

@@ -11,7 +11,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.shared.formatting import counted
-from kcli.commands.shared.output import OutputFormat, Table, chosen_format, plain, print_error, print_tables
+from kcli.commands.shared.output import (
+    OutputFormat,
+    Table,
+    chosen_format,
+    print_error,
+    print_json,
+    print_lines,
+    print_tables,
+)
 from kcli.forensics.entries.damage import DamageKind
 from kcli.forensics.verification.findings import Finding, FindingKind, Kind, Severity, advice_on, severity_of
 
@@ -124,20 +132,15 @@ def advice_lines(findings: Iterable[Finding]) -> Iterator[str]:
         yield f"{kind.value}: {advice_on(kind)}"
 
 
-def json_line(finding: Finding) -> str:
-    import json
-
-    return json.dumps(
-        {
-            "file": finding.path,
-            "position": finding.position,
-            "offset": finding.offset,
-            "kind": finding.kind.value,
-            "severity": finding.severity.value,
-            "message": finding.message,
-        },
-        ensure_ascii=False,
-    )
+def document_of(finding: Finding) -> dict[str, object]:
+    return {
+        "file": finding.path,
+        "position": finding.position,
+        "offset": finding.offset,
+        "kind": finding.kind.value,
+        "severity": finding.severity.value,
+        "message": finding.message,
+    }
 
 
 class Explanation(NamedTuple):
@@ -191,9 +194,10 @@ class Printer:
         if self._output is OutputFormat.TEXT:
             for path in (*report.passed, *report.empty):
                 if not self._files or path in self._files:
-                    print(f"{path} passed sanity check." if path in report.passed else f"{path} is empty.")
-            for path in report.written:
-                print(f"{path} written.")
+                    print_lines(
+                        [f"{path} passed sanity check." if path in report.passed else f"{path} is empty."]
+                    )
+            print_lines(f"{path} written." for path in report.written)
         self.findings(report.findings)
         for failure in report.failures:
             self.failure(failure)
@@ -204,10 +208,9 @@ class Printer:
         match self._output:
             case OutputFormat.JSON:
                 for finding in found:
-                    print(json_line(finding))
+                    print_json(document_of(finding), is_one_of_many=True)
             case OutputFormat.TEXT:
-                for line in text_lines(found):
-                    print(line)
+                print_lines(text_lines(found))
             case _:
                 self._kept.extend(found)
         sys.stdout.flush()
@@ -219,29 +222,24 @@ class Printer:
     def finish(self) -> None:
         """Print the summary; before it the findings and the advice, if the form is a table."""
         if self._output is OutputFormat.JSON:
-            import json
-
-            print(json.dumps(plain(self._summary)))
+            print_json(self._summary, is_one_of_many=True)
             return
         if self._kept:
             print_tables([table(self._kept)])
-            print()
-            for line in advice_lines(self._kept):
-                print(line)
+            print_lines(["", *advice_lines(self._kept)])
         has_seen_nothing = bool(self.without_segments) and not self.has_seen_segments
-        print(self._summary.line("nothing to verify" if has_seen_nothing else "no problems"))
+        print_lines([self._summary.line("nothing to verify" if has_seen_nothing else "no problems")])
 
 
 def print_explanations(output: OutputFormat | None) -> None:
     listed = explanations()
     match chosen_format(output):
         case OutputFormat.JSON:
-            import json
-
             for each in listed:
-                print(json.dumps(plain(each)))
+                print_json(each, is_one_of_many=True)
         case OutputFormat.TABLE:
             print_tables([Table(("kind", "severity", "meaning", "what to do"), listed)])
         case _:
-            for kind, severity, meaning, advice in listed:
-                print(f"{kind} ({severity}): {meaning}; {advice}")
+            print_lines(
+                f"{kind} ({severity}): {meaning}; {advice}" for kind, severity, meaning, advice in listed
+            )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kcli.commands.dump.dump_errors import MOST_PAIRS, DumpErrors, absolute
 from kcli.commands.dump.summary import MOST_EXACT, DistinctCounter
-from kcli.commands.dump.table_view import WIDEST_COLUMN, StreamedColumns, contents, moment
+from kcli.commands.dump.table_view import WIDEST_COLUMN, StreamedColumns, moment
 from kcli.commands.dump.text_lines import RecordLines
 from kcli.commands.dump.text_view import record_metadata, utf8_lines
 from kcli.commands.dump.view import DumpOutput, OptionalLong
@@ -212,5 +212,4 @@ def test_times_of_a_table(timestamp: int, shown: str) -> None:
 
 
 def test_small_things() -> None:
-    assert contents("a\nb\x1b[1m") == "a\\x0ab\\x1b[1m"
     assert [str(OptionalLong(number)) for number in (-1, 0)] == ["OptionalLong.empty", "OptionalLong[0]"]
