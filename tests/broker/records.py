@@ -25,11 +25,18 @@ def batch(*values: bytes, timestamp: int = START_MS, key: bytes | None = b"k", *
 
 
 def produce_request(
-    topic: str, records: bytes | None, *, index: int = 0, acks: int = -1, timeout_ms: int = 1000
+    topic: str,
+    records: bytes | None,
+    *,
+    index: int = 0,
+    acks: int = -1,
+    timeout_ms: int = 1000,
+    transactional_id: str | None = None,
 ) -> ProduceRequest:
     """Return a request that writes to one partition."""
     partition = PartitionProduceData(index=index, records=records)
     return ProduceRequest(
+        transactional_id=transactional_id,
         acks=acks,
         timeout_ms=timeout_ms,
         topic_data=[TopicProduceData(name=topic, partition_data=[partition])],

@@ -122,9 +122,10 @@ def configs_of(kind: int, name: str) -> list[configs.DescribeConfigsResource]:
 
 
 def producing(transactional_id: str | None = None, acks: int = 1) -> ProduceRequest:
-    request = produce_request("t", batch(b"v"), acks=acks)
-    request.transactional_id = transactional_id
-    return request
+    marks: dict[str, Any] = {}
+    if transactional_id is not None:
+        marks = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    return produce_request("t", batch(b"v", **marks), acks=acks, transactional_id=transactional_id)
 
 
 def fetching(**fields: Any) -> Any:

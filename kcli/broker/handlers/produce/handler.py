@@ -6,7 +6,8 @@
 * acks=-1 waits until the records are on every in-sync replica; after the timeout the error is
   REQUEST_TIMED_OUT, but the records stay. acks=0 gets no response, and an error closes the connection.
 * With `flush.messages` the response waits until the records are on disk.
-* There is no transaction coordinator, so a transactional batch is INVALID_TXN_STATE.
+* There is no transaction coordinator, so a transactional batch is INVALID_TXN_STATE. Without a transactional
+  id it fails the whole request with TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 * A request above `YIELD_BYTES` lets others run between its partitions; records that take long to read or to
   write are read and written in threads (`LongReading`, `LongWriting`).
 """
@@ -19,7 +20,13 @@ from typing import TYPE_CHECKING, Any
 from trio.lowlevel import checkpoint
 
 from kcli.broker.handlers.produce import short_path
-from kcli.broker.handlers.produce.refusals import check_one_batch, explain, failed_produce, refused_row
+from kcli.broker.handlers.produce.refusals import (
+    check_one_batch,
+    explain,
+    failed_produce,
+    has_transactional_batch,
+    refused_row,
+)
 from kcli.broker.handlers.produce.slow_batches import (
     LOOP_DECOMPRESSED_BYTES,
     WRITTEN_ON_LOOP_BYTES,
@@ -103,7 +110,12 @@ def produce(
             return response
         request = short_path.in_full(request, context.api_version)
     assert isinstance(request, ProduceData)
-    if request.transactional_id is not None:
+    if has_transactional_batch(request):
+        if request.transactional_id is None:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "a transactional batch in a request without a transactional id",
+            )
         authorize_transactional_id(context, Operation.WRITE, request.transactional_id)
     if request.acks not in (-1, 0, 1):
         return failed_produce(request, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1"))

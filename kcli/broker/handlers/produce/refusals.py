@@ -13,6 +13,7 @@ from kcli.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kcli.protocol.records.batch_header import CODEC_MASK, TRANSACTIONAL_BIT
 from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.log.log_validator import InvalidRecords
 
@@ -24,7 +25,6 @@ _MIN_ENTRY_SIZE = 17
 """The bytes of an entry up to its magic, with it."""
 _LOG_OVERHEAD = 12
 _SIZE = Struct(">i")
-_TRANSACTIONAL = 0x10
 _WITHOUT_LOG_START = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -77,6 +77,20 @@ def explain(row: PartitionProduceResponse, error: KafkaError) -> None:
         ]
 
 
+def has_transactional_batch(request: ProduceData) -> bool:
+    """Return whether any partition begins with a transactional batch (Kafka class `RequestUtils`)."""
+    return any(is_transactional(records) for _, _, partitions in request.topics for _, records in partitions)
+
+
+def is_transactional(records: memoryview | None) -> bool:
+    """Return whether `records` begins with a whole transactional batch."""
+    if records is None or len(records) < _MIN_BATCH_SIZE:
+        return False
+    length, _, magic, _, attributes = _BATCH_HEAD.unpack_from(records, _BATCH_HEAD_POSITION)
+    is_whole: bool = length + _LOG_OVERHEAD <= len(records)
+    return is_whole and magic == 2 and attributes & TRANSACTIONAL_BIT != 0
+
+
 def check_one_batch(records: memoryview, version: int) -> None:
     """Raise `KafkaError` unless `records` is one batch that the version may carry."""
     if len(records) < _MIN_BATCH_SIZE:
@@ -86,9 +100,11 @@ def check_one_batch(records: memoryview, version: int) -> None:
         raise _wrong_magic(magic, version)
     if length + _LOG_OVERHEAD != len(records):
         _check_end(records, length, version)
-    if version < 7 and attributes & 7 == Codec.ZSTD:
+    if version < 7 and attributes & CODEC_MASK >= Codec.ZSTD:
+        if attributes & CODEC_MASK > Codec.ZSTD:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown codec {attributes & CODEC_MASK}")
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 or later")
-    if attributes & _TRANSACTIONAL:
+    if attributes & TRANSACTIONAL_BIT:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "there is no transaction coordinator")
 
 

@@ -11,7 +11,12 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING
 
-from kcli.broker.handlers.produce.refusals import check_one_batch, failed_produce, refused_row
+from kcli.broker.handlers.produce.refusals import (
+    check_one_batch,
+    failed_produce,
+    is_transactional,
+    refused_row,
+)
 from kcli.broker.handlers.produce.slow_batches import LOOP_DECOMPRESSED_BYTES, YIELD_BYTES
 from kcli.broker.handlers.produce.wire import FLEXIBLE_FROM, TOPIC_IDS_FROM, decoder, one_row_frame
 from kcli.broker.network.access import Operation
@@ -89,6 +94,8 @@ def append(request: ShortProduce, context: RequestContext) -> Frame | ProduceRes
     try:
         offset = partition.append_plain(records, node.wall_ms())
         if offset == NOT_PLAIN:
+            if is_transactional(records):
+                return None
             check_one_batch(records, version)
             log_start_offset = log.log_start_offset
             info = partition.append(

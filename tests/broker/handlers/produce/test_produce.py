@@ -13,6 +13,7 @@ from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kcli.protocol.records.batch import iter_batches
+from kcli.protocol.records.batch_header import update_crc
 from kcli.protocol.records.message_set import MessageSetBuilder
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
 from tests.broker.single_node import NODE_ID, START_MS, connected, running_node
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UNKNOWN_ID = bytes(range(16))
+
+
+def with_codec(data: bytes, codec: int) -> bytearray:
+    changed = bytearray(with_byte(data, 22, codec))
+    update_crc(changed, 0)
+    return changed
 
 
 def with_byte(data: bytes, position: int, value: int) -> bytes:
@@ -51,7 +58,26 @@ REFUSED = [
         produce_request(
             "t", batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
         ),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+    (
+        "transactional, with an id",
+        produce_request(
+            "t",
+            batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True),
+            transactional_id="t",
+        ),
         ErrorCode.INVALID_TXN_STATE,
+    ),
+    (
+        "an unknown codec",
+        produce_request("t", bytes(with_codec(batch(b"v"), 5))),
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ),
+    (
+        "another codec",
+        produce_request("t", bytes(with_codec(batch(b"v"), 3))),
+        ErrorCode.UNKNOWN_SERVER_ERROR,
     ),
 ]
 
@@ -66,6 +92,29 @@ async def test_what_is_refused_leaves_no_trace(
         row = produced(await client.ask(request_, 9))
         assert (ErrorCode(row.error_code), row.base_offset) == (error, -1)
         assert row.error_message
+        assert all(log.log_end_offset == 0 for log in node.log_manager)
+
+
+@pytest.mark.parametrize("version", [3, 6, 7, 12])
+async def test_an_unknown_codec_is_an_unexpected_error(version: int, tmp_path: Path) -> None:
+    """Kafka's code, which does not expect it either."""
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        for codec in (5, 6, 7):
+            row = produced(await client.ask(produce_request("t", with_codec(batch(b"v"), codec)), version))
+            assert row.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_a_transactional_batch_without_an_id_fails_the_whole_request(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t", partitions=2)
+        request = produce_request("t", batch(b"a"))
+        marked = batch(b"b", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+        request.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=marked))
+        response = await client.ask(request, 9)
+        assert {row.error_code for row in response.responses[0].partition_responses} == {
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        }
         assert all(log.log_end_offset == 0 for log in node.log_manager)
 
 
