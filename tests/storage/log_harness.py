@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.compression.codecs import Codec, compress
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
-from kcli.protocol.records.batch_header import HEADER, update_crc
+from kcli.protocol.records.batch_header import HEADER, HEADER_SIZE, LOG_OVERHEAD, update_crc
 from kcli.protocol.records.record import Record
+from kcli.protocol.records.varints import encode_varint
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.log.local_log import DeletionPlan
 from kcli.storage.log.log_appender import LogAppendInfo
@@ -72,6 +73,24 @@ def with_fields(batch: bytearray, **fields: int) -> bytearray:
     if "crc" not in fields and "length" not in fields:
         update_crc(batch, 0)
     return batch
+
+
+def with_more(batch: bytearray, data: bytes) -> bytearray:
+    """Return a batch with more bytes at its end, and length and checksum to match."""
+    return with_fields(with_fields(batch + data, length=len(batch) + len(data) - LOG_OVERHEAD), magic=2)
+
+
+def with_a_long_value(count: int, codec: Codec = Codec.NONE) -> bytearray:
+    """Return a batch in which the value of the middle record claims seven bytes of the next one."""
+    batch = batch_of(*[b"x" * 100] * count)
+    at = HEADER_SIZE
+    for _ in range(count // 2 + 1):
+        at = batch.index(encode_varint(100) + b"x" * 100, at + 1)
+    batch[at : at + 2] = encode_varint(107)
+    if codec:
+        batch[HEADER_SIZE:] = compress(codec, bytes(batch[HEADER_SIZE:]))
+        return with_fields(with_fields(batch, length=len(batch) - LOG_OVERHEAD), attributes=codec)
+    return with_fields(batch)
 
 
 class LogHarness:

@@ -108,8 +108,8 @@ class BatchLookup:
             return NO_TIMESTAMP
         if batch.timestamp_type:
             return max(batch.max_timestamp, NO_TIMESTAMP)
-        _, delta, _, _ = walk_records(batch.record_data(), 0, batch.count)
-        return max(batch.base_timestamp + delta, NO_TIMESTAMP)
+        _, largest, _, _ = walk_records(batch.record_data(), 0, batch.count, batch.base_timestamp)
+        return max(largest, NO_TIMESTAMP)
 
 
 OFFSET_ENTRY = Struct(">ii")

@@ -144,10 +144,6 @@ def _skip_headers(record: bytes, position: int) -> int:
         name, position = _read_bytes(record, position, f"name of header {number}")
         if name is None:
             raise CorruptRecord(f"header {number} has no name")
-        try:
-            name.decode()
-        except UnicodeDecodeError:
-            raise CorruptRecord(f"the name of header {number} is not UTF-8: {name!r}") from None
         _, position = _read_bytes(record, position, f"value of header {number}")
     return position
 
@@ -294,16 +290,17 @@ def _check_batch(entry: ScannedEntry, batch: RecordBatch, findings: RecordFindin
         records = RecordPieces(StoredRecords(batch, findings), findings)
         for piece in decompressed_pieces(batch.codec, _pieces(entry, HEADER_SIZE), MAX_HELD_BYTES):
             records.feed(piece, MAX_HELD_BYTES)
-        largest = records.finish()
+        delta = records.finish()
+        largest = None if delta is None else wrap_int64(batch.base_timestamp + delta)
     if largest is not None and not batch.attributes & TIMESTAMP_TYPE_BIT:
-        findings.compare_timestamp(wrap_int64(batch.base_timestamp + largest), batch.max_timestamp)
+        findings.compare_timestamp(largest, batch.max_timestamp)
 
 
 def _walk(entry: ScannedEntry, batch: RecordBatch) -> int | None:
-    """Return the largest timestamp delta of sound records, None if they must be checked one by one."""
+    """Return the largest timestamp of sound records, None if they must be checked one by one."""
     try:
         data = decompress(batch.codec, entry.read(HEADER_SIZE, entry.size), _WALKED_BYTES)
-        _, largest, is_dense, _ = walk_records(data, 0, batch.count)
+        _, largest, is_dense, _ = walk_records(data, 0, batch.count, batch.base_timestamp)
     except CorruptRecord:
         return None
     return largest if is_dense and batch.count == batch.last_offset_delta + 1 else None

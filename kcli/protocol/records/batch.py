@@ -173,10 +173,8 @@ def _parse_headers(
             length, position = read_varint(data, position - 1)
         if not 0 <= length <= record_end - position:
             raise CorruptRecord(f"a header name cannot have {length} bytes")
-        try:
-            name = data[position : position + length].decode()
-        except UnicodeDecodeError as error:
-            raise CorruptRecord("a header name is not UTF-8") from error
+        # Any bytes are sound: each sequence that is not UTF-8 becomes one U+FFFD, as in Java.
+        name = data[position : position + length].decode(errors="replace")
         position += length
         byte = data[position]
         position += 1

@@ -4,7 +4,7 @@ A leader gives records their offsets and its epoch; a follower writes them byte 
 them. Everything is checked before the first byte is written; the log's end, the producers and the epochs
 change only after the last (Kafka method `UnifiedLog.append`).
 
-Two short ways serve most appends in one pass over the headers: `append_plain` one small batch of a client,
+Two short ways serve most appends in one pass over the headers: `append_plain` one batch of a client,
 `append_run` a run of batches from a leader. They check as much as the ordinary way, but know only the
 ordinary case: the epoch is the one that the log is in, producers continue their sequences outside
 transactions, the segment has room. Anything else they decline without a change, and the ordinary way decides
@@ -32,7 +32,7 @@ from kcli.protocol.records.batch_header import (
     set_base_offset_and_epoch,
 )
 from kcli.protocol.records.record import NO_TIMESTAMP
-from kcli.protocol.records.record_walk import is_one_record, walk_records
+from kcli.protocol.records.record_walk import WALKED_BYTES_PER_RECORD, walk_records
 from kcli.storage.log.file_records import write_at
 from kcli.storage.log.log_validator import LogValidator
 from kcli.storage.producers.producer_state import AppendOrigin, BatchMetadata
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 UNKNOWN_OFFSET = -1
 NOT_PLAIN = -1
-MAX_RECORDS = 512
-"""`append_plain` declines a batch of more records, however few bytes it has."""
+MAX_RECORDS = 512 * 1024 // WALKED_BYTES_PER_RECORD
+"""`append_plain` declines a batch of more records: the walk over them takes a millisecond or more."""
 
 _SPECIAL_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
 _MAX_TIMESTAMP_POSITION = 35
@@ -220,7 +220,7 @@ class LogAppender:
             self.leader_epochs.clear()
 
     def append_plain(self, records: memoryview, leader_epoch: int, now_ms: int) -> int:
-        """Append one small batch of a client, patched in place; return its first offset, or `NOT_PLAIN`.
+        """Append one batch of a client, patched in place; return its first offset, or `NOT_PLAIN`.
 
         The batch is not compressed and the topic stores what producers send. Every call counts at the rate of
         such batches. Raises `KafkaError` KAFKA_STORAGE_ERROR; nothing was written then.
@@ -276,14 +276,12 @@ class LogAppender:
                 return NOT_PLAIN
         if crc32c(records[CRC_START:]) != crc:
             return NOT_PLAIN
-        if count != 1 or base_timestamp != max_timestamp or not is_one_record(records, HEADER_SIZE):
-            try:
-                # Reading a view byte by byte takes a third longer than reading bytes.
-                _, max_delta, is_dense, _ = walk_records(records.tobytes(), HEADER_SIZE, count)
-            except CorruptRecord:
-                return NOT_PLAIN
-            if not is_dense or base_timestamp + max_delta != max_timestamp:
-                return NOT_PLAIN
+        try:
+            smallest, largest, is_dense, _ = walk_records(records, HEADER_SIZE, count, base_timestamp)
+        except CorruptRecord:
+            return NOT_PLAIN
+        if not is_dense or largest != max_timestamp or smallest < NO_TIMESTAMP:
+            return NOT_PLAIN
 
         _write_stamp(records, 0, first_offset, length, leader_epoch)
         try:

@@ -1,16 +1,14 @@
 """LogValidator: checks records before a leader appends them, and converts them to what the topic stores.
 
-It always checks the structure of the entries, size against `max.message.bytes` and checksum; for clients also
-that there is one batch, from offset 0, with as many offsets as records, no control batch, and a sequence with
-a producer id. It reads the records inside if a rule needs them: a compacted topic needs keys, a time limit
-needs each timestamp, another codec or an older format needs the batch rebuilt. It reads a batch of at most
-`CHECKED_BYTES` to its last record in any case, so that a client under development learns what is wrong with
-its batches. For larger ones it trusts the header and its checksum, since reading the records would cost
-several times as much as storing them.
+It checks the structure of the entries, size against `max.message.bytes` and checksum; for clients also that
+there is one batch, from offset 0, with as many offsets as records, no control batch, and a sequence with a
+producer id. It walks over the records of every batch, decompressed, whatever its size: they must fill the
+batch, lie within the topic's time limits, and have keys if the topic is compacted.
 
 The producer's bytes are stored unchanged if possible. They are patched in place for append time and a wrong
 max timestamp, and rebuilt for a conversion and for offsets that are not 0, 1, 2 … (Kafka classes
-`LogValidator` and `UnifiedLog.analyzeAndValidateRecords`).
+`LogValidator` and `UnifiedLog.analyzeAndValidateRecords`). Kafka looks less closely at compressed records
+than at others and stores some that no consumer can read; here the verdict is the same.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import (
     CODEC_MASK,
-    CONTROL_BIT,
     CRC_START,
     HEADER_SIZE,
     MAGIC_POSITION,
@@ -35,16 +32,13 @@ from kcli.protocol.records.batch_header import (
     set_max_timestamp,
 )
 from kcli.protocol.records.record import NO_TIMESTAMP, TimestampType
-from kcli.protocol.records.record_walk import walk_records
+from kcli.protocol.records.record_walk import WALKED_BYTES_PER_RECORD, walk_records
 from kcli.storage.log.log_config import PRODUCER_COMPRESSION
 from kcli.storage.producers.producer_state import AppendOrigin
 
 if TYPE_CHECKING:
     from kcli.protocol.corruption import Buffer
     from kcli.storage.log.log_config import LogConfig
-
-CHECKED_BYTES = 16 * 1024
-"""The validator reads batches up to this size to their last record."""
 
 MAX_VALIDATED_BYTES = 64 * 1024 * 1024
 """The default limit of the decompressed size of one batch during the check."""
@@ -53,7 +47,6 @@ MAX_RECORD_ERRORS = 1000
 """How many bad records an error names at most."""
 
 NO_LIMIT_MS = 2**63 - 1
-_NO_CLIENT_BITS = CONTROL_BIT | TIMESTAMP_TYPE_BIT
 
 
 class InvalidRecords(KafkaError):
@@ -120,7 +113,7 @@ class LogValidator:
         self.plain_bytes = 0
         """Up to this size `LogAppender.append_plain` checks all that this configuration demands."""
         if stores_as_is and self._before_max_ms == NO_LIMIT_MS:
-            self.plain_bytes = min(CHECKED_BYTES, self._max_message_bytes)
+            self.plain_bytes = self._max_message_bytes
 
     def validate(
         self,
@@ -133,11 +126,12 @@ class LogValidator:
         """Check records for a leader, and convert them to what the topic stores.
 
         A writable buffer is patched in place. An incomplete entry at the end is dropped, even if nothing is
-        left. `max_decompressed` limits the bytes read; a record counts as at least `BYTES_PER_RECORD`, since
-        a batch of eleven kilobytes can hold eighteen million.
+        left. `max_decompressed` limits the work: a record counts as at least `WALKED_BYTES_PER_RECORD`, one
+        that is decoded as `BYTES_PER_RECORD`, since a batch of eleven kilobytes can hold eighteen million.
 
-        Raises `KafkaError` CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_RECORD, `InvalidRecords`, and
-        `TooMuchToRead` beyond the limit.
+        Raises `KafkaError` CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, UNKNOWN_SERVER_ERROR (Kafka's
+        code for an unknown codec and for bytes that do not decompress), `InvalidRecords`, and `TooMuchToRead`
+        beyond the limit.
         """
         data: bytearray | memoryview
         if isinstance(records, bytes) or (isinstance(records, memoryview) and records.readonly):
@@ -198,81 +192,72 @@ class LogValidator:
 
     def _check(self, batch: RecordBatch, now_ms: int, origin: AppendOrigin, max_decompressed: int) -> bool:
         """Check one batch and correct its max timestamp; return whether it must be rebuilt."""
+        is_clients = origin is AppendOrigin.CLIENT
+        if is_clients and batch.base_offset:
+            raise _invalid(f"a base offset of {batch.base_offset}, not 0")
         size = batch.size_in_bytes
         if size > self._max_message_bytes:
             raise self._too_large(size)
         start = batch.position
         if crc32c(memoryview(batch.buffer)[start + CRC_START : start + size]) != batch.crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
-        attributes = batch.attributes
-        count = batch.count
-        if origin is AppendOrigin.CLIENT and (
-            batch.base_offset
-            or count <= 0
-            or count != batch.last_offset_delta + 1
-            or attributes & _NO_CLIENT_BITS
-            or (batch.producer_id >= 0 and batch.base_sequence < 0)
-            or attributes & CODEC_MASK > Codec.ZSTD
-        ):
-            raise _client_error(batch)
-        if attributes & CONTROL_BIT or not count:
+        codec = batch.attributes & CODEC_MASK
+        if codec > Codec.ZSTD:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"the record batch has an unknown codec, {codec}"
+            )
+        if is_clients:
+            _check_clients_header(batch)
+        if batch.is_control or not batch.count:
             return False
-        codec = attributes & CODEC_MASK
-        must_rebuild = self._codec is not None and codec != self._codec
-        if must_rebuild or size <= CHECKED_BYTES or self._needs_records(batch, now_ms):
-            return self._check_records(batch, now_ms, max_decompressed) or must_rebuild
-        return False
-
-    def _needs_records(self, batch: RecordBatch, now_ms: int) -> bool:
-        if self._is_compacted:
-            return True
-        if self._uses_append_time:
-            return False
-        # The header has the largest timestamp, but not the smallest.
-        return batch.max_timestamp - now_ms > self.after_max_ms or self._before_max_ms < now_ms
+        must_renumber = self._check_records(batch, now_ms, max_decompressed)
+        return must_renumber or (self._codec is not None and codec != self._codec)
 
     def _check_records(self, batch: RecordBatch, now_ms: int, max_decompressed: int) -> bool:
-        """Read a batch to its last record; return whether its offsets must be renumbered."""
-        position = batch.position
+        """Walk over the records; return whether their offsets must be renumbered."""
+        data, start = _record_data(batch, max_decompressed)
+        if batch.count * WALKED_BYTES_PER_RECORD > max_decompressed:
+            if batch.count > (len(data) - start) // MIN_RECORD_BYTES:
+                raise _invalid("fewer records than it declares")
+            raise TooMuchData(f"a record batch of {batch.count} records")
         try:
-            if batch.attributes & CODEC_MASK:
-                data: Buffer = batch.record_data(max_decompressed)
-                start = 0
-            else:
-                # Uncompressed records are read in the batch's own buffer, without a copy.
-                data, start = batch.buffer, position + HEADER_SIZE
-                if len(data) != position + batch.size_in_bytes:
-                    data = memoryview(data)[: position + batch.size_in_bytes]
-            if batch.count * BYTES_PER_RECORD > max_decompressed:
-                if batch.count > (len(data) - start) // MIN_RECORD_BYTES:
-                    raise CorruptRecord("a record batch holds fewer records than it declares")
-                raise TooMuchData(f"a record batch of {batch.count} records")
-            min_delta, max_delta, is_dense, is_keyed = walk_records(data, start, batch.count)
-        except TooMuchData:
-            raise
+            smallest, largest, is_dense, is_keyed = walk_records(
+                data, start, batch.count, batch.base_timestamp
+            )
         except CorruptRecord as error:
             raise KafkaError(ErrorCode.INVALID_RECORD, error.message) from error
-        if self._is_compacted and not is_keyed:
+        has_append_time = batch.attributes & TIMESTAMP_TYPE_BIT != 0
+        if has_append_time:
+            smallest = largest = batch.max_timestamp
+        if self._uses_append_time:
+            has_bad_times = has_append_time
+        else:
+            # A missing timestamp, -1, looks like a very old one: the records tell them apart.
+            has_bad_times = self._is_out_of_time(largest, now_ms) or smallest < now_ms - self._before_max_ms
+            has_bad_times = has_bad_times or (has_append_time and largest == NO_TIMESTAMP)
+        if has_bad_times or (self._is_compacted and not is_keyed):
             self._check_each(batch, now_ms, max_decompressed)
         if not self._uses_append_time:
-            # A missing timestamp, -1, looks like a very old one: the records tell them apart.
-            age_ms = now_ms - batch.base_timestamp
-            if age_ms - min_delta > self._before_max_ms or max_delta - age_ms > self.after_max_ms:
-                self._check_each(batch, now_ms, max_decompressed)
-            largest = max(batch.base_timestamp + max_delta, NO_TIMESTAMP)
-            if largest != batch.max_timestamp:
+            largest = max(largest, NO_TIMESTAMP)
+            if largest != batch.max_timestamp or has_append_time:
                 _patch_timestamps(batch, TimestampType.CREATE_TIME, largest)
         return not is_dense
 
     def _check_each(self, batch: RecordBatch, now_ms: int, max_decompressed: int) -> None:
         """Raise `InvalidRecords`, naming the first records that break a rule, if any do."""
+        _check_decoding(batch, max_decompressed)
         errors: list[tuple[int, str]] = []
         code = ErrorCode.INVALID_RECORD
+        has_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
         try:
             for index, record in enumerate(batch.records(max_decompressed)):
                 if self._is_compacted and record.key is None:
                     errors.append((index, "a record of a compacted topic needs a key"))
-                elif not self._uses_append_time and self._is_out_of_time(record.timestamp, now_ms):
+                elif self._uses_append_time or record.timestamp == NO_TIMESTAMP:
+                    if has_append_time:
+                        code = ErrorCode.INVALID_TIMESTAMP
+                        errors.append((index, "only the broker may set the timestamp type to append time"))
+                elif self._is_out_of_time(record.timestamp, now_ms):
                     code = ErrorCode.INVALID_TIMESTAMP
                     errors.append((index, f"timestamp {record.timestamp} is too far from {now_ms}"))
                 if len(errors) == MAX_RECORD_ERRORS:
@@ -295,11 +280,11 @@ class LogValidator:
         """Rebuild all batches with the topic's codec, their offsets counted from 0."""
         rebuilt = bytearray()
         for batch in batches:
+            _check_decoding(batch, max_decompressed)
             codec = batch.codec if self._codec is None or batch.is_control else self._codec
             builder = RecordBatchBuilder(
                 codec=codec,
                 level=self._config.compression_level(codec.name.lower()),
-                timestamp_type=batch.timestamp_type,
                 producer_id=batch.producer_id,
                 producer_epoch=batch.producer_epoch,
                 base_sequence=batch.base_sequence,
@@ -309,8 +294,10 @@ class LogValidator:
             )
             for record in batch.records(max_decompressed):
                 if record.timestamp < NO_TIMESTAMP:
-                    reason = f"negative timestamp: {record.timestamp}"
-                    raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, reason, [(builder.count, reason)])
+                    # Kafka's code, which does not expect them here.
+                    raise KafkaError(
+                        ErrorCode.UNKNOWN_SERVER_ERROR, f"negative timestamp: {record.timestamp}"
+                    )
                 builder.append(record.timestamp, record.key, record.value, record.headers)
             rebuilt += builder.build()
         result = [entry for entry in iter_batches(rebuilt) if isinstance(entry, RecordBatch)]
@@ -326,22 +313,39 @@ class LogValidator:
         )
 
 
-def _client_error(batch: RecordBatch) -> KafkaError:
-    """Return the error for the header of a client's batch."""
-    if batch.base_offset:
-        reason = f"a base offset of {batch.base_offset}, not 0"
-    elif batch.count <= 0 or batch.last_offset_delta + 1 != batch.count:
-        reason = f"{batch.count} records up to offset {batch.last_offset_delta}"
-    elif batch.is_control:
-        reason = "the mark of a control batch, which clients must not write"
-    elif batch.attributes & TIMESTAMP_TYPE_BIT:
-        errors = [(0, "only the broker may set the timestamp type to append time")]
-        return InvalidRecords(ErrorCode.INVALID_TIMESTAMP, errors[0][1], errors)
-    elif batch.attributes & CODEC_MASK > Codec.ZSTD:
-        reason = f"an unknown codec, {batch.attributes & CODEC_MASK}"
-    else:
-        reason = f"no sequence for producer {batch.producer_id}"
-    return KafkaError(ErrorCode.INVALID_RECORD, f"the record batch has {reason}")
+def _check_clients_header(batch: RecordBatch) -> None:
+    """Raise `KafkaError` for what a client must not send (Kafka method `LogValidator.validateBatch`)."""
+    if batch.count <= 0 or batch.last_offset_delta + 1 != batch.count:
+        raise _invalid(f"{batch.count} records up to offset {batch.last_offset_delta}")
+    if batch.is_control:
+        raise _invalid("the mark of a control batch, which clients must not write")
+    if batch.producer_id >= 0 and batch.base_sequence < 0:
+        raise _invalid(f"no sequence for producer {batch.producer_id}")
+
+
+def _invalid(what: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"the record batch has {what}")
+
+
+def _record_data(batch: RecordBatch, max_decompressed: int) -> tuple[Buffer, int]:
+    """Return the records of a batch, decompressed, and where they begin."""
+    if batch.attributes & CODEC_MASK:
+        try:
+            return batch.record_data(max_decompressed), 0
+        except TooMuchData:
+            raise
+        except CorruptRecord as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
+    # Uncompressed records are read in the batch's own buffer, without a copy.
+    end = batch.position + batch.size_in_bytes
+    data = batch.buffer if len(batch.buffer) == end else memoryview(batch.buffer)[:end]
+    return data, batch.position + HEADER_SIZE
+
+
+def _check_decoding(batch: RecordBatch, max_decompressed: int) -> None:
+    """Raise `TooMuchData` for more records than may be decoded."""
+    if batch.count * BYTES_PER_RECORD > max_decompressed:
+        raise TooMuchData(f"a record batch of {batch.count} records")
 
 
 def _patch_timestamps(batch: RecordBatch, timestamp_type: TimestampType, max_timestamp: int) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from kcli.protocol.compression.codecs import Codec, compress
+from kcli.protocol.corruption import BYTES_PER_RECORD
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
@@ -14,16 +16,17 @@ from kcli.protocol.records.batch_header import HEADER_SIZE, update_crc
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.records.message_set import MessageSetBuilder
 from kcli.protocol.records.record import TimestampType
+from kcli.protocol.records.record_walk import WALKED_BYTES_PER_RECORD, walk_records_in_python
+from kcli.storage.log import log_validator
 from kcli.storage.log.log_config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig
 from kcli.storage.log.log_validator import (
-    CHECKED_BYTES,
     InvalidRecords,
     LogValidator,
     TooMuchToRead,
     ValidatedRecords,
 )
 from kcli.storage.producers.producer_state import AppendOrigin
-from tests.storage.log_harness import NOW_MS, batch_of, with_fields
+from tests.storage.log_harness import NOW_MS, batch_of, with_a_long_value, with_fields, with_more
 
 DEFAULT = LogConfig()
 COMPACTED = LogConfig(cleanup_policy=frozenset({COMPACT, DELETE}))
@@ -63,11 +66,9 @@ def only_batch(validated: ValidatedRecords) -> RecordBatch:
 
 
 def big(codec: Codec = Codec.NONE) -> bytearray:
-    """Return a batch larger than those that the validator reads to the last record."""
+    """Return a batch of twenty kilobytes."""
     values = [random.Random(number).randbytes(1000) for number in range(20)]
-    batch = batch_of(*values, codec=codec)
-    assert len(batch) > CHECKED_BYTES
-    return batch
+    return batch_of(*values, codec=codec)
 
 
 @pytest.mark.parametrize("codec", ALL_CODECS)
@@ -114,9 +115,9 @@ def test_a_cut_batch_behind_a_whole_one_is_dropped() -> None:
         ({"last_offset_delta": -1}, ErrorCode.INVALID_RECORD),
         ({"last_offset_delta": 5}, ErrorCode.INVALID_RECORD),
         ({"attributes": 0x20}, ErrorCode.INVALID_RECORD),
-        ({"attributes": 0x08}, ErrorCode.INVALID_TIMESTAMP),
-        ({"attributes": 0x05}, ErrorCode.INVALID_RECORD),
-        ({"attributes": 0x03}, ErrorCode.INVALID_RECORD),
+        ({"attributes": 0x08, "max_timestamp": -1}, ErrorCode.INVALID_TIMESTAMP),
+        ({"attributes": 0x08, "max_timestamp": NOW_MS + 3_600_001}, ErrorCode.INVALID_TIMESTAMP),
+        *(({"attributes": codec}, ErrorCode.UNKNOWN_SERVER_ERROR) for codec in range(1, 8)),
         ({"producer_id": 5, "producer_epoch": 0}, ErrorCode.INVALID_RECORD),
     ],
 )
@@ -193,7 +194,7 @@ def test_a_large_batch_of_a_compacted_topic_is_read_too() -> None:
     ],
 )
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-@pytest.mark.parametrize("size", [10, CHECKED_BYTES])
+@pytest.mark.parametrize("size", [10, 20_000])
 def test_create_times_stay_within_bounds(
     timestamp: int, config: LogConfig, is_good: bool, codec: Codec, size: int
 ) -> None:
@@ -298,7 +299,7 @@ def test_a_batch_that_does_not_decompress_is_refused(codec: Codec) -> None:
     batch = batch_of(b"a" * 100, b"b" * 100, codec=codec)
     batch[HEADER_SIZE + 10 :] = bytes(len(batch) - HEADER_SIZE - 10)
     update_crc(batch, 0)
-    assert refusal(batch).code is ErrorCode.INVALID_RECORD
+    assert refusal(batch).code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
@@ -316,16 +317,28 @@ def test_a_decompression_bomb_is_refused(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", ALL_CODECS)
 def test_too_many_records_are_refused_unread(codec: Codec) -> None:
     """Records of seven bytes each would take hours to read."""
-    batch = batch_of(*[b""] * 1000, codec=codec)
+    batch = batch_of(*[None] * 1000, keys=(None,) * 1000, codec=codec)
+    limit = 1000 * WALKED_BYTES_PER_RECORD
     with pytest.raises(TooMuchToRead):
-        LogValidator(DEFAULT).validate(batch, now_ms=NOW_MS, max_decompressed=100_000)
-    assert len(LogValidator(DEFAULT).validate(batch, now_ms=NOW_MS).batches) == 1
+        LogValidator(DEFAULT).validate(batch, now_ms=NOW_MS, max_decompressed=limit - 1)
+    assert len(LogValidator(DEFAULT).validate(batch, now_ms=NOW_MS, max_decompressed=limit).batches) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "keys"), [(COMPACTED, (None,) * 1000), (LogConfig(compression_type="zstd"), None)]
+)
+def test_too_many_records_are_refused_undecoded(
+    config: LogConfig, keys: tuple[bytes | None, ...] | None
+) -> None:
+    batch = batch_of(*[b""] * 1000, keys=keys)
+    with pytest.raises(TooMuchToRead):
+        LogValidator(config).validate(batch, now_ms=NOW_MS, max_decompressed=1000 * BYTES_PER_RECORD - 1)
 
 
 def test_a_batch_with_a_negative_timestamp_is_not_built_anew() -> None:
     config = LogConfig(compression_type="lz4")
     batch = with_fields(batch_of(b"a", b"b"), base_timestamp=-5, max_timestamp=-5)
-    assert refusal(batch, config).code is ErrorCode.INVALID_TIMESTAMP
+    assert refusal(batch, config).code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_only_the_first_thousand_bad_records_are_named() -> None:
@@ -337,11 +350,68 @@ def test_only_the_first_thousand_bad_records_are_named() -> None:
     assert [index for index, _ in refused.value.record_errors] == list(range(1000))
 
 
-def test_an_unknown_codec_is_refused_in_large_batches_too() -> None:
-    assert refusal(with_fields(big(), attributes=7)).code is ErrorCode.INVALID_RECORD
+# --- one verdict at every size, plain or compressed
+
+SIZES = (3, 148, 149, 1000, 20_000)
 
 
-def test_a_large_batch_is_trusted_for_its_checksum() -> None:
-    batch = big()
-    validated = validate(with_fields(batch, max_timestamp=NOW_MS - 1))
-    assert only_batch(validated).max_timestamp == NOW_MS - 1
+@pytest.fixture(params=["chosen walk", "walk in Python"])
+def _each_walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "walk in Python":
+        monkeypatch.setattr(log_validator, "walk_records", walk_records_in_python)
+
+
+@pytest.mark.usefixtures("_each_walk")
+@pytest.mark.parametrize("codec", ALL_CODECS)
+@pytest.mark.parametrize("count", SIZES)
+def test_a_value_that_reaches_into_the_next_record_is_refused(count: int, codec: Codec) -> None:
+    config = LogConfig(max_message_bytes=10_000_000)
+    error = refusal(with_a_long_value(count, codec), config)
+    assert error.code is ErrorCode.INVALID_RECORD
+    assert f"record {count // 2}:" in error.message
+
+
+@pytest.mark.usefixtures("_each_walk")
+@pytest.mark.parametrize("count", SIZES)
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"attributes": Codec.LZ4}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ({"attributes": 7}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ({"base_timestamp": NOW_MS + 2**40}, ErrorCode.INVALID_TIMESTAMP),
+        # Far behind any time that there was: the difference to now does not fit in 64 bits.
+        ({"base_timestamp": -(2**63)}, ErrorCode.INVALID_TIMESTAMP),
+    ],
+)
+def test_a_header_that_does_not_fit_the_records_is_refused(
+    count: int, fields: dict[str, int], code: ErrorCode
+) -> None:
+    batch = with_fields(batch_of(*[b"x" * 100] * count), **fields)
+    assert refusal(batch, LogConfig(max_message_bytes=10_000_000)).code is code
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_bytes_behind_the_last_record_are_refused(count: int) -> None:
+    batch = with_more(batch_of(*[b"x" * 100] * count), b"\0")
+    assert refusal(batch, LogConfig(max_message_bytes=10_000_000)).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("count", SIZES)
+@pytest.mark.parametrize("codec", ALL_CODECS)
+def test_a_clients_append_time_becomes_a_create_time(count: int, codec: Codec) -> None:
+    """As in Kafka, where only a topic with append time of its own refuses the bit."""
+    batch = batch_of(*[b"x" * 100] * count, codec=codec)
+    marked = with_fields(batch, attributes=codec | 0x08, max_timestamp=NOW_MS + 5)
+    large = LogConfig(max_message_bytes=10_000_000)
+    stored = only_batch(validate(bytearray(marked), large))
+    assert (stored.timestamp_type, stored.max_timestamp) == (TimestampType.CREATE_TIME, NOW_MS + 5)
+    error = refusal(marked, replace(large, message_timestamp_type=LOG_APPEND_TIME))
+    assert isinstance(error, InvalidRecords)
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert len(error.record_errors) == min(count, 1000)
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_a_wrong_largest_timestamp_is_put_right_at_every_size(count: int) -> None:
+    batch = with_fields(batch_of(*[b"x" * 100] * count), max_timestamp=NOW_MS - 1)
+    assert only_batch(validate(batch, LogConfig(max_message_bytes=10_000_000))).max_timestamp == NOW_MS

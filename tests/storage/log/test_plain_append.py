@@ -20,11 +20,18 @@ from kcli.storage import disk
 from kcli.storage.log.log_appender import MAX_RECORDS, NOT_PLAIN, LogAppendInfo
 from kcli.storage.log.log_config import COMPACT, LOG_APPEND_TIME, LogConfig
 from kcli.storage.log.log_segment import LogSegment
-from kcli.storage.log.log_validator import CHECKED_BYTES
-from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of, with_fields
+from tests.storage.log_harness import (
+    NOW_MS,
+    SMALL,
+    LogHarness,
+    batch_of,
+    with_a_long_value,
+    with_fields,
+    with_more,
+)
 
 EPOCH = 3
-ROOMY = LogConfig(segment_bytes=100_000)
+ROOMY = LogConfig(segment_bytes=2_000_000)
 
 
 def begun(root: Path, config: LogConfig = ROOMY) -> LogHarness:
@@ -44,6 +51,8 @@ PLAIN = {
     "no key": batch_of(b"v", keys=(None,)),
     "no value": batch_of(None),
     "one large record": batch_of(b"v" * 10_000),
+    "as large as a batch may be": batch_of(*[b"v" * 10_000] * 104),
+    "a thousand records": batch_of(*[b"v"] * 1000),
     "three records": batch_of(b"a", b"b", b"c"),
     "times going back": batch_of(b"a", b"b", timestamp=NOW_MS, step_ms=-5),
     "no time": batch_of(b"v", timestamp=-1),
@@ -69,8 +78,14 @@ NOT_ONE_FOR_HERE = {
     "a header only": (batch_of(b"v")[:HEADER_SIZE], {}),
     "part of a header": (batch_of(b"v")[:30], {}),
     "nothing": (bytearray(), {}),
-    "large": (batch_of(b"v" * CHECKED_BYTES), {}),
     "many records": (batch_of(*[b""] * (MAX_RECORDS + 1)), {}),
+    "a value reaching into the next record": (with_a_long_value(100), {}),
+    "the same in a large batch": (with_a_long_value(9000), {}),
+    "bytes behind the last record": (with_more(batch_of(b"v"), b"\0"), {}),
+    "a time to come in the last record": (
+        with_fields(batch_of(b"a", b"b", step_ms=2**40), max_timestamp=NOW_MS),
+        {},
+    ),
     "wrong checksum": (with_fields(batch_of(b"v"), crc=1), {}),
     "an offset": (with_fields(batch_of(b"v"), base_offset=1), {}),
     "magic 1": (with_fields(batch_of(b"v"), magic=1), {}),
