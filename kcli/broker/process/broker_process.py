@@ -28,6 +28,7 @@ from kcli.broker.process.cluster import Cluster, ClusterOptions
 from kcli.broker.process.control_server import ControlServer
 from kcli.broker.process.pid_file import PidFile, RunningBroker
 from kcli.errors import KcliError
+from kcli.protocol.records.record_walk import RECORD_WALK
 from kcli.stop_signals import STOP_SIGNALS, heard_signals, obey
 from kcli.storage.disk import make_directory, remove_empty
 
@@ -151,7 +152,8 @@ def announce(cluster: Cluster, pid_file: PidFile, *, as_json: bool) -> None:
         return
     settle_garbage_collector()
     bootstrap = ",".join(cluster.bootstrap_servers)
-    pid_file.write(RunningBroker(os.getpid(), bootstrap, cluster.cluster_id, int(time.time() * 1000)))
+    started_at_ms = int(time.time() * 1000)
+    pid_file.write(RunningBroker(os.getpid(), bootstrap, cluster.cluster_id, started_at_ms, RECORD_WALK))
     line = f"ready: {bootstrap} cluster {cluster.cluster_id} data {cluster.options.data_dir}"
     print(ready_json(cluster) if as_json else line, flush=True)
 
@@ -168,5 +170,6 @@ def ready_json(cluster: Cluster) -> str:
             "bootstrap_servers": ",".join(cluster.bootstrap_servers),
             "cluster_id": cluster.cluster_id,
             "nodes": node_rows(cluster),
+            "record_walk": RECORD_WALK,
         }
     )

@@ -1,8 +1,9 @@
 """PidFile: how `broker stop` and `broker status` find the process that serves a data directory.
 
-`<data-dir>/kcli-broker.json` holds one JSON object: ``pid``, ``bootstrap_servers``, ``cluster_id`` and
-``started_at_ms`` (wall clock). The broker holds an exclusive lock on it while it runs. If a reader gets the
-lock, the file is left over from a killed process, even if its process id is in use again.
+`<data-dir>/kcli-broker.json` holds one JSON object: ``pid``, ``bootstrap_servers``, ``cluster_id``,
+``started_at_ms`` (wall clock) and ``record_walk`` ("compiled" or "python"). The broker holds an exclusive
+lock on it while it runs. If a reader gets the lock, the file is left over from a killed process, even if its
+process id is in use again.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class RunningBroker(NamedTuple):
     bootstrap_servers: str
     cluster_id: str
     started_at_ms: int
+    record_walk: str | None = None
 
 
 class PidFile:

@@ -79,7 +79,10 @@ Timeout = Annotated[
 
 
 class BrokerStatus(NamedTuple):
-    """The process of a data directory; if no node runs, `bootstrap_servers` are their last addresses."""
+    """The process of a data directory; if no node runs, `bootstrap_servers` are their last addresses.
+
+    `record_walk` is "compiled" or "python": whether the optional extension module checks produced records.
+    """
 
     running: bool
     data_dir: str
@@ -87,6 +90,7 @@ class BrokerStatus(NamedTuple):
     bootstrap_servers: str | None = None
     cluster_id: str | None = None
     nodes: tuple[broker_node.NodeRow, ...] = ()
+    record_walk: str | None = None
     failures: tuple[KcliError, ...] = ()
 
     def lines(self) -> list[str]:
@@ -94,6 +98,8 @@ class BrokerStatus(NamedTuple):
         if not self.running:
             return [f"not running: {self.data_dir}"]
         where = f"{self.bootstrap_servers} cluster {self.cluster_id} data {self.data_dir} pid {self.pid}"
+        if self.record_walk is not None:
+            where += f" record walk {self.record_walk}"
         is_plain = len(self.nodes) < 2 and all(node.state == "running" for node in self.nodes)
         state = "running" if any(node.state != "dead" for node in self.nodes) else "running without a node"
         return [f"{state}: {where}", *(() if is_plain else (node.line() for node in self.nodes))]
@@ -209,7 +215,9 @@ def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
     hint = f"`kcli broker node start {nodes[0].node}` starts one" if nodes else None
     dead = ChecksFailed(f"no node of the broker in `{data_dir}` runs", hint=hint)
     failures = () if alive else (dead,)
-    return BrokerStatus(True, directory, running.pid, bootstrap, running.cluster_id, nodes, failures)
+    return BrokerStatus(
+        True, directory, running.pid, bootstrap, running.cluster_id, nodes, running.record_walk, failures
+    )
 
 
 command(app, "requests", example="kcli broker requests --seconds 10")(broker_requests.requests)

@@ -114,13 +114,15 @@ def test_a_status_tells_what_is_true_now(
     monkeypatch.setattr(broker_node, "ask", lambda *_, **__: rows)
     pid_file = PidFile(tmp_path)
     pid_file.lock()
-    pid_file.write(RunningBroker(4711, "localhost:9092,localhost:9093,localhost:9094", "4L6g3nShT", 0))
+    pid_file.write(
+        RunningBroker(4711, "localhost:9092,localhost:9093,localhost:9094", "4L6g3nShT", 0, "compiled")
+    )
     try:
         status = kcli("broker", "status", "--data-dir", str(tmp_path))
     finally:
         pid_file.remove()
     first, *nodes = status.out.splitlines()
-    assert first == f"{where} cluster 4L6g3nShT data {tmp_path} pid 4711"
+    assert first == f"{where} cluster 4L6g3nShT data {tmp_path} pid 4711 record walk compiled"
     assert [line.split(":")[0] for line in nodes] == [f"node {each['node']}" for each in rows]
     assert (status.exit_code, status.err) == (3 if error else 0, error.format(data=tmp_path))
 

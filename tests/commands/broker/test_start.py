@@ -14,6 +14,7 @@ from kcli.commands.broker import app as broker
 from kcli.commands.broker import start as broker_start
 from kcli.commands.broker.start import StartOptions, parse_start
 from kcli.commands.shortcut import run_shortcut
+from kcli.protocol.records.record_walk import RECORD_WALK
 from tests.conftest import Finished
 from tests.support.kcli_broker import READY_TIMEOUT_SECONDS, KcliBroker
 from tests.support.processes import STOP_TIMEOUT_SECONDS
@@ -102,6 +103,7 @@ def test_a_broker_that_speaks_json(tmp_path: Path, kcli: Callable[..., Finished]
             said["nodes"] = [(each["node"], each["host"], each["port"]) for each in said["nodes"]]
         assert {**ready, "failures": []} == status
         assert ready["pid"] == running.process.pid
+        assert ready["record_walk"] == RECORD_WALK
         stopped = kcli("broker", "stop", *data)
         assert json.loads(stopped.out) == {
             "stopped": True,
