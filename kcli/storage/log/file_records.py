@@ -133,13 +133,6 @@ class FileSlice:
         """Return the descriptor; it stays open as long as this slice exists."""
         return self._file.descriptor
 
-    def first(self, size: int) -> FileSlice:
-        return FileSlice(self._file, self.position, size)
-
-    def read_part(self, start: int, count: int) -> bytes:
-        """Return up to `count` bytes from byte `start` of the slice on. Raises `OSError`."""
-        return os.pread(self._file.descriptor, max(min(count, self.size - start), 0), self.position + start)
-
     def read_into(self, buffer: memoryview) -> int:
         """Read the bytes into a buffer with room for them; return their count. Raises `OSError`."""
         return os.preadv(self._file.descriptor, [buffer[: self.size]], self.position)

@@ -5,7 +5,7 @@
 * A fetch without time to wait, without partitions, with enough bytes or with any error is answered at once.
   Otherwise it is parked, and reads again when it is due.
 * Record data goes from the segment file to the socket. Versions 0 to 3 cannot carry batches of magic 2: they
-  get the older formats, converted on the way; zstd before version 10 is UNSUPPORTED_COMPRESSION_TYPE.
+  get the older formats, converted on the way; zstd, which those do not have, is UNSUPPORTED_COMPRESSION_TYPE.
 * From version 11 on consumers may read from followers, below their high watermark, and a leader with a
   `replica.selector.class` names a replica in their rack (KIP-392).
 * A consumer above its quota gets an empty response and a pause, and fetches again; its session stays as it
@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.handlers.fetch import short_path
 from kcli.broker.handlers.fetch.delayed_fetch import DelayedFetch, Fetched
-from kcli.broker.handlers.fetch.down_conversion import (
-    CONVERTED_BELOW,
-    LARGE_BYTES,
-    ZSTD_FROM,
-    convert_row,
-    convert_rows,
-)
+from kcli.broker.handlers.fetch.down_conversion import CONVERTED_BELOW, convert_rows
 from kcli.broker.handlers.fetch.wire import UNKNOWN, encode_rows, is_plain
 from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import NONE_DENIED, authorize_topics, is_cluster_authorized
@@ -248,12 +242,8 @@ class _Fetch:
             return FetchResponse(
                 throttle_time_ms=pause_ms, error_code=error, session_id=session_id, responses=[]
             )
-        if self._version < ZSTD_FROM:
-            size = sum([row.size for row in rows])
-            if size >= (1 if self._version < CONVERTED_BELOW else LARGE_BYTES):
-                return self._respond_later(rows)
-            for row in rows:
-                convert_row(row, self._version)
+        if self._version < CONVERTED_BELOW and any(row.size for row in rows):
+            return self._respond_later(rows)
         return self._respond(rows)
 
     async def _respond_later(self, rows: list[FetchedPartition]) -> Fetched:
