@@ -25,7 +25,7 @@ from kcli.spark.export.verification import verify_export
 from tests.spark.export.exporting import offsets_in, temporary_files
 from tests.support.kcli_broker import KcliBroker
 from tests.support.producing import create_topic, delete_topic, end_offsets
-from tests.support.spark_exports import ExportProcess, command_line, descendants, kill
+from tests.support.spark_exports import ExportProcess, command_line, descendants, kill, state_of
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.interop
@@ -128,7 +128,12 @@ class Trial:
 
     def files(self) -> dict[Path, int]:
         """The files of the target, and when they were written last."""
-        found = (path for path in self.target.rglob("*") if path.is_file())
+        found = (
+            path
+            for folder in (self.target, state_of(self.target))
+            for path in folder.rglob("*")
+            if path.is_file()
+        )
         return {path: path.stat().st_mtime_ns for path in found if path.name != "lock"}
 
     def check(self) -> None:
@@ -247,7 +252,7 @@ def test_a_following_export_may_be_killed_at_any_moment(trial: Trial, show: Call
 
 def committed(target: Path) -> list[int]:
     """Where the next export would begin."""
-    newest = max((target / "_kcli" / "log").glob("*.commit.json"), default=None)
+    newest = max((state_of(target) / "log").glob("*.commit.json"), default=None)
     if newest is None:
         return []
     return [offset for _, offset in sorted(json.loads(newest.read_bytes())["next"][TOPIC].items())]

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kcli.spark.export.target.local_target import LocalTarget
 from tests.support.toolchain import INTEROP
 from tests.support.waiting import eventually
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 ROOT = INTEROP.parent.parent
 PATIENCE_SECONDS = 300.0
 """As long as a busy machine may take for an export whose JVM starts others."""
+
+
+def state_of(target: Path) -> Path:
+    """The directory of an export's log and dead letters."""
+    return Path(LocalTarget(str(target)).state_uri)
 
 
 class ExportProcess:
@@ -91,7 +97,7 @@ class ExportProcess:
 
     def has_receipts(self, target: Path) -> None:
         """Wait until one of its tasks has written what it was to write, or it has ended."""
-        log = target / "_kcli" / "log"
+        log = state_of(target) / "log"
         eventually(
             lambda: any(log.glob("*/split-*.json")) or not self.is_running(),
             "the first receipt",

@@ -58,7 +58,7 @@ def warnings_of(summary: Summary) -> Iterator[str]:
     """Yield a warning for each kind of record that is not in the files."""
     for gap in summary.gaps:
         yield _missing(gap)
-    counters, letters = summary.counters, f"{summary.target}/_kcli/dead-letter"
+    counters, letters = summary.counters, f"{summary.state}/dead-letter"
     if counters.corrupt_batches:
         kept = f", kept in {letters}/batches" if counters.dead_letter_batches else ""
         what = counted(counters.corrupt_batches, "damaged place")

@@ -27,9 +27,10 @@ app = typer.Typer(rich_markup_mode=None)
 def spark_export(choices: ExportChoices, output: OutputFormat | None = None) -> object:
     """Export topics to Parquet files: every record once, and next time only new records.
 
-    The same command continues where the last export ended. Its progress is in DIR/_kcli:
-    if a run was killed, interrupted or refused, the next run finishes it, and no record is
-    missing or duplicated. `kcli spark-import` writes the records to a topic again.
+    The same command continues where the last export ended. It keeps a log beside DIR, for
+    DIR lake/orders in lake/_orders.kcli: if a run was killed, interrupted or refused, the
+    next run finishes it, and no record is missing or duplicated. Move and remove both
+    together. `kcli spark-import` writes the records to a topic again.
 
     \b
     Requirements: pip install 'pyspark>=4.2' 'pyarrow>=18' 'numpy>=1.26', and
@@ -39,7 +40,9 @@ def spark_export(choices: ExportChoices, output: OutputFormat | None = None) -> 
     \b
     Files: DIR/topic=orders/partition=0/part-….parquet, with the columns of
     Spark's Kafka source: key, value, offset, timestamp, timestampType; readers
-    get topic and partition from the path. A reader of the directory sees no
+    get topic and partition from the path. DIR holds nothing else: read it as a
+    directory (Spark, pyarrow, pandas, polars) or as DIR/**/*.parquet (duckdb).
+    Dead letters are with the log. A reader of the directory sees no
     record twice, but may see records of an unfinished run; --list names the
     committed files. Spark reads a topic whose name is a number as a number,
     unless spark.sql.sources.partitionColumnTypeInference.enabled is false.

@@ -42,7 +42,7 @@ DEFAULTS = {
 FLUSH_AFTER_INTERRUPT_MS = 800
 
 STATE_DIRECTORY = "_kcli/import"
-"""A directory of the export with a state file per cluster and topic."""
+"""A directory of the export's state with a file per cluster and topic."""
 
 LOST = {
     "key": "the export has no keys: records come back without",
@@ -82,7 +82,10 @@ class ImportChoice(NamedTuple):
     ] = False
     state: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File that remembers the progress  [default: in DIR/_kcli/import]"),
+        typer.Option(
+            metavar="FILE",
+            help="File that remembers the progress  [default: in the export's log]",
+        ),
     ] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be imported; write nothing")] = (
         False
@@ -101,7 +104,7 @@ async def spark_import(choice: ImportChoice, cluster: ClusterAddress) -> object:
     \b
     No other producer may write to the topic meanwhile. The progress is the
     difference between the end offsets of the topic now and before the import,
-    which DIR/_kcli/import remembers; the last record is compared too.
+    which a file in its log remembers; the last record is compared too.
 
     \b
     Values that were exported as string, int, long or double, or as json without

@@ -1,6 +1,8 @@
 """The export: topics become Parquet files in a target, every offset once. Opens no Spark session itself.
 
-All state is under `TARGET/_kcli/`; Spark, pyarrow and Hive skip names that begin with an underscore.
+All state is in a directory beside the target, `_NAME.kcli` for a target `NAME`: some readers of the target
+take every file below it for data. A target with `_kcli` inside, where earlier versions put it, keeps that.
+Code names both `_kcli/`; a `Target` knows where that is.
 
     _kcli/export.json                           identity, written once
     _kcli/lock                                  one writer at a time

@@ -49,7 +49,7 @@ class DryRun:
 
 def plan_export(source: Source, target: Target, options: ExportOptions, *, slots: int = 1) -> DryRun:
     """Return what an export would read; raise the error that it would end with at once."""
-    check_ours(target)
+    check_ours(target, options.mode)
     log = ExportLog.load(target)
     log.check_mode(options.mode)
     log.check_whole()

@@ -59,7 +59,7 @@ class ExportSession:
         self._progress = progress
         self._lock = lock
         self._now_ms = now_ms
-        self._totals = RunTotals(log.target.uri)
+        self._totals = RunTotals(log.target.uri, log.target.state_uri)
 
     def resume(self) -> bool:
         """Finish the plan that an earlier run began; return whether that was all this run had to do."""
@@ -181,7 +181,7 @@ def open_session(
     now_ms: Callable[[], int] = wall_ms,
 ) -> Iterator[ExportSession]:
     """Lock a target and remove what a crash left in its log; unlock it after the block."""
-    check_ours(target)
+    check_ours(target, options.mode)
     options = replace(options, limits=replace(options.limits, task_slots=engine.slots))
     with locked(target, now_ms) as lock:
         log = ExportLog.load(target)

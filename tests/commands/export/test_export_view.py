@@ -28,6 +28,7 @@ from kcli.spark.export.verification import Problem, Verification
 
 SUMMARY = Summary(
     target="/lake/orders",
+    state="/lake/_orders.kcli",
     committed_plans=(7,),
     partitions=(
         PartitionSummary(topic="orders", partition=0, start=100, end=2100, rows=2000, files=2),
@@ -52,7 +53,7 @@ FILES = tuple(
 RESULTS: dict[str, tuple[Result, ...]] = {
     "export": (
         Exported(SUMMARY),
-        Exported(Summary(target="/lake/orders")),
+        Exported(Summary(target="/lake/orders", state="/lake/_orders.kcli")),
         Failed("export", "data-loss", (KcliError("offsets are gone", hint="read what there is"),)),
     ),
     "export_dry_run": (
@@ -127,12 +128,13 @@ def test_what_is_not_in_the_files_is_said() -> None:
     counters = Counters(
         corrupt_batches=2, corrupt_bytes=9, dead_letter_batches=2, bad_values=1, dead_letter_rows=1
     )
-    kept = Summary(target="/lake", counters=counters)
-    assert [*warnings_of(SUMMARY), *warnings_of(kept), *warnings_of(Summary(target="/lake"))] == [
+    kept = Summary(target="/lake", state="/_lake.kcli", counters=counters)
+    nothing = Summary(target="/lake", state="/_lake.kcli")
+    assert [*warnings_of(SUMMARY), *warnings_of(kept), *warnings_of(nothing)] == [
         "orders-0: offsets 90 to 99 are not there: the log starts at offset 100",
         "1 damaged place left out, 700 B",
-        "2 damaged places left out, 9 B, kept in /lake/_kcli/dead-letter/batches",
-        "1 key or value not decoded, kept in /lake/_kcli/dead-letter/values",
+        "2 damaged places left out, 9 B, kept in /_lake.kcli/dead-letter/batches",
+        "1 key or value not decoded, kept in /_lake.kcli/dead-letter/values",
     ]
 
 
@@ -149,7 +151,7 @@ def test_what_is_missing_is_named_with_its_last_offset(
     partition: int, start: int, end: int, said: str
 ) -> None:
     gap = Gap(topic="orders", partition=partition, start=start, end=end, reason="damaged")
-    assert list(warnings_of(Summary(target="/lake", gaps=(gap,)))) == [said]
+    assert list(warnings_of(Summary(target="/lake", state="/_lake.kcli", gaps=(gap,)))) == [said]
 
 
 def test_problems_make_the_exit_code() -> None:

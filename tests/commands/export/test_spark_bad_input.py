@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
+from tests.support.spark_exports import state_of
 
 Kcli = Callable[..., Finished]
 
@@ -187,7 +188,8 @@ def export(topics: KcliBroker, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def out(export: Path, tmp_path: Path) -> Path:
-    """A copy of that export."""
+    """A copy of that export, and of its log."""
+    shutil.copytree(state_of(export), state_of(tmp_path / "out"))
     return Path(shutil.copytree(export, tmp_path / "out"))
 
 
@@ -204,11 +206,11 @@ def out(export: Path, tmp_path: Path) -> Path:
 def test_a_target_of_another_export_stays_as_it_is(
     arguments: list[str], message: str, live: Kcli, out: Path
 ) -> None:
-    before = everything_below(out)
+    before = everything_below(out.parent)
     finished = live("spark-export", *arguments, "--to", str(out), *LOCAL)
     refused(finished, 1, f"`{out}`" if message else "")
     assert message in finished.err
-    assert everything_below(out) == before
+    assert everything_below(out.parent) == before
 
 
 def test_an_empty_topic_is_no_failure(live: Kcli, tmp_path: Path) -> None:
@@ -358,7 +360,7 @@ def test_without_pyspark(live: Kcli, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_two_exports_to_one_target(live: Kcli, out: Path) -> None:
-    with (out / "_kcli" / "lock").open("a") as lock:
+    with (state_of(out) / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         finished = live("spark-export", "spark-ten", "--to", str(out), *LOCAL, "-o", "json")
     assert (finished.exit_code, json.loads(finished.out)["failure"]["kind"]) == (1, "target-locked")

@@ -29,6 +29,7 @@ from tests.support.connections import connections_of, sockets
 from tests.support.copies import copy_running
 from tests.support.kcli_broker import KcliBroker
 from tests.support.processes import ChildProcess
+from tests.support.spark_exports import state_of
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 Kcli = Callable[..., Finished]
@@ -137,9 +138,7 @@ def test_what_is_exported_is_what_is_consumed_and_next_time_only_what_is_new(
     verified = succeeded(live("spark-export", "--to", str(tmp_path / "out"), "--verify", "-o", "json"))
     assert (verified["rows"], verified["problems"]) == (2600, [])
     listed = live("spark-export", "--to", str(tmp_path / "out"), "--list").out.splitlines()
-    assert {os.path.relpath(path, tmp_path / "out") for path in listed} == {
-        name for name in files_below(tmp_path / "out") if not name.startswith("_kcli")
-    }
+    assert {os.path.relpath(path, tmp_path / "out") for path in listed} == files_below(tmp_path / "out")
 
 
 def test_what_was_exported_comes_back_to_a_topic(
@@ -213,7 +212,7 @@ def test_an_export_that_follows_ends_in_order(
         assert process.is_running(), process.errors
         return commit.exists()
 
-    first, second = (out / f"_kcli/log/000000000{number}.commit.json" for number in (1, 2))
+    first, second = (state_of(out) / f"log/000000000{number}.commit.json" for number in (1, 2))
     eventually(lambda: is_committed(first), "what there was is exported", seen=lambda: process.errors)
     produce(broker, topic, range(2500, 2600))
     eventually(lambda: is_committed(second), "what came later is exported", seen=lambda: process.errors)
@@ -245,7 +244,7 @@ def interrupted(topic: str, broker: KcliBroker, tmp_path: Path) -> Iterator[subp
 
     def is_under_way() -> bool:
         assert process.poll() is None, process.communicate()
-        return any(out.glob("_kcli/log/0000000001/split-*.json"))
+        return any(state_of(out).glob("log/0000000001/split-*.json"))
 
     with slowed(broker, "Fetch", topic, 100):
         eventually(is_under_way, "a split is done")
@@ -264,7 +263,7 @@ def test_ctrl_c_ends_with_130_and_the_next_run_goes_on(
     first, *rest = err.decode().splitlines()
     assert (first.startswith("error: interrupted"), len(rest), rest[0][:6]) == (True, 1, "hint: ")
     target = tmp_path / "out"
-    assert not list(target.glob("_kcli/log/*.commit.json"))
+    assert not list(state_of(target).glob("log/*.commit.json"))
     command = ("spark-export", topic, "--to", str(target), "--include-headers", *LOCAL)
     resumed = live(*command, "-o", "json")
     assert succeeded(resumed)["resumed"]
@@ -297,7 +296,8 @@ def test_a_damaged_batch_ends_an_export_and_leaves_the_target_as_it_was(
     assert first.startswith("error: ")
     assert f"{topic}-1" in first
     assert "--on-corrupt skip" in hint
-    assert not [name for name in files_below(target) if name.endswith((".parquet", ".commit.json"))]
+    assert not [name for name in files_below(target) if name.endswith(".parquet")]
+    assert not list(state_of(target).glob("log/*.commit.json"))
 
 
 @pytest.mark.parametrize("policy", ["skip", "quarantine"])
@@ -316,7 +316,7 @@ def test_a_damaged_batch_is_left_out_and_counted(
     assert 0 < len(missing) < 200
     assert exported(target) == [row for row in rows if row[:2] not in missing]
     assert "1 damaged place left out" in finished.err
-    kept = [name for name in files_below(target) if name.endswith(".bin")]
+    kept = list(state_of(target).glob("dead-letter/batches/*.bin"))
     assert len(kept) == (policy == "quarantine")
 
 

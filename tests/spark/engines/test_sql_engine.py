@@ -153,12 +153,11 @@ def test_rows_with_bad_values_are_kept_as_they_were(engine: SqlEngine, tmp_path:
     expected = export(orders(), tmp_path / "arrow", options(write=write))
     assert summary.counters == replace(expected.counters, bytes_read=summary.counters.bytes_read)
     for kind in ("_kcli/dead-letter/values", "topic=orders"):
-        ours, theirs = (files_in(tmp_path / target / kind) for target in ("sql", "arrow"))
+        folders = [Path(LocalTarget(str(tmp_path / target)).local_path(kind)) for target in ("sql", "arrow")]
+        ours, theirs = map(files_in, folders)
         assert ours == theirs != set()
         for name in ours:
-            tables = [
-                pq.read_table(tmp_path / one / kind / name, partitioning=None) for one in ("sql", "arrow")
-            ]
+            tables = [pq.read_table(folder / name, partitioning=None) for folder in folders]
             assert tables[0].equals(tables[1])
     assert verify_export(LocalTarget(str(tmp_path / "sql"))).problems == ()
 

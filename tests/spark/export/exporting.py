@@ -15,6 +15,7 @@ from kcli.spark.export.log.commit import Summary
 from kcli.spark.export.log.export_log import list_export
 from kcli.spark.export.log.receipt import Receipt
 from kcli.spark.export.options import ExportOptions, WriteOptions
+from kcli.spark.export.target.layout import STATE
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.target.target import Target
 from kcli.spark.export.writing.split_task import SplitTask
@@ -106,8 +107,9 @@ def offsets_on_disk(target: Path) -> dict[tuple[str, int], list[int]]:
 
 
 def files_in(target: Path) -> set[str]:
-    """Return the paths of all files, hidden ones too."""
-    return {str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()}
+    """Return the paths of all files, hidden ones and the target's state too."""
+    found = LocalTarget(str(target))
+    return {entry.path for part in ("", STATE) for entry in found.list(part, recursive=True)}
 
 
 def temporary_files(target: Path) -> list[str]:

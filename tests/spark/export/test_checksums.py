@@ -22,11 +22,12 @@ from tests.spark.export.test_verification import (
     replace_by_neighbour,
     swap,
 )
+from tests.support.spark_exports import state_of
 
 
 def forget_checksums(target: Path) -> None:
     """What an earlier version wrote has none."""
-    commit = target / "_kcli/log/0000000001.commit.json"
+    commit = state_of(target) / "log/0000000001.commit.json"
     document = json.loads(commit.read_text())
     for file in document["files"]:
         del file["crc32c"]

@@ -29,6 +29,7 @@ from tests.spark.export.exporting import (
     options,
 )
 from tests.spark.export.fake_source import EPOCH_US, FakeSource
+from tests.support.spark_exports import state_of
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -218,9 +219,9 @@ def test_progress_adds_up_to_what_is_read(tmp_path: Path) -> None:
 
 def test_the_log_is_readable_json(tmp_path: Path) -> None:
     export(FakeSource.of(20), tmp_path)
-    commit = json.loads((tmp_path / "_kcli/log/0000000001.commit.json").read_text())
+    commit = json.loads((state_of(tmp_path) / "log/0000000001.commit.json").read_text())
     assert commit["next"] == {"orders": {"0": 20}}
     assert commit["totals"]["rows"] == 20
-    identity = json.loads((tmp_path / "_kcli/export.json").read_text())
+    identity = json.loads((state_of(tmp_path) / "export.json").read_text())
     assert identity["format"] == 1
     assert identity["topics"] == {"orders": "id-1"}

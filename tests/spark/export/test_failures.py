@@ -26,6 +26,7 @@ from kcli.spark.source.data_loss import DataLoss, TopicReset
 from kcli.spark.split import COLUMNS, FieldFormat, OnBadValue, OnCorrupt, Reading
 from tests.spark.export.exporting import export, files_in, offsets_in, options
 from tests.spark.export.fake_source import FakeReader, FakeSource
+from tests.support.spark_exports import state_of
 
 POISONED = FakeReader(poison=(130,))
 """The chunk of offsets 100 to 139 is damaged."""
@@ -59,7 +60,7 @@ def test_skipped_batches_are_counted_and_their_offsets_known(tmp_path: Path) -> 
     assert (summary.counters.corrupt_batches, summary.counters.corrupt_bytes) == (1, 4000)
     assert summary.gaps == (Gap(topic="orders", partition=0, start=100, end=140, reason="damaged"),)
     assert offsets_in(tmp_path)["orders", 0] == [one for one in range(250) if not 100 <= one < 140]
-    commit = json.loads((tmp_path / "_kcli/log/0000000001.commit.json").read_text())
+    commit = json.loads((state_of(tmp_path) / "log/0000000001.commit.json").read_text())
     assert commit["gaps"][0] == {
         "topic": "orders", "partition": 0, "start": 100, "end": 140, "reason": "damaged"
     }  # fmt: skip
@@ -69,7 +70,7 @@ def test_damaged_batches_are_kept_as_they_were(tmp_path: Path) -> None:
     asked = options(write=WriteOptions(reading=Reading(on_corrupt=OnCorrupt.DEAD_LETTER)))
     summary = export(FakeSource.of(250, fake_reader=POISONED), tmp_path, asked)
     assert summary.counters.dead_letter_batches == 1
-    folder = tmp_path / "_kcli/dead-letter/batches"
+    folder = state_of(tmp_path) / "dead-letter/batches"
     assert sorted(path.name for path in folder.iterdir()) == ["orders-0-100.bin", "orders-0-100.json"]
     assert (folder / "orders-0-100.bin").read_bytes() == b"raw orders 0 100"
     facts = json.loads((folder / "orders-0-100.json").read_text())
@@ -102,7 +103,8 @@ def test_rows_with_bad_values_are_kept_as_they_were(tmp_path: Path) -> None:
     )
     summary = export(FakeSource.of(150), tmp_path, options(write=write))
     kept = pa.concat_tables(
-        pq.ParquetFile(path).read() for path in sorted(tmp_path.glob("_kcli/dead-letter/values/*.parquet"))
+        pq.ParquetFile(path).read()
+        for path in sorted(state_of(tmp_path).glob("dead-letter/values/*.dead-letter"))
     )
     assert kept.schema.names == [*COLUMNS, "error"]
     assert kept.column("offset").to_pylist() == [one for one in range(150) if one % 7]
@@ -128,7 +130,7 @@ def test_a_filter_on_decoded_values(tmp_path: Path) -> None:
     )
     export(FakeSource.of(120), tmp_path, options(write=write))
     assert offsets_in(tmp_path)["orders", 0] == [one for one in range(120) if str(one).startswith("1")]
-    assert files_in(tmp_path / "_kcli/dead-letter") == set()
+    assert files_in(state_of(tmp_path) / "dead-letter") == set()
 
 
 KINDS = [

@@ -17,6 +17,7 @@ from kcli.spark.split import Reading
 from tests.spark.export.exporting import export, files_in, offsets_in, offsets_on_disk, options
 from tests.spark.export.fake_source import FakeReader, FakeSource
 from tests.spark.export.test_resuming import begun
+from tests.support.spark_exports import state_of
 
 P0 = TopicPartition("orders", 0)
 SNAPSHOT = options(mode=Mode.SNAPSHOT)
@@ -55,7 +56,7 @@ def test_overwriting_replaces_what_is_there(tmp_path: Path) -> None:
     export(FakeSource.of(100), tmp_path, fewer)
     assert offsets_in(tmp_path) == offsets_on_disk(tmp_path) == {P0: list(range(30))}
     assert verify_export(LocalTarget(str(tmp_path))).problems == ()
-    assert files_in(tmp_path / "_kcli/log") == {
+    assert files_in(state_of(tmp_path) / "log") == {
         "0000000002.plan.json",
         "0000000002.commit.json",
         "0000000002/split-00000.json",

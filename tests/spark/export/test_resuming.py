@@ -32,6 +32,7 @@ from tests.spark.export.exporting import (
     temporary_files,
 )
 from tests.spark.export.fake_source import FakeReader, FakeSource
+from tests.support.spark_exports import state_of
 
 P0 = TopicPartition("orders", 0)
 
@@ -252,7 +253,7 @@ def test_a_receipt_whose_files_are_gone_is_written_again(tmp_path: Path) -> None
 def test_a_receipt_of_another_plan_does_not_count(tmp_path: Path) -> None:
     source = FakeSource.of(300)
     begun(tmp_path, source, tasks=1)
-    receipt = tmp_path / "_kcli/log/0000000001/split-00000.json"
+    receipt = state_of(tmp_path) / "log/0000000001/split-00000.json"
     text = receipt.read_text()
     start = text.index('"plan_id":"') + len('"plan_id":"')
     receipt.write_text(text[:start] + "0" * 16 + text[start + 16 :])

@@ -20,6 +20,7 @@ from kcli.spark.source.ranges.selection import Assign
 from kcli.spark.split import BatchMark
 from tests.spark.export.exporting import InlineEngine, export, files_in, offsets_in, options
 from tests.spark.export.fake_source import FakeSource
+from tests.support.spark_exports import state_of
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 TOLERANT = options(rules=RangeRules(fail_on_data_loss=False))
@@ -40,7 +41,7 @@ def elected(source: FakeSource, begin: int, *lengths: int) -> FakeSource:
 
 
 def last_commit(target: Path) -> Commit:
-    newest = max((target / "_kcli/log").glob("*.commit.json"))
+    newest = max((state_of(target) / "log").glob("*.commit.json"))
     return Commit.from_json(json.loads(newest.read_bytes()))
 
 
@@ -130,8 +131,8 @@ class _Broken(InlineEngine):
 
 def test_a_log_that_was_written_before_there_were_marks_is_gone_on_with(tmp_path: Path) -> None:
     source = exported(tmp_path, 150)
-    path = max((tmp_path / "_kcli/log").glob("*.commit.json"))
-    for file in (path, *(tmp_path / "_kcli/log").glob("*.plan.json")):
+    path = max((state_of(tmp_path) / "log").glob("*.commit.json"))
+    for file in (path, *(state_of(tmp_path) / "log").glob("*.plan.json")):
         stored = json.loads(file.read_bytes())
         del stored["marks"]
         file.write_text(json.dumps(stored))

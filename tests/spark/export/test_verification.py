@@ -29,6 +29,7 @@ from tests.spark.export.exporting import (
 )
 from tests.spark.export.fake_source import FakeReader, FakeSource
 from tests.spark.export.test_resuming import StopsAfter, begun
+from tests.support.spark_exports import state_of
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 FIRST = "topic=orders/partition=0/part-00000000000000000000-00000000000000000100-000001.parquet"
@@ -57,7 +58,7 @@ def flip_in_a_page(path: Path) -> None:
 
 def replace_by_neighbour(path: Path) -> None:
     other = path.with_name("part-00000000000000000100-00000000000000000200-000001.parquet")
-    commit = path.parents[2] / "_kcli/log/0000000001.commit.json"
+    commit = state_of(path.parents[2]) / "log/0000000001.commit.json"
     sizes = [f'"size_bytes":{file.stat().st_size}' for file in (path, other)]
     commit.write_text(commit.read_text().replace(*sizes))
     shutil.copy(other, path)
@@ -107,7 +108,7 @@ def test_no_export_is_told(tmp_path: Path) -> None:
 
 def test_a_damaged_commit_is_told(tmp_path: Path) -> None:
     export(FakeSource.of(100), tmp_path)
-    (tmp_path / "_kcli/log/0000000001.commit.json").write_text('{"commit":')
+    (state_of(tmp_path) / "log/0000000001.commit.json").write_text('{"commit":')
     with pytest.raises(DamagedLog, match=r"damaged: `_kcli/log/0000000001.commit.json`"):
         export(FakeSource.of(100), tmp_path)
 
@@ -128,32 +129,32 @@ def exported_twice(target: Path) -> FakeSource:
 
 
 def lose_everything(target: Path) -> None:
-    shutil.rmtree(target / "_kcli")
+    shutil.rmtree(state_of(target))
 
 
 def lose_commits(target: Path) -> None:
-    for file in target.glob("_kcli/log/*.commit.json"):
+    for file in state_of(target).glob("log/*.commit.json"):
         file.unlink()
 
 
 def lose_plans_too(target: Path) -> None:
-    shutil.rmtree(target / "_kcli/log")
+    shutil.rmtree(state_of(target) / "log")
 
 
 def damage_last(target: Path) -> None:
-    (target / "_kcli/log/0000000002.commit.json").write_text("{")
+    (state_of(target) / "log/0000000002.commit.json").write_text("{")
 
 
 def damage_first(target: Path) -> None:
-    (target / "_kcli/log/0000000001.commit.json").write_text("{")
+    (state_of(target) / "log/0000000001.commit.json").write_text("{")
 
 
 def lose_first(target: Path) -> None:
-    (target / "_kcli/log/0000000001.commit.json").unlink()
+    (state_of(target) / "log/0000000001.commit.json").unlink()
 
 
 def lose_identity(target: Path) -> None:
-    (target / "_kcli/export.json").unlink()
+    (state_of(target) / "export.json").unlink()
 
 
 LOSSES = [lose_everything, lose_commits, lose_plans_too, damage_last, damage_first, lose_first, lose_identity]
@@ -182,7 +183,7 @@ def ruin(*numbers: int, kinds: tuple[str, ...] = ("commit",)) -> Callable[[Path]
     def do(target: Path) -> None:
         for number in numbers:
             for kind in kinds:
-                (target / f"_kcli/log/{number:010d}.{kind}.json").write_text("{")
+                (state_of(target) / f"log/{number:010d}.{kind}.json").write_text("{")
 
     return do
 
@@ -193,7 +194,7 @@ def lose(*numbers: int, kinds: tuple[str, ...] = ("commit",)) -> Callable[[Path]
     def do(target: Path) -> None:
         for number in numbers:
             for kind in kinds:
-                (target / f"_kcli/log/{number:010d}.{kind}.json").unlink()
+                (state_of(target) / f"log/{number:010d}.{kind}.json").unlink()
 
     return do
 
@@ -204,7 +205,7 @@ EMPTY_LOSSES = {
     "the only commit and its plan": ruin(1, kinds=BOTH),
     "the only commit and who wrote it": lambda target: (ruin(1)(target), lose_identity(target)),
     "everything that was said": lambda target: (ruin(1, kinds=BOTH)(target), lose_identity(target)),
-    "who wrote it, which was cut off": lambda target: (target / "_kcli/export.json").write_text("{"),
+    "who wrote it, which was cut off": lambda target: (state_of(target) / "export.json").write_text("{"),
 }
 
 
@@ -265,7 +266,7 @@ def test_an_unfinished_plan_survives_the_loss_of_the_commits(tmp_path: Path) -> 
     with pytest.raises(KcliError):
         export(source, tmp_path, DATED, engine=StopsAfter(1))
     for number in (1, 2):
-        (tmp_path / f"_kcli/log/{number:010d}.commit.json").write_text("")
+        (state_of(tmp_path) / f"log/{number:010d}.commit.json").write_text("")
     repair_export(LocalTarget(str(tmp_path)))
     assert export(source, tmp_path, DATED).resumed
     assert offsets_in(tmp_path) == offsets_on_disk(tmp_path) == {P0: list(range(500)), P1: list(range(90))}
@@ -283,7 +284,7 @@ def test_files_behind_a_hole_of_a_plan_that_is_lost_are_exported_again(tmp_path:
     lose_everything(tmp_path)
     repair = repair_export(LocalTarget(str(tmp_path)))
     assert repair.removed == (str(third.relative_to(tmp_path)),)
-    assert (tmp_path / "_kcli/set-aside" / third.relative_to(tmp_path)).exists()
+    assert (state_of(tmp_path) / "set-aside" / third.relative_to(tmp_path)).exists()
     assert repair.next_offsets == {"orders": {0: 400}}
     export(source, tmp_path)
     assert offsets_in(tmp_path) == offsets_on_disk(tmp_path) == {P0: list(range(600))}
@@ -294,8 +295,8 @@ def test_a_plan_without_any_trace_in_the_log_counts_as_far_as_its_files_go(tmp_p
     source.grow(P0, 500)
     export(source, tmp_path, DATED)
     for kind in ("plan", "commit"):
-        (tmp_path / f"_kcli/log/0000000003.{kind}.json").unlink()
-    (tmp_path / "_kcli/log/0000000001.commit.json").write_text("{")
+        (state_of(tmp_path) / f"log/0000000003.{kind}.json").unlink()
+    (state_of(tmp_path) / "log/0000000001.commit.json").write_text("{")
     assert repair_export(LocalTarget(str(tmp_path))).next_offsets == {"orders": {0: 500, 1: 90}}
     assert export(source, tmp_path, DATED).committed_plans == ()
     assert offsets_in(tmp_path) == offsets_on_disk(tmp_path) == {P0: list(range(500)), P1: list(range(90))}
@@ -339,8 +340,8 @@ def test_a_repair_keeps_the_dead_letters_of_every_commit(tmp_path: Path) -> None
     export(source, tmp_path, options(write=write))
     source.grow(P0, 200)
     export(source, tmp_path, options(write=write))
-    letters = set(tmp_path.glob("_kcli/dead-letter/values/*.parquet"))
+    letters = set(state_of(tmp_path).glob("dead-letter/values/*.dead-letter"))
     lose_identity(tmp_path)
     repair_export(LocalTarget(str(tmp_path)))
     assert len(letters) > 1
-    assert set(tmp_path.glob("_kcli/dead-letter/values/*.parquet")) == letters
+    assert set(state_of(tmp_path).glob("dead-letter/values/*.dead-letter")) == letters

@@ -42,6 +42,8 @@ class Summary:
     """The result of a run; all zeros if nothing was new."""
 
     target: str
+    state: str
+    """Where the log and dead letters are."""
     committed_plans: tuple[int, ...] = ()
     resumed: bool = False
     """Whether an earlier run began the first of them."""
@@ -55,9 +57,10 @@ class Summary:
 
 
 class RunTotals:
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, state: str) -> None:
         self.resumed = False
         self._target = target
+        self._state = state
         self._plans: list[int] = []
         self._partitions: dict[TopicPartition, PartitionSummary] = {}
         self._counters = Counters()
@@ -86,6 +89,7 @@ class RunTotals:
     def summary(self, seconds: float) -> Summary:
         return Summary(
             target=self._target,
+            state=self._state,
             committed_plans=tuple(self._plans),
             resumed=self.resumed,
             partitions=tuple(self._partitions[one] for one in sorted(self._partitions)),

@@ -237,18 +237,41 @@ def _read(target: Target, path: str, parse: Callable[[Any], Stored]) -> Stored:
     return decoded(data, path, parse)
 
 
-def check_ours(target: Target) -> None:
-    """Raise `TargetRefused` if a target is no directory, or holds files that no export wrote."""
+def check_ours(target: Target, mode: Mode) -> None:
+    """Raise `TargetRefused` if a target is no directory, or its files and its log do not belong together."""
     if isinstance(target, LocalTarget) and os.path.exists(target.root) and not os.path.isdir(target.root):
         raise TargetRefused(f"not a directory: `{target.uri}`")
+    places = target.state_places
+    if places.are_both:
+        raise TargetRefused(
+            f"`{target.uri}` has two logs: `{places.inside}` and `{places.beside}`",
+            hint="remove the one that is not of the files there",
+        )
     if target.size(IDENTITY) is not None:
+        _check_not_removed(target, mode)
         return
     foreign = _first_foreign(target)
     if foreign:
         raise TargetRefused(
             f"`{target.uri}` holds files that are not of an export: `{foreign}`",
-            hint="export to an empty or new directory; if the files are an export that lost its `_kcli`, "
-            "make that again with `--repair`",
+            hint="export to an empty or new directory; if an export was moved there, move its log to "
+            f"`{target.state_uri}`; if its log is lost, make it again with `--repair`",
+        )
+    if target.state_places.beside is None:
+        raise TargetRefused(
+            f"nothing can be beside `{target.uri}`, where the log of an export is kept",
+            hint=f"export to a directory in it: --to {target.uri.rstrip('/')}/export",
+        )
+
+
+def _check_not_removed(target: Target, mode: Mode) -> None:
+    """Raise `TargetRefused` if the log has commits and the directory is gone: its rows would stay lost."""
+    if mode is Mode.OVERWRITE or target.exists():
+        return
+    if any(number_in(entry.path.rpartition("/")[2]) for entry in target.list(LOG)):
+        raise TargetRefused(
+            f"`{target.uri}` is gone, but its log is not: `{target.state_uri}`",
+            hint="export everything again with `--mode overwrite`; if the directory was moved, move its log",
         )
 
 

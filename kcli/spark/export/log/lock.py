@@ -1,9 +1,9 @@
 """The lock of a target: one export writes to it at a time.
 
-Where the file system has locks, it is a lock on `_kcli/lock`, which ends with the process. Elsewhere the same
-file names its owner, who writes it again every 15 seconds; after a minute without that it counts as
-abandoned. pyarrow cannot create an object exclusively, so two exports that start at the same instant may both
-get the lock.
+Where the file system has locks, it is a lock on the file `lock` of the state, which ends with the process.
+Elsewhere the same file names its owner, who writes it again every 15 seconds; after a minute without that it
+counts as abandoned. pyarrow cannot create an object exclusively, so two exports that start at the same
+instant may both get the lock.
 
 A process id alone does not identify a process: other machines may have the same name, containers have their
 own numbers, and numbers are reused. So an owner also names the boot of its machine, its pid namespace and its
@@ -22,7 +22,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kcli.spark.export.failures import TargetLocked
+from kcli.spark.export.failures import TargetLocked, TargetTrouble
 from kcli.spark.export.target.layout import LOCK
 from kcli.spark.export.target.local_target import LocalTarget
 
@@ -110,7 +110,14 @@ def _file_lock(target: LocalTarget, now_ms: Callable[[], int]) -> Iterator[_File
     """Hold the lock of a file; yield None if the file system has no locks."""
     path = target.local_path(LOCK)
     existed = os.path.isdir(target.root)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.makedirs(target.root, exist_ok=True)
+    try:
+        os.makedirs(target.state_uri, exist_ok=True)
+    except PermissionError as error:
+        raise TargetTrouble(
+            f"cannot write to `{target.state_uri}`: {error.strerror}",
+            hint="an export keeps its log beside its directory: choose one in a directory that is writable",
+        ) from error
     descriptor = _locked_file(path, target.uri)
     if descriptor is None:
         yield None

@@ -1,4 +1,4 @@
-"""Layout: the directories of rows, the names of data files, and the names under `_kcli/`.
+"""Layout: the directories of rows, the names of data files, and the names in the state directory.
 
     topic=orders/partition=3/date=2026-05-01/hour=07/
         part-00000000000000001000-00000000000000002000-000007.parquet     start, end, plan
@@ -82,7 +82,7 @@ class Layout:
 
 _NAME = re.compile(
     r"(?P<hidden>\.?)(?P<stem>part-(?:.*-)?\d{20}-\d{20}-(?P<plan>\d{6,}))"
-    r"(?P<suffix>(?:-[0-9a-f]{1,7})*)(?:-(?P<named>[0-9a-f]{8}))?\.parquet(?:\.(?P<attempt>[0-9a-f]+))?"
+    r"(?P<suffix>(?:-[0-9a-f]{1,7})*)(?:-(?P<named>[0-9a-f]{8}))?\.(?:parquet|dead-letter)(?:\.(?P<attempt>[0-9a-f]+))?"
 )
 
 
@@ -111,12 +111,27 @@ def published_path(path: str) -> str:
 
 
 STATE: Final = "_kcli"
+"""The first part of every path of state, wherever a target keeps it: see `state_name`."""
 IDENTITY: Final = f"{STATE}/export.json"
 LOCK: Final = f"{STATE}/lock"
 LOG: Final = f"{STATE}/log"
 SET_ASIDE: Final = f"{STATE}/set-aside"
 DEAD_BATCHES: Final = f"{STATE}/dead-letter/batches"
 DEAD_VALUES: Final = f"{STATE}/dead-letter/values"
+
+DATA_SUFFIX: Final = ".parquet"
+DEAD_SUFFIX: Final = ".dead-letter"
+"""Of files of rows that could not be decoded: Parquet, too, but no pattern for data may match them."""
+
+
+def state_name(name: str) -> str:
+    """Return the name of the state directory beside a target with this name.
+
+    It is beside and not inside: polars reads every file in a directory, and duckdb every `.parquet` below it.
+    Readers of the directory above that skip `_` and `.` (Spark, pyarrow) skip it too.
+    """
+    return f"_{name}.kcli"
+
 
 _NUMBERED = re.compile(r"(\d{10})\.(plan|commit)\.json")
 _RECEIPT = re.compile(r"split-(\d{5,})(?:\.[0-9a-f]+)?\.json")

@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from kcli.errors import KcliError
-from kcli.spark.export.target.target import TargetFile
+from kcli.spark.export.target.layout import STATE, state_name
+from kcli.spark.export.target.target import StatePlaces, TargetFile
 from kcli.storage import disk
 
 if TYPE_CHECKING:
@@ -36,14 +37,32 @@ class LocalTarget:
 
     def __init__(self, root: str, *, patience_seconds: float = 60.0) -> None:
         self.root = os.path.abspath(root)
+        # A link and its directory are one target.
+        real = os.path.realpath(self.root)
+        inside, (parent, name) = os.path.join(real, STATE), os.path.split(real)
+        beside = os.path.join(parent, state_name(name)) if name and not os.path.ismount(real) else None
+        has_inside = os.path.isdir(inside)
+        are_both = has_inside and beside is not None and os.path.isdir(beside)
+        self.state_places = StatePlaces(beside, inside, has_inside or beside is None, are_both)
+        self._state = inside if has_inside or beside is None else beside
         self._patience_seconds = patience_seconds
 
     @property
     def uri(self) -> str:
         return self.root
 
+    @property
+    def state_uri(self) -> str:
+        return self._state
+
+    def exists(self) -> bool:
+        return os.path.isdir(self.root)
+
     def local_path(self, path: str) -> str:
-        return os.path.join(self.root, path)
+        first, _, rest = path.partition("/")
+        if first != STATE:
+            return os.path.join(self.root, path)
+        return os.path.join(self._state, rest) if rest else self._state
 
     def read(self, path: str) -> bytes | None:
         try:
@@ -97,6 +116,8 @@ class LocalTarget:
                 path = os.path.dirname(path)
         for path in sorted(wanted):
             disk.sync_path(self.local_path(path).rstrip("/"))
+        with suppress(PermissionError):  # it may allow writing and not reading
+            disk.sync_path(os.path.dirname(self._state))
 
     def rename(self, path: str, to: str) -> bool:
         try:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from kcli.errors import KcliError, UsageError
+from kcli.spark.export.target.layout import STATE, state_name
 from kcli.spark.export.target.local_target import LocalTarget
-from kcli.spark.export.target.target import TargetFile
+from kcli.spark.export.target.target import StatePlaces, TargetFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,10 +31,45 @@ class ObjectTarget:
     def __init__(self, filesystem: Any, root: str, *, uri: str) -> None:  # noqa: ANN401  # a pyarrow.fs.FileSystem
         self.filesystem = filesystem
         self.root = root.rstrip("/")
-        self.uri = uri
+        self.uri = uri.rstrip("/")
+
+    def _entries(self, place: str, *, recursive: bool = False) -> list[Any]:
+        from pyarrow.fs import FileSelector
+
+        selector = FileSelector(place, allow_not_found=True, recursive=recursive)
+        return list(self.filesystem.get_file_info(selector))
+
+    @cached_property
+    def state_places(self) -> StatePlaces:
+        above, _, name = self.uri.rpartition("/")
+        beside = f"{above}/{state_name(name)}" if self._beside else None
+        has_inside = bool(self._entries(f"{self.root}/{STATE}"))
+        are_both = has_inside and self._beside is not None and bool(self._entries(self._beside))
+        return StatePlaces(beside, f"{self.uri}/{STATE}", has_inside or beside is None, are_both)
+
+    @property
+    def _beside(self) -> str | None:
+        above, _, name = self.root.rpartition("/")
+        return f"{above}/{state_name(name)}" if above else None
+
+    @property
+    def state_uri(self) -> str:
+        places = self.state_places
+        return places.inside if places.beside is None or places.is_inside else places.beside
+
+    @cached_property
+    def _state(self) -> str:
+        beside = self._beside
+        return f"{self.root}/{STATE}" if beside is None or self.state_places.is_inside else beside
+
+    def exists(self) -> bool:
+        return bool(self._entries(self.root))
 
     def full_path(self, path: str) -> str:
-        return f"{self.root}/{path}" if path else self.root
+        first, _, rest = path.partition("/")
+        if first != STATE:
+            return f"{self.root}/{path}" if path else self.root
+        return f"{self._state}/{rest}" if rest else self._state
 
     def read(self, path: str) -> bytes | None:
         try:
@@ -91,12 +128,10 @@ class ObjectTarget:
         return info.size if info.is_file else None
 
     def list(self, directory: str, *, recursive: bool = False) -> list[TargetFile]:
-        from pyarrow.fs import FileSelector
-
-        selector = FileSelector(self.full_path(directory), allow_not_found=True, recursive=recursive)
-        infos = self.filesystem.get_file_info(selector)
-        skipped = len(self.root) + 1
-        return sorted(TargetFile(info.path[skipped:], info.size) for info in infos if info.is_file)
+        place = self.full_path(directory)
+        infos = self._entries(place, recursive=recursive)
+        prefix, skipped = (f"{directory}/" if directory else ""), len(place) + 1
+        return sorted(TargetFile(prefix + info.path[skipped:], info.size) for info in infos if info.is_file)
 
     def open_input(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
         return self.filesystem.open_input_file(self.full_path(path))

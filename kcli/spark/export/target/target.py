@@ -17,6 +17,17 @@ class TargetFile(NamedTuple):
     size_bytes: int
 
 
+class StatePlaces(NamedTuple):
+    """Where the state of a target can be, for users: beside it, or inside, where earlier versions put it."""
+
+    beside: str | None
+    """None if nothing can be beside it: the root of a file system or a bucket, or a mount point."""
+    inside: str
+    is_inside: bool
+    are_both: bool
+    """Whether there is something in both."""
+
+
 class Target(Protocol):
     """Where an export writes."""
 
@@ -25,8 +36,19 @@ class Target(Protocol):
         """Return the target's name for users, without credentials."""
 
     @property
+    def state_uri(self) -> str:
+        """Return the place of all paths that begin with `_kcli/`, for users."""
+
+    @property
+    def state_places(self) -> StatePlaces:
+        """Return where state can be."""
+
+    @property
     def renames(self) -> bool:
         """Return whether files are written under a temporary name and renamed."""
+
+    def exists(self) -> bool:
+        """Return whether the directory exists, or the prefix has an object."""
 
     def read(self, path: str) -> bytes | None:
         """Return a small file's content, None if it does not exist."""

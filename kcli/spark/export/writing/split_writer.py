@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kcli.spark.export.log.receipt import WrittenFile
+from kcli.spark.export.target.layout import DATA_SUFFIX
 from kcli.spark.export.target.local_target import temporary_name
 from kcli.spark.export.writing.data_file import FILES, checksum
 
@@ -164,6 +165,7 @@ class Place(NamedTuple):
     attempt: str
     base: str = ""
     """The directory that contains those of the layout."""
+    suffix: str = DATA_SUFFIX
 
 
 class _Open:
@@ -258,7 +260,7 @@ class SplitWriter:
         suffix = f"-{nth}" if nth else ""
         if not place.target.renames:
             suffix += f"-{place.attempt}"
-        name = f"{place.stem}{suffix}.parquet"
+        name = f"{place.stem}{suffix}{place.suffix}"
         path = f"{directory}/{name}" if directory else name
         written_to = temporary_name(path, place.attempt) if place.target.renames else path
         part = ParquetPart(

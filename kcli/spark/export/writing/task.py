@@ -22,7 +22,14 @@ import pyarrow as pa
 from kcli.errors import KcliError
 from kcli.spark.export.log.receipt import Counters, Receipt
 from kcli.spark.export.log.receipts import Receipts
-from kcli.spark.export.target.layout import DEAD_BATCHES, DEAD_VALUES, Layout, commit_path, receipts_path
+from kcli.spark.export.target.layout import (
+    DEAD_BATCHES,
+    DEAD_SUFFIX,
+    DEAD_VALUES,
+    Layout,
+    commit_path,
+    receipts_path,
+)
 from kcli.spark.export.writing.row_shaper import RowShaper
 from kcli.spark.export.writing.split_writer import Place, SplitWriter
 from kcli.spark.split import ReadCounters
@@ -100,7 +107,15 @@ def dead_rows_writer(task: SplitTask, attempt: str, schema: pa.Schema) -> SplitW
     """Return the writer of a split's rows whose keys or values could not be decoded."""
     flat = Layout(())
     return SplitWriter(
-        Place(task.target, flat, task.split, flat.stem(task.split, task.plan), attempt, DEAD_VALUES),
+        Place(
+            task.target,
+            flat,
+            task.split,
+            flat.stem(task.split, task.plan),
+            attempt,
+            base=DEAD_VALUES,
+            suffix=DEAD_SUFFIX,
+        ),
         schema=schema,
         metadata=task.footer_metadata(),
         parquet=task.options.parquet,

@@ -20,6 +20,7 @@ from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.target.object_target import ObjectTarget
 from tests.spark.export.exporting import export, files_in, offsets_in
 from tests.spark.export.fake_source import FakeSource
+from tests.support.spark_exports import state_of
 from tests.support.waiting import eventually
 
 NOW_MS = 1_777_593_600_000
@@ -53,6 +54,7 @@ from pathlib import Path
 from kcli.spark.export.failures import TargetLocked
 from tests.spark.export.exporting import InlineEngine, export
 from tests.spark.export.fake_source import FakeSource
+from tests.support.spark_exports import state_of
 
 class Waits(InlineEngine):
     def run(self, tasks, on_done, progress):
@@ -83,23 +85,25 @@ def test_of_two_processes_one_is_refused_and_nothing_is_written_twice(tmp_path: 
 
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
-    (tmp_path / "_kcli").mkdir()
-    (tmp_path / "_kcli/lock").write_text(json.dumps({"host": "elsewhere", "pid": 1, "started_ms": NOW_MS}))
+    state_of(tmp_path).mkdir()
+    (state_of(tmp_path) / "lock").write_text(
+        json.dumps({"host": "elsewhere", "pid": 1, "started_ms": NOW_MS})
+    )
     export(FakeSource.of(50), tmp_path)
 
 
 def test_a_lock_object_is_removed_at_the_end(tmp_path: Path) -> None:
     with locked(store(tmp_path), now_ms) as lock:
-        owner = json.loads((tmp_path / "_kcli/lock").read_text())
+        owner = json.loads((state_of(tmp_path) / "lock").read_text())
         assert (owner["pid"], owner["heartbeat_ms"]) == (os.getpid(), NOW_MS)
         lock.check()
     assert files_in(tmp_path) == set()
 
 
 def owned_by(path: Path, *, age_s: float, **who: object) -> None:
-    (path / "_kcli").mkdir(exist_ok=True)
+    state_of(path).mkdir(exist_ok=True)
     owner = {**who, "id": "f00d", "heartbeat_ms": NOW_MS - int(age_s * 1000)}
-    (path / "_kcli/lock").write_text(json.dumps(owner))
+    (state_of(path) / "lock").write_text(json.dumps(owner))
 
 
 def test_a_lock_object_that_beats_is_respected(tmp_path: Path) -> None:
@@ -149,7 +153,7 @@ def test_who_was_taken_over_commits_nothing(tmp_path: Path) -> None:
         owned_by(tmp_path, host="elsewhere", pid=7, age_s=0)
         with pytest.raises(TargetLocked):
             lock.check()
-    assert json.loads((tmp_path / "_kcli/lock").read_text())["pid"] == 7
+    assert json.loads((state_of(tmp_path) / "lock").read_text())["pid"] == 7
 
 
 def test_a_lock_object_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +161,7 @@ def test_a_lock_object_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     times = itertools.count(NOW_MS)
 
     def beats() -> bool:
-        text = (tmp_path / "_kcli/lock").read_text()
+        text = (state_of(tmp_path) / "lock").read_text()
         return bool(text) and json.loads(text)["heartbeat_ms"] > NOW_MS + 3
 
     with locked(store(tmp_path), lambda: next(times)):
