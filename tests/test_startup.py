@@ -95,6 +95,7 @@ NOT_FOR_AN_IDLE_NODE = (
     "kcli.cli",
     "kcli.client",
     "kcli.broker.faults",
+    *(f"kcli.broker.config.inert_{area}_definitions" for area in ("server", "group", "remote", "security")),
     "kcli.broker.coordinator.group_coordinator",
     "kcli.broker.coordinator.consumer.group_manager",
     "kcli.broker.coordinator.classic.group_manager",

@@ -95,7 +95,10 @@ class NodeContext:
             assign_directories=self._assign_directories,
         )
         self.groups = group_runtime(
-            config, image=lambda: self.image, replica_manager=self.replica_manager, wall_ms=wall_ms
+            lambda: self.config,
+            image=lambda: self.image,
+            replica_manager=self.replica_manager,
+            wall_ms=wall_ms,
         )
 
     @property

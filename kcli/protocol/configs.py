@@ -1,7 +1,8 @@
 """The numbers of DescribeConfigs and AlterConfigs (Kafka classes `ConfigResource`, `ConfigEntry`; KIP-569).
 
-A kcli broker refuses to set a configuration that Kafka knows and kcli does not act on. The protocol has an
-error code for wrong names and values only, so clients recognize this refusal by its message.
+A kcli broker stores a configuration that Kafka knows and kcli does not act on, and says so at the end of its
+documentation. It refuses one of security. The protocol has an error code for wrong names and values only, so
+clients recognize this refusal by its message.
 """
 
 from __future__ import annotations
@@ -58,11 +59,14 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
-_NO_EFFECT = " has no effect in kcli"
+NO_EFFECT = "No effect in kcli."
+"""How a broker ends the documentation of a configuration that it stores and does not act on."""
+
+_NOT_ACTED_ON = " is a security configuration that kcli does not act on"
 
 
-class ConfigWithoutEffect(KafkaError):
-    """The refusal of a configuration without effect in kcli: no other name or value helps."""
+class ConfigNotActedOn(KafkaError):
+    """The refusal of a security configuration that kcli does not act on: no other name or value helps."""
 
     wants_hint = False
 
@@ -70,11 +74,11 @@ class ConfigWithoutEffect(KafkaError):
         super().__init__(ErrorCode.INVALID_CONFIG, message)
 
 
-def no_effect_message(name: str) -> str:
-    """Return the message that refuses a configuration without effect."""
-    return f"`{name}`{_NO_EFFECT}"
+def not_acted_on_message(name: str) -> str:
+    """Return the message that refuses a security configuration."""
+    return f"`{name}`{_NOT_ACTED_ON}"
 
 
-def is_no_effect_message(message: str) -> bool:
-    """Return whether a broker's message is one of `no_effect_message`."""
-    return message.endswith(_NO_EFFECT)
+def is_not_acted_on_message(message: str) -> bool:
+    """Return whether a broker's message is one of `not_acted_on_message`."""
+    return message.endswith(_NOT_ACTED_ON)

@@ -96,7 +96,7 @@ class Node:
             assign_directories=self.assign_directories,
         )
         self.groups = group_runtime(
-            self.config,
+            lambda: self.config,
             image=lambda: self.image,
             replica_manager=self.replica_manager,
             wall_ms=self.wall_ms,

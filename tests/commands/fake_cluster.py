@@ -153,6 +153,7 @@ class FakeCluster:
         *,
         names: Sequence[str] | None = None,
         include_synonyms: bool = False,
+        include_documentation: bool = False,
     ) -> dict[admin.ConfigResource, tuple[admin.ConfigEntry, ...] | KafkaError]:
         return {resource: self._configs(resource) for resource in resources}
 

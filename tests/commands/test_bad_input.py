@@ -159,25 +159,46 @@ def test_what_the_cluster_refuses(command: str, message: str, live: Kcli) -> Non
 
 
 @pytest.mark.parametrize(
-    ("entity", "whose"), [("--broker 1", "broker 1"), ("--broker-defaults", "the default of all brokers")]
-)
-@pytest.mark.parametrize(
-    ("name", "told"),
+    ("entity", "name", "told"),
     [
         (
+            "--broker 1",
             "no.such.name",
-            "unknown broker config name: no.such.name\n"
+            "broker 1: unknown broker config name: no.such.name\n"
             "hint: `kcli configs describe` shows names and values with `--all`\n",
         ),
-        ("log.cleaner.threads", "`log.cleaner.threads` has no effect in kcli\n"),
+        (
+            "--broker-defaults",
+            "no.such.name",
+            "the default of all brokers: unknown broker config name: no.such.name\n"
+            "hint: `kcli configs describe` shows names and values with `--all`\n",
+        ),
+        (
+            "--broker 1",
+            "ssl.cipher.suites",
+            "broker 1: `ssl.cipher.suites` is a security configuration that kcli does not act on\n",
+        ),
     ],
 )
 def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
-    entity: str, whose: str, name: str, told: str, live: Kcli
+    entity: str, name: str, told: str, live: Kcli
 ) -> None:
     finished = live("configs", "alter", *entity.split(), "--add", f"{name}=1")
     assert finished.exit_code == 1
-    assert finished.err == f"error: cannot alter the configuration of {whose}: {told}"
+    assert finished.err == f"error: cannot alter the configuration of {told}"
+
+
+@pytest.mark.parametrize("entity", ["--broker 1", "--broker-defaults"])
+def test_what_is_stored_without_effect_is_one_warning(entity: str, live: Kcli) -> None:
+    added = "--add", "num.io.threads=10,max.connections=1000,log.cleaner.backoff.ms=5"
+    finished = live("configs", "alter", *entity.split(), *added)
+    assert finished.exit_code == 0
+    assert finished.err == "warning: `log.cleaner.backoff.ms`, `num.io.threads` have no effect in kcli\n"
+    shown = live("configs", "describe", *entity.split())
+    assert "num.io.threads=10 sensitive=false synonyms={DYNAMIC_" in shown.out
+    finished = live("configs", "alter", *entity.split(), "--delete", "num.io.threads,log.cleaner.backoff.ms")
+    assert (finished.exit_code, finished.err) == (0, "")
+    assert live("configs", "alter", *entity.split(), "--delete", "max.connections").exit_code == 0
 
 
 @pytest.mark.parametrize(

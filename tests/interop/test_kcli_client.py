@@ -19,14 +19,17 @@ from kcli.client.config import ConsumerConfig, ProducerConfig
 from kcli.client.consumer.consumer import Consumer
 from kcli.client.fetch.subscription_state import SubscriptionPattern
 from kcli.client.producer.producer import Producer
+from kcli.protocol.configs import ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
+from tests.support.config_differences import DIFFERENCES, NEVER_SHOWN_BY_KAFKA, VALUES, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tests.interop.conftest import AnyBroker
     from tests.support.apache_kafka import ApacheKafka
+    from tests.support.kcli_broker import KcliBroker
 
 pytestmark = pytest.mark.interop
 
@@ -255,6 +258,73 @@ async def stable_ends(client: Client, partition: TopicPartition) -> dict[TopicPa
     """The offset up to which no transaction is open."""
     found = await admin.list_offsets(client, {partition: admin.LATEST}, read_committed=True)
     return {key: end.offset for key, end in found.items() if not isinstance(end, KafkaError)}
+
+
+async def described(bootstrap: str, name: str) -> dict[str, admin.ConfigEntry]:
+    """The configurations of a broker by name, with synonyms and documentation."""
+    resource = ConfigResource(ConfigResourceType.BROKER, name)
+    async with connect(bootstrap) as client:
+        found = await admin.describe_configs(
+            client, [resource], include_synonyms=True, include_documentation=True
+        )
+    entries = found[resource]
+    assert not isinstance(entries, KafkaError)
+    return {entry.name: entry for entry in entries}
+
+
+def shape(entry: admin.ConfigEntry) -> dict[str, object]:
+    """What does not depend on what was set."""
+    defaults = [each for each in entry.synonyms if each.source is ConfigSource.DEFAULT_CONFIG]
+    return {
+        "type": entry.type,
+        "read only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+        "default": [(each.name, each.value) for each in defaults],
+    }
+
+
+async def test_every_configuration_of_a_broker_is_that_of_apache_kafka(
+    apache_kafka: ApacheKafka, kcli_broker: KcliBroker
+) -> None:
+    with trio.fail_after(SECONDS):
+        theirs, ours = [await described(each.bootstrap, "1") for each in (apache_kafka, kcli_broker)]
+    assert ours.keys() - theirs.keys() == NEVER_SHOWN_BY_KAFKA.keys()
+    assert len(theirs) >= 340
+    assert theirs.keys() <= ours.keys()
+    differing = {
+        (name, what)
+        for name, entry in theirs.items()
+        for what, value in shape(entry).items()
+        if value != shape(ours[name])[what]
+    }
+    assert differing == DIFFERENCES.keys()
+    documented = [(theirs[name].documentation, ours[name].documentation) for name in theirs]
+    assert all(own and own != kafkas for kafkas, own in documented)
+
+
+async def verdict(client: Client, node: str, name: str, value: str) -> ErrorCode:
+    resource = ConfigResource(ConfigResourceType.BROKER, node)
+    change = ConfigAlteration(name, ConfigOperation.SET, value)
+    answer = await admin.incremental_alter_configs(client, {resource: [change]}, validate_only=True)
+    error = answer[resource]
+    return ErrorCode.NONE if error is None else error.code
+
+
+async def test_a_broker_takes_the_values_that_apache_kafka_takes(
+    apache_kafka: ApacheKafka, kcli_broker: KcliBroker
+) -> None:
+    differing = set()
+    with trio.fail_after(SECONDS):
+        async with connect(apache_kafka.bootstrap) as theirs, connect(kcli_broker.bootstrap) as ours:
+            for name, values in VALUES.items():
+                for value in values:
+                    for node in ("1", ""):
+                        told = (
+                            await verdict(theirs, node, name, value),
+                            await verdict(ours, node, name, value),
+                        )
+                        differing |= {(name, value)} if told[0] is not told[1] else set()
+    assert differing == VERDICTS.keys()
 
 
 async def test_aborted_transactions_are_withheld_under_read_committed(apache_kafka: ApacheKafka) -> None:

@@ -16,9 +16,15 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.config.broker_definitions import BROKER_CONFIGS, SETTINGS, BrokerSettings
+from kcli.broker.config.broker_definitions import (
+    BROKER_CONFIGS,
+    SETTINGS,
+    BrokerSettings,
+    broker_config,
+    find_broker_config,
+)
 from kcli.broker.config.config_definition import InvalidConfig, UpdateMode
-from kcli.broker.config.inert_configs import INERT_CONFIGS, is_inert, refusal, warning
+from kcli.broker.config.inert_configs import inert_names, refusal, warning
 from kcli.broker.config.listener_config import (
     ListenerConfig,
     check_distinct_ports,
@@ -53,25 +59,56 @@ class _Order:
             raise InvalidConfig(f"`{self.lower}` ({low}) {must} `{self.higher}` ({high})")
 
 
-_GROUP = "group.consumer"
+def _group_orders(group: str) -> tuple[_Order, ...]:
+    """Return the order of the intervals and timeouts of one kind of group."""
+    return (
+        *_range_orders(group, "heartbeat.interval.ms"),
+        *_range_orders(group, "session.timeout.ms"),
+        *_range_orders(group, "assignment.interval.ms"),
+        _Order(f"{group}.heartbeat.interval.ms", f"{group}.session.timeout.ms", is_strict=True),
+    )
+
+
+def _range_orders(group: str, name: str) -> tuple[_Order, ...]:
+    return (
+        _Order(f"{group}.min.{name}", f"{group}.max.{name}"),
+        _Order(f"{group}.min.{name}", f"{group}.{name}"),
+        _Order(f"{group}.{name}", f"{group}.max.{name}"),
+    )
+
+
 _ORDERS = (
     # A longer wait would look like a node that does not respond, or like a lagging one.
     _Order("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
     _Order("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
-    _Order(f"{_GROUP}.min.heartbeat.interval.ms", f"{_GROUP}.max.heartbeat.interval.ms"),
-    _Order(f"{_GROUP}.min.heartbeat.interval.ms", f"{_GROUP}.heartbeat.interval.ms"),
-    _Order(f"{_GROUP}.heartbeat.interval.ms", f"{_GROUP}.max.heartbeat.interval.ms"),
-    _Order(f"{_GROUP}.min.session.timeout.ms", f"{_GROUP}.max.session.timeout.ms"),
-    _Order(f"{_GROUP}.min.session.timeout.ms", f"{_GROUP}.session.timeout.ms"),
-    _Order(f"{_GROUP}.session.timeout.ms", f"{_GROUP}.max.session.timeout.ms"),
-    _Order(f"{_GROUP}.heartbeat.interval.ms", f"{_GROUP}.session.timeout.ms", is_strict=True),
-    _Order(f"{_GROUP}.min.assignment.interval.ms", f"{_GROUP}.max.assignment.interval.ms"),
-    _Order(f"{_GROUP}.min.assignment.interval.ms", f"{_GROUP}.assignment.interval.ms"),
-    _Order(f"{_GROUP}.assignment.interval.ms", f"{_GROUP}.max.assignment.interval.ms"),
+    *_group_orders("group.consumer"),
 )
 
 
+_INERT_ORDERS = (
+    *_group_orders("group.share"),
+    *_range_orders("group.share", "record.lock.duration.ms"),
+    *_range_orders("group.share", "delivery.count.limit"),
+    *_range_orders("group.share", "partition.max.record.locks"),
+    *_group_orders("group.streams"),
+    _Order("group.streams.num.standby.replicas", "group.streams.max.standby.replicas"),
+)
+"""Of configurations without effect, which are checked where one of them is set."""
+
 _POOLS = ("num.recovery.threads.per.data.dir", "num.replica.fetchers")
+_INERT_POOLS = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.follower.thread.pool.size",
+        "remote.log.reader.threads",
+    }
+)
+_MEBIBYTE = 1 << 20
 _UNLIMITED = -1
 _SAME_AS_TOTAL = -2
 _EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -101,7 +138,13 @@ class BrokerConfig(BrokerSettings):
     ) -> None:
         values = {name: row.default for name, row in BROKER_CONFIGS.items()}
         for layer in (static, dynamic_default, dynamic_broker):
-            values.update({name: BROKER_CONFIGS[name].parse(text) for name, text in layer.items()})
+            values.update(
+                {
+                    name: BROKER_CONFIGS[name].parse(text)
+                    for name, text in layer.items()
+                    if name in BROKER_CONFIGS
+                }
+            )
         values["broker.id"] = values["node.id"]
         fields = vars(self)
         fields.update(static=static, dynamic_default=dynamic_default, dynamic_broker=dynamic_broker)
@@ -123,15 +166,17 @@ class BrokerConfig(BrokerSettings):
         for name, text in properties.items():
             if refused := refusal(name, text):
                 raise UsageError(refused, hint="remove it: kcli has no access control, TLS or SASL yet")
-            if name in BROKER_CONFIGS:
-                static[name] = text
-            elif not is_inert(name):
-                hint = nearest_hint(name, [*BROKER_CONFIGS, *INERT_CONFIGS])
+            row = find_broker_config(name)
+            if row is None:
+                hint = nearest_hint(name, [*BROKER_CONFIGS, *inert_names()])
                 raise UsageError(f"unknown broker config name: {name}", hint=hint)
-            if line := warning(name, text):
+            static[name] = text
+            if line := warning(row, text):
                 warnings.append(line)
         _unify_node_id(static)
         try:
+            for name, text in static.items():
+                broker_config(name).parse(text)
             config = cls(static=MappingProxyType(static), warnings=tuple(warnings))
             config._check()
             if more := config._likely_mistakes():
@@ -154,7 +199,14 @@ class BrokerConfig(BrokerSettings):
 
     def value(self, name: str) -> Any:  # noqa: ANN401  # the row says which type
         """Return the effective value of a configuration, None if it has none."""
-        return self._values[name]
+        return self._values[name] if name in BROKER_CONFIGS else self._inert_value(name)
+
+    def _inert_value(self, name: str) -> Any:  # noqa: ANN401  # the row says which type
+        row = broker_config(name)
+        for layer in (self.dynamic_broker, self.dynamic_default, self.static):
+            if name in layer:
+                return row.parse(layer[name])
+        return row.default
 
     @cached_property
     def topic_defaults(self) -> Mapping[str, Any]:
@@ -224,7 +276,7 @@ class BrokerConfig(BrokerSettings):
         dynamic = {
             name: text
             for name, text in values.items()
-            if name in BROKER_CONFIGS and BROKER_CONFIGS[name].mode is not UpdateMode.READ_ONLY
+            if (row := find_broker_config(name)) is not None and row.mode is not UpdateMode.READ_ONLY
         }
         if is_default:
             after = self.with_dynamic(broker=self.dynamic_broker, default=dynamic)
@@ -240,11 +292,15 @@ class BrokerConfig(BrokerSettings):
         self._check_constraints()
         self._check_pools(before)
         self._check_local_retention()
+        for name in ("max.connections", "max.connection.creation.rate"):
+            if name in {**self.dynamic_broker, **self.dynamic_default} and self.value(name) == 0:
+                raise InvalidConfig(f"`{name}` (0) would lock out every client")
 
     def _check_constraints(self) -> None:
         """Raise `InvalidConfig` for effective values that are impossible together."""
         for order in _ORDERS:
             order.check(self)
+        self._check_inert()
         if self.topic_defaults["retention.ms"] == 0:  # A topic of its own may have it.
             names = [synonym.name for synonym in TOPIC_CONFIGS["retention.ms"].synonyms]
             name = next(name for name in names if self.value(name) is not None)
@@ -254,9 +310,29 @@ class BrokerConfig(BrokerSettings):
                 "`max.connections.per.ip` (0) admits no client without `max.connections.per.ip.overrides`"
             )
 
+    def _check_inert(self) -> None:
+        """Raise `InvalidConfig` for values without effect that Kafka would not take together."""
+        names = {*self.static, *self.dynamic_default, *self.dynamic_broker} - BROKER_CONFIGS.keys()
+        for order in _INERT_ORDERS:
+            if order.lower in names or order.higher in names:
+                order.check(self)
+        if not names.isdisjoint(("log.cleaner.dedupe.buffer.size", "log.cleaner.threads")):
+            size, threads = self.value("log.cleaner.dedupe.buffer.size"), self.value("log.cleaner.threads")
+            if threads < 1 or size // threads <= _MEBIBYTE:
+                raise InvalidConfig(
+                    f"`log.cleaner.dedupe.buffer.size` ({size}) must be above 1 MiB for each of "
+                    f"`log.cleaner.threads` ({threads})"
+                )
+        if "cordoned.log.dirs" in names:
+            directories = self.log_dirs or self.log_dir or ()
+            missing = [each for each in self.value("cordoned.log.dirs") if each not in (*directories, "*")]
+            if missing:
+                raise InvalidConfig(f"`cordoned.log.dirs` has `{missing[0]}`, `log.dirs` has not")
+
     def _check_pools(self, before: BrokerConfig) -> None:
         """Raise `InvalidConfig` if a number of tasks is less than half or more than double what it was."""
-        for name in _POOLS:
+        named = {*self.dynamic_broker, *self.dynamic_default, *before.dynamic_broker, *before.dynamic_default}
+        for name in (*_POOLS, *sorted(_INERT_POOLS & named)):
             old, new = before.value(name), self.value(name)
             if not old // 2 <= new <= old * 2:
                 raise InvalidConfig(
@@ -311,8 +387,9 @@ def _usable(layer: Mapping[str, str]) -> Mapping[str, str]:
     usable = {}
     for name, text in layer.items():
         try:
-            if name in BROKER_CONFIGS:
-                BROKER_CONFIGS[name].parse(text)
+            row = find_broker_config(name)
+            if row is not None:
+                row.parse(text)
                 usable[name] = text
         except InvalidConfig:
             continue

@@ -29,9 +29,9 @@ from kcli.broker.config.config_definition import (
     taken,
     words,
 )
-from kcli.broker.config.inert_configs import is_inert
+from kcli.broker.config.inert_configs import find_inert_config
 from kcli.broker.config.topic_definitions import LOG_BROKER_CONFIGS
-from kcli.protocol.configs import ConfigType, no_effect_message
+from kcli.protocol.configs import ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -319,6 +319,7 @@ class BrokerSettings:
         "How often to look for leaderless partitions of topics with "
         "`unclean.leader.election.enable=true`, in ms.",
         check=at_least(1),
+        internal=True,
     )
 
     # Groups of the classic protocol, whose leader assigns
@@ -331,7 +332,8 @@ class BrokerSettings:
     group_initial_rebalance_delay_ms = integer(
         "group.initial.rebalance.delay.ms",
         0,
-        "How long an empty group waits for more members before its first rebalance, in ms.",
+        "How long an empty group waits for more members before its first rebalance, in ms. Kafka's default "
+        "is 3000, which spares a fleet that starts some rebalances; here a first member need not wait.",
     )
     group_max_size = _positive("group.max.size", INT_MAX, "Maximum number of members of a group.")
 
@@ -369,7 +371,10 @@ class BrokerSettings:
     )
     # Kafka's default protects a fleet that starts, and would only delay a developer.
     group_consumer_assignment_interval_ms = _not_negative(
-        "group.consumer.assignment.interval.ms", 0, "Minimum time between two assignments of a group, in ms."
+        "group.consumer.assignment.interval.ms",
+        0,
+        "Minimum time between two assignments of a group, in ms; Kafka's default is 1000.",
+        mode=_CLUSTER_WIDE,
     )
     group_consumer_min_assignment_interval_ms = _not_negative(
         "group.consumer.min.assignment.interval.ms", 0, "Minimum assignment interval of a group, in ms."
@@ -389,6 +394,7 @@ class BrokerSettings:
         600_000,
         "How often to match subscribed patterns against the topics again, in ms.",
         check=at_least(10_000),
+        internal=True,
     )
 
     # Committed offsets
@@ -477,11 +483,15 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
     return next((group for group in _SYNONYMS if name in group), (name,))
 
 
+def find_broker_config(name: str) -> ConfigDefinition[Any] | None:
+    """Return the row of a name, with an effect or without, None for an unknown name."""
+    row = BROKER_CONFIGS.get(name)
+    return find_inert_config(name, BROKER_CONFIGS) if row is None else row
+
+
 def broker_config(name: str) -> ConfigDefinition[Any]:
-    """Return the row of a name; raise `InvalidConfig` for an unknown name."""
-    try:
-        return BROKER_CONFIGS[name]
-    except KeyError:
-        if is_inert(name):
-            raise InvalidConfig(no_effect_message(name)) from None
-        raise InvalidConfig(f"unknown broker config name: {name}") from None
+    """Return the row of a name, with an effect or without; raise `InvalidConfig` for an unknown name."""
+    row = find_broker_config(name)
+    if row is None:
+        raise InvalidConfig(f"unknown broker config name: {name}")
+    return row

@@ -15,13 +15,14 @@ from enum import Enum
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from kcli.errors import KcliError
-from kcli.protocol.configs import ConfigType
+from kcli.protocol.configs import NO_EFFECT, ConfigType
 
 T = TypeVar("T")
 V = TypeVar("V")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+DOUBLE_MAX = float.fromhex("0x1.fffffffffffffp+1023")
 
 
 class UpdateMode(Enum):
@@ -69,6 +70,11 @@ def between_or(minimum: int, maximum: int, special: int) -> Check:
     return check
 
 
+def not_empty(value: str) -> str | None:
+    """Accept any text but the empty one."""
+    return None if value.strip() else "must not be empty"
+
+
 def one_of(*choices: str) -> Check:
     """Accept one of these words; of a list, any number of them."""
 
@@ -82,9 +88,12 @@ def one_of(*choices: str) -> Check:
 
 
 class ConfigDefinition(Generic[T]):
-    """One configuration. `default` is a parsed value, or None where Kafka has no value to show."""
+    """One configuration. `default` is a parsed value, or None where Kafka has no value to show.
 
-    __slots__ = ("check", "default", "doc", "field", "internal", "mode", "name", "type")
+    kcli does not act on it if `has_effect` is False. An `internal` one is shown only where it is set.
+    """
+
+    __slots__ = ("check", "default", "doc", "field", "has_effect", "internal", "mode", "name", "type")
 
     def __init__(
         self,
@@ -96,6 +105,7 @@ class ConfigDefinition(Generic[T]):
         check: Check | None = None,
         mode: UpdateMode = UpdateMode.READ_ONLY,
         internal: bool = False,
+        has_effect: bool = True,
     ) -> None:
         self.name = name
         self.type = type
@@ -104,6 +114,7 @@ class ConfigDefinition(Generic[T]):
         self.check = check
         self.mode = mode
         self.internal = internal
+        self.has_effect = has_effect
         self.field = name.replace(".", "_")
 
     def __repr__(self) -> str:
@@ -120,9 +131,14 @@ class ConfigDefinition(Generic[T]):
         return self if instance is None else self.default
 
     @property
+    def documentation(self) -> str:
+        """The description as users read it."""
+        return self.doc if self.has_effect else f"{self.doc} {NO_EFFECT}"
+
+    @property
     def is_sensitive(self) -> bool:
-        """True if the value must never be shown."""
-        return self.type is ConfigType.PASSWORD
+        """True if the value must never be shown: a password, or a value whose type Kafka does not know."""
+        return self.type in {ConfigType.PASSWORD, ConfigType.UNKNOWN}
 
     @property
     def is_list(self) -> bool:
@@ -218,6 +234,7 @@ _PARSERS: dict[ConfigType, Callable[[str], Any]] = {
     ConfigType.LIST: _parse_list,
     ConfigType.CLASS: str,
     ConfigType.PASSWORD: str,
+    ConfigType.UNKNOWN: str,
 }
 
 
@@ -227,6 +244,7 @@ class Options(TypedDict, total=False):
     check: Check | None
     mode: UpdateMode
     internal: bool
+    has_effect: bool
 
 
 def boolean(name: str, default: bool, doc: str, **options: Unpack[Options]) -> ConfigDefinition[bool]:
@@ -249,6 +267,26 @@ def string(name: str, default: str, doc: str, **options: Unpack[Options]) -> Con
     return ConfigDefinition(name, ConfigType.STRING, default, doc, **options)
 
 
+def short(name: str, default: int, doc: str, **options: Unpack[Options]) -> ConfigDefinition[int]:
+    """Define a 16-bit number."""
+    return ConfigDefinition(name, ConfigType.SHORT, default, doc, **options)
+
+
+def double(name: str, default: float, doc: str, **options: Unpack[Options]) -> ConfigDefinition[float]:
+    """Define a number with a fraction."""
+    return ConfigDefinition(name, ConfigType.DOUBLE, default, doc, **options)
+
+
+def class_name(name: str, default: str, doc: str, **options: Unpack[Options]) -> ConfigDefinition[str]:
+    """Define the name of a Java class."""
+    return ConfigDefinition(name, ConfigType.CLASS, default, doc, **options)
+
+
+def password(name: str, doc: str, **options: Unpack[Options]) -> ConfigDefinition[str | None]:
+    """Define a text that is never shown."""
+    return ConfigDefinition(name, ConfigType.PASSWORD, None, doc, **options)
+
+
 def words(
     name: str, default: tuple[str, ...], doc: str, **options: Unpack[Options]
 ) -> ConfigDefinition[tuple[str, ...]]:
@@ -258,8 +296,16 @@ def words(
 
 def optional(definition: ConfigDefinition[T]) -> ConfigDefinition[T | None]:
     """Return the same definition without a default."""
-    name, type, doc, check = definition.name, definition.type, definition.doc, definition.check
-    return ConfigDefinition(name, type, None, doc, check=check, mode=definition.mode)
+    return ConfigDefinition(
+        definition.name,
+        definition.type,
+        None,
+        definition.doc,
+        check=definition.check,
+        mode=definition.mode,
+        internal=definition.internal,
+        has_effect=definition.has_effect,
+    )
 
 
 def taken(row: ConfigDefinition[T], convert: Callable[[T], V] | None = None) -> Any:  # noqa: ANN401  # T or V

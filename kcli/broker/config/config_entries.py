@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.config.broker_definitions import BROKER_CONFIGS, broker_synonyms
+from kcli.broker.config.broker_definitions import (
+    BROKER_CONFIGS,
+    broker_config,
+    broker_synonyms,
+    find_broker_config,
+)
 from kcli.broker.config.config_definition import ConfigDefinition, InvalidConfig, UpdateMode, view
 from kcli.broker.config.group_definitions import GROUP_CONFIGS, GroupConfig, acts, broker_synonym
+from kcli.broker.config.inert_configs import inert_configs
 from kcli.broker.config.topic_definitions import TOPIC_CONFIGS
-from kcli.protocol.configs import ConfigSource, ConfigType
+from kcli.protocol.configs import ConfigResourceType, ConfigSource, ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -88,15 +94,18 @@ class DescribedConfigs:
         return entries
 
     def broker(self) -> list[ConfigEntry]:
-        """Return every configuration of the broker."""
-        rows = [row for _, row in sorted(BROKER_CONFIGS.items()) if not row.internal]
+        """Return every configuration of the broker, the internal ones if they are set."""
+        known = {**BROKER_CONFIGS, **inert_configs()}
+        names = {name for name, row in known.items() if not row.internal}
+        names.update(*(layer for _, layer in self._layers))
+        rows = [known.get(name) or broker_config(name) for name in sorted(names)]
         return [self._broker_entry(row, self._config.value(row.name)) for row in rows]
 
     def default_broker(self) -> list[ConfigEntry]:
         """Return the dynamic defaults of all brokers that are set."""
         entries = []
         for name, text in sorted(self._config.dynamic_default.items()):
-            row = BROKER_CONFIGS[name]
+            row = broker_config(name)
             value = None if row.is_sensitive else text
             source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
             synonym = ConfigSynonym(name, value, source)
@@ -144,10 +153,10 @@ class DescribedConfigs:
         for source, layer in self._layers:
             for name in names:
                 if name in layer:
-                    value = None if BROKER_CONFIGS[name].is_sensitive else layer[name]
+                    value = None if broker_config(name).is_sensitive else layer[name]
                     yield ConfigSynonym(name, value, source)
         for name in names:
-            default = BROKER_CONFIGS[name].default_text
+            default = broker_config(name).default_text
             if default is not None:
                 yield ConfigSynonym(name, default, ConfigSource.DEFAULT_CONFIG)
 
@@ -156,6 +165,14 @@ class DescribedConfigs:
             if any(synonym.name in layer for synonym in row.synonyms):
                 return source
         return ConfigSource.DEFAULT_CONFIG
+
+
+def find_config(resource_type: int, name: str) -> ConfigDefinition[Any] | None:
+    """Return the row of a configuration of topics, groups or brokers, None for an unknown name."""
+    if resource_type == ConfigResourceType.TOPIC:
+        row = TOPIC_CONFIGS.get(name)
+        return None if row is None else row.definition
+    return GROUP_CONFIGS.get(name) if resource_type == ConfigResourceType.GROUP else find_broker_config(name)
 
 
 def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:

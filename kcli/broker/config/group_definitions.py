@@ -100,8 +100,8 @@ def _acting(name: str, doc: str, check: Check) -> ConfigDefinition[int]:
     return integer(name, default, doc, check=check, mode=UpdateMode.CLUSTER_WIDE)
 
 
-def _inert(name: str, default: int, lowest: int, highest: int) -> ConfigDefinition[int]:
-    return integer(name, default, "No effect.", check=between(lowest, highest))
+def _inert(name: str, default: int, lowest: int, highest: int, doc: str) -> ConfigDefinition[int]:
+    return integer(name, default, doc, check=between(lowest, highest), has_effect=False)
 
 
 def _check_reset(value: str) -> str | None:
@@ -126,25 +126,97 @@ _ACTING = (
 
 # The limits are the defaults of `group.share.max.session.timeout.ms` and the like.
 _WITHOUT_EFFECT = (
-    _inert("share.assignment.interval.ms", 1000, 0, 15_000),
-    string("share.auto.offset.reset", "latest", "No effect.", check=_check_reset),
-    _inert("share.delivery.count.limit", 5, 2, 10),
-    _inert("share.heartbeat.interval.ms", 5000, 5000, 15_000),
+    _inert(
+        "share.assignment.interval.ms",
+        1000,
+        0,
+        15_000,
+        "Least time between two assignments of this share group, in ms.",
+    ),
+    string(
+        "share.auto.offset.reset",
+        "latest",
+        "Where this share group begins to read.",
+        check=_check_reset,
+        has_effect=False,
+    ),
+    _inert(
+        "share.delivery.count.limit",
+        5,
+        2,
+        10,
+        "Times that a record is delivered to this share group before it counts as rejected.",
+    ),
+    _inert(
+        "share.heartbeat.interval.ms",
+        5000,
+        5000,
+        15_000,
+        "Time between two heartbeats of a member of this share group, in ms.",
+    ),
     string(
         "share.isolation.level",
         "read_uncommitted",
-        "No effect.",
+        "Whether this share group reads records of open transactions.",
         check=one_of("read_committed", "read_uncommitted"),
+        has_effect=False,
     ),
-    _inert("share.partition.max.record.locks", 2000, 100, 4000),
-    _inert("share.record.lock.duration.ms", 30_000, 15_000, 60_000),
-    boolean("share.renew.acknowledge.enable", True, "No effect."),
-    _inert("share.session.timeout.ms", 45_000, 45_000, 60_000),
-    _inert("streams.assignment.interval.ms", 1000, 0, 15_000),
-    _inert("streams.heartbeat.interval.ms", 5000, 5000, 15_000),
-    _inert("streams.initial.rebalance.delay.ms", 3000, 0, INT_MAX),
-    _inert("streams.num.standby.replicas", 0, 0, 2),
-    _inert("streams.session.timeout.ms", 45_000, 45_000, 60_000),
+    _inert(
+        "share.partition.max.record.locks",
+        2000,
+        100,
+        4000,
+        "Records of a partition that this share group may hold at a time.",
+    ),
+    _inert(
+        "share.record.lock.duration.ms",
+        30_000,
+        15_000,
+        60_000,
+        "Time that a member of this share group holds a record, in ms.",
+    ),
+    boolean(
+        "share.renew.acknowledge.enable",
+        True,
+        "Whether members of this share group may hold a record for longer.",
+        has_effect=False,
+    ),
+    _inert(
+        "share.session.timeout.ms",
+        45_000,
+        45_000,
+        60_000,
+        "Silence after which a member of this share group is removed, in ms.",
+    ),
+    _inert(
+        "streams.assignment.interval.ms",
+        1000,
+        0,
+        15_000,
+        "Least time between two assignments of this streams group, in ms.",
+    ),
+    _inert(
+        "streams.heartbeat.interval.ms",
+        5000,
+        5000,
+        15_000,
+        "Time between two heartbeats of a member of this streams group, in ms.",
+    ),
+    _inert(
+        "streams.initial.rebalance.delay.ms",
+        3000,
+        0,
+        INT_MAX,
+        "How long this group, when empty, waits for members before it assigns, in ms.",
+    ),
+    _inert("streams.num.standby.replicas", 0, 0, 2, "Standby copies of each task's state."),
+    _inert(
+        "streams.session.timeout.ms",
+        45_000,
+        45_000,
+        60_000,
+        "Silence after which a member of this streams group is removed, in ms.",
+    ),
 )
 
 _WITHOUT_BROKER_DEFAULT = frozenset(

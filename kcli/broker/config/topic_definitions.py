@@ -63,13 +63,14 @@ def topic_row(
     check: Check | None = None,
     others: tuple[Synonym, ...] = (),
     negative_is_unlimited: bool = False,
+    has_effect: bool = True,
 ) -> TopicConfig:
     """Return a row. `broker` names the main synonym, which has the same type and check.
 
     If `others` give the value in another unit, the main synonym has no default. With `negative_is_unlimited`
     it may be any number, and every negative one counts as -1.
     """
-    definition = ConfigDefinition(name, type, default, doc, check=check)
+    definition = ConfigDefinition(name, type, default, doc, check=check, has_effect=has_effect)
     if broker is None:
         return TopicConfig(definition, others)
     main: ConfigDefinition[Any] = ConfigDefinition(
@@ -79,6 +80,7 @@ def topic_row(
         f"The default of the topic configuration `{name}`: {doc[0].lower()}{doc[1:]}",
         check=None if negative_is_unlimited else check,
         mode=UpdateMode.CLUSTER_WIDE,
+        has_effect=has_effect,
     )
     return TopicConfig(definition, (Synonym(main), *others))
 
@@ -223,33 +225,37 @@ _ROWS = (
         "delete.retention.ms",
         _LONG,
         24 * _HOUR_MS,
-        "How long a compacted topic keeps tombstones, in ms. No effect yet.",
+        "How long a compacted topic keeps tombstones, in ms.",
         broker="log.cleaner.delete.retention.ms",
         check=at_least(0),
+        has_effect=False,
     ),
     topic_row(
         "min.cleanable.dirty.ratio",
         _DOUBLE,
         0.5,
-        "Minimum share of uncompacted bytes at which a log is compacted. No effect yet.",
+        "Minimum share of uncompacted bytes at which a log is compacted.",
         broker="log.cleaner.min.cleanable.ratio",
         check=between(0, 1),
+        has_effect=False,
     ),
     topic_row(
         "min.compaction.lag.ms",
         _LONG,
         0,
-        "Minimum time that a record stays uncompacted, in ms. No effect yet.",
+        "Minimum time that a record stays uncompacted, in ms.",
         broker="log.cleaner.min.compaction.lag.ms",
         check=at_least(0),
+        has_effect=False,
     ),
     topic_row(
         "max.compaction.lag.ms",
         _LONG,
         LONG_MAX,
-        "Maximum time that a record stays uncompacted, in ms. No effect yet.",
+        "Maximum time that a record stays uncompacted, in ms.",
         broker="log.cleaner.max.compaction.lag.ms",
         check=at_least(1),
+        has_effect=False,
     ),
     # Records
     topic_row(
@@ -355,29 +361,36 @@ _ROWS = (
         check=lambda value: "tiered storage is not available" if value else None,
     ),
     topic_row(
-        "remote.log.copy.disable", _BOOLEAN, False, "Whether copying to remote storage is stopped. No effect."
+        "remote.log.copy.disable",
+        _BOOLEAN,
+        False,
+        "Whether copying to remote storage is stopped.",
+        has_effect=False,
     ),
     topic_row(
         "remote.log.delete.on.disable",
         _BOOLEAN,
         False,
-        "Whether turning remote storage off deletes its data. No effect.",
+        "Whether turning remote storage off deletes its data.",
+        has_effect=False,
     ),
     topic_row(
         "local.retention.ms",
         _LONG,
         -2,
-        "How long copied segments stay on the local disk, in ms. No effect.",
+        "How long copied segments stay on the local disk, in ms.",
         broker="log.local.retention.ms",
         check=at_least(-2),
+        has_effect=False,
     ),
     topic_row(
         "local.retention.bytes",
         _LONG,
         -2,
-        "How many copied bytes stay on the local disk. No effect.",
+        "How many copied bytes stay on the local disk.",
         broker="log.local.retention.bytes",
         check=at_least(-2),
+        has_effect=False,
     ),
     # Overrides segment.bytes without its lower bound (Kafka since 4.1), for tests with many segments.
     TopicConfig(

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kcli.broker.config.broker_definitions import BROKER_CONFIGS, broker_config
-from kcli.broker.config.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
-from kcli.broker.config.group_definitions import GROUP_CONFIGS, GroupConfig, check_group_configs
-from kcli.broker.config.topic_definitions import TOPIC_CONFIGS, check_topic_configs
+from kcli.broker.config.broker_definitions import broker_config
+from kcli.broker.config.config_definition import InvalidConfig, UpdateMode
+from kcli.broker.config.config_entries import find_config
+from kcli.broker.config.group_definitions import GroupConfig, check_group_configs
+from kcli.broker.config.inert_configs import is_security
+from kcli.broker.config.topic_definitions import check_topic_configs
 from kcli.broker.controller.feature_control import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     check_min_isr,
     elr_clearing_records,
 )
 from kcli.broker.controller.result import ControllerResult
-from kcli.protocol.configs import ConfigOperation, ConfigResourceType
+from kcli.protocol.configs import (
+    ConfigOperation,
+    ConfigResourceType,
+    ConfigType,
+    not_acted_on_message,
+)
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import ConfigRecord
 from kcli.protocol.topics import check_topic_name
@@ -27,6 +34,7 @@ from kcli.protocol.topics import check_topic_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from kcli.broker.config.config_definition import ConfigDefinition
     from kcli.broker.config.config_entries import ConfigChange
     from kcli.broker.metadata.metadata_image import ConfigResource, MetadataImage
     from kcli.protocol.internal.metadata_records import MetadataRecord
@@ -169,14 +177,10 @@ def _words(text: str | None) -> list[str]:
 
 
 def _definition(resource: ConfigResource, name: str) -> ConfigDefinition[Any]:
-    try:
-        if resource[0] == ConfigResourceType.TOPIC:
-            return TOPIC_CONFIGS[name].definition
-        if resource[0] == ConfigResourceType.GROUP:
-            return GROUP_CONFIGS[name]
-        return BROKER_CONFIGS[name]
-    except KeyError:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown config name: {name}") from None
+    definition = find_config(resource[0], name)
+    if definition is None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown config name: {name}")
+    return definition
 
 
 def _check_values(
@@ -208,10 +212,14 @@ def _check_broker(values: Mapping[str, str], changed: Collection[str], *, is_def
         if name not in values:
             continue
         definition = broker_config(name)
+        if definition.type is ConfigType.UNKNOWN:  # Of a plug-in, or of an older release.
+            raise InvalidConfig(f"no running broker knows the config name: {name}")
         if definition.mode is UpdateMode.READ_ONLY:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"`{name}` cannot change while a broker runs")
         if definition.mode is UpdateMode.PER_BROKER and is_default:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"`{name}` can only be set for one broker")
+        if not definition.has_effect and is_security(name):
+            raise InvalidConfig(not_acted_on_message(name))
         try:
             definition.parse(values[name])
         except InvalidConfig as error:

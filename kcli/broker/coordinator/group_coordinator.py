@@ -73,6 +73,10 @@ class GroupCoordinator:
         self._consumer = ConsumerGroupManager(registry)
         self._classic_protocol = ConsumerGroupClassicProtocol(registry)
 
+    def reconfigure(self, config: GroupConfig) -> None:
+        """Use other settings from now on: only those of consumer groups can change while a broker runs."""
+        self._registry.config = config
+
     def join_group(
         self, now: Now, token: Token, request: JoinGroupRequest, version: int, client: ClientInfo
     ) -> list[Effect]:

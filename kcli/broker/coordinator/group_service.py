@@ -27,27 +27,28 @@ GroupRuntime: TypeAlias = "CoordinatorRuntime[GroupCoordinator]"
 
 
 def group_runtime(
-    broker_config: BrokerConfig,
+    broker_config: Callable[[], BrokerConfig],
     *,
     image: Callable[[], MetadataImage],
     replica_manager: ReplicaManager,
     wall_ms: Callable[[], int],
 ) -> GroupRuntime:
-    config = view(GroupConfig, broker_config)
+    """Return the coordinator of a node, whose newest configuration is `broker_config()`."""
 
     def new_shard() -> GroupCoordinator:
         from uuid import uuid4
 
         from kcli.broker.coordinator.group_coordinator import GroupCoordinator
 
-        return GroupCoordinator(config, image=image, new_id=lambda: str(uuid4()))
+        return GroupCoordinator(view(GroupConfig, broker_config()), image=image, new_id=lambda: str(uuid4()))
 
+    config = broker_config()
     settings = CoordinatorSettings(
-        partitions=broker_config.offsets_topic_num_partitions,
-        load_buffer_bytes=broker_config.offsets_load_buffer_size,
-        commit_timeout_ms=broker_config.offsets_commit_timeout_ms,
-        codec=Codec(broker_config.offsets_topic_compression_codec),
-        sweep_interval_ms=broker_config.offsets_retention_check_interval_ms,
+        partitions=config.offsets_topic_num_partitions,
+        load_buffer_bytes=config.offsets_load_buffer_size,
+        commit_timeout_ms=config.offsets_commit_timeout_ms,
+        codec=Codec(config.offsets_topic_compression_codec),
+        sweep_interval_ms=config.offsets_retention_check_interval_ms,
     )
     return CoordinatorRuntime(
         GROUP_METADATA_TOPIC,
@@ -58,3 +59,10 @@ def group_runtime(
         replica_manager=replica_manager,
         wall_ms=wall_ms,
     )
+
+
+def reconfigure_groups(groups: GroupRuntime, broker_config: BrokerConfig) -> None:
+    """Give every shard the node's new configuration."""
+    config = view(GroupConfig, broker_config)
+    for shard in groups.every_shard():
+        shard.reconfigure(config)

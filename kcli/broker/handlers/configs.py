@@ -9,6 +9,8 @@
   controller takes changes for any registered node: tools with `--bootstrap-controller` send them there.
 * DescribeConfigs version 0 says only whether a value is the default; sources and synonyms come with version
   1, types and documentation with version 3. The values of passwords are null.
+* A broker configuration that Kafka has and kcli does not act on is checked, stored and shown as in Kafka. One
+  of security is INVALID_CONFIG: nobody shall believe that it keeps clients out.
 * An unknown broker configuration is INVALID_CONFIG, where Kafka would store it without effect. A broker
   configuration that cannot change while the broker runs, has a wrong value or conflicts with others of the
   node is INVALID_REQUEST.
@@ -245,7 +247,7 @@ def _described(
             for each in entry.synonyms
         ]
     if request.include_documentation:
-        described.documentation = entry.definition.doc
+        described.documentation = entry.definition.documentation
     return described
 
 

@@ -26,6 +26,7 @@ import trio
 
 from kcli.broker.config.listener_config import SECURITY_PROTOCOLS
 from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
+from kcli.broker.coordinator.group_service import reconfigure_groups
 from kcli.broker.metadata.metadata_image import Endpoint, MetadataDelta
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_engine import EngineLayers
@@ -293,6 +294,7 @@ class Broker(NodeContext):
         # Takes effect at the next start, when the logs are loaded.
         self.log_manager.recovery_threads = self.config.num_recovery_threads_per_data_dir
         self._set_connection_limits()
+        reconfigure_groups(self.groups, self.config)
 
     def _set_connection_limits(self) -> None:
         self._quotas.max_connections = self.config.max_connections

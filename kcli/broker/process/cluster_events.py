@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from kcli.broker.config.config_entries import find_config
 from kcli.broker.config.inert_configs import warning
 from kcli.broker.metadata.registrations import LeaderRecoveryState, PartitionState, partition_state
 from kcli.protocol.configs import ConfigResourceType
@@ -112,8 +113,8 @@ class ConfigWarnings:
                 continue  # The broker itself sets those.
             before = self._image.configs.get(resource, {})
             for name, value in image.configs.get(resource, {}).items():
-                line = warning(name, value) if before.get(name) != value else None
-                if line is not None:
+                definition = find_config(resource[0], name) if before.get(name) != value else None
+                if definition is not None and (line := warning(definition, value)):
                     _log.warning("%s: %s", _owner(resource), line)
         self._image = image
 

@@ -8,11 +8,11 @@ from kcli.client.admin.driver import check, error_of, retry_items
 from kcli.client.admin.types import ConfigAlteration, ConfigEntry, ConfigResource, ConfigSynonym
 from kcli.client.network.metadata import ANY, CONTROLLER, Target
 from kcli.protocol.configs import (
+    ConfigNotActedOn,
     ConfigResourceType,
     ConfigSource,
     ConfigType,
-    ConfigWithoutEffect,
-    is_no_effect_message,
+    is_not_acted_on_message,
 )
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.describe_configs import (
@@ -152,8 +152,8 @@ def _altered(resource: ConfigResource, alterations: Sequence[ConfigAlteration]) 
 
 def _refusal(code: int, message: str | None) -> KafkaError | None:
     """Return the error of a resource, None if it was altered."""
-    if code == ErrorCode.INVALID_CONFIG and message is not None and is_no_effect_message(message):
-        return ConfigWithoutEffect(message)
+    if code == ErrorCode.INVALID_CONFIG and message is not None and is_not_acted_on_message(message):
+        return ConfigNotActedOn(message)
     return error_of(code, message)
 
 

@@ -145,7 +145,7 @@ async def alter(
 ) -> AlteredConfigs | AlteredQuotas:
     """Set, reset, extend or shorten configurations of a topic, a group or a broker, and quotas of clients."""
     from kcli.client import admin
-    from kcli.commands.configs.names import name_hint, refuse_unknown
+    from kcli.commands.configs.names import name_hint, refuse_unknown, warn_of_no_effect
     from kcli.commands.shared.session import failure
 
     added = {**read_properties(add_config_file), **parse_pairs(add, "--add")}
@@ -175,8 +175,11 @@ async def alter(
         results = await admin.incremental_alter_configs(
             client, {entity.resource: operations}, validate_only=validate_only
         )
-        hint = await name_hint(client, results, [*added, *appended, *subtracted])
-    refused = results[entity.resource]
+        names = {*added, *appended, *subtracted}
+        hint = await name_hint(client, results, names)
+        refused = results[entity.resource]
+        if names and refused is None:
+            await warn_of_no_effect(client, entity.resource, names)
     if refused is not None:
         raise failure(f"cannot alter the configuration of {entity}", refused, hint=hint)
     if validate_only:

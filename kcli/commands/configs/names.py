@@ -1,4 +1,4 @@
-"""Checks of the names of configurations to delete, and hints for misspelled ones.
+"""Checks of the names of configurations: to delete, misspelled, or without effect.
 
 A broker accepts any name to delete. So kcli refuses names that do not exist. Kafka's tool also refuses a name
 without a value of its own; for kcli it is no error to return to a default twice.
@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, nearest_hint
+from kcli.protocol.configs import NO_EFFECT
 from kcli.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -51,6 +52,26 @@ async def name_hint(
         if error is not None and error.wants_hint and error.code is ErrorCode.INVALID_CONFIG:
             return likely_name(await known_names(client, resource), names)
     return None
+
+
+async def warn_of_no_effect(client: Client, resource: ConfigResource, names: Collection[str]) -> None:
+    """Print one warning that names what the broker stores and does not act on, as its documentation says."""
+    from kcli.client import admin
+    from kcli.commands.shared.output import warn
+
+    inert: list[str] = []
+    with suppress(KcliError):  # The alteration is done.
+        if resource.type == admin.ConfigResourceType.BROKER and not resource.name:
+            # The default of all brokers lists only what is set.
+            nodes = (await admin.describe_cluster(client)).nodes
+            resource = admin.ConfigResource(resource.type, str(nodes[0].node_id))
+        answer = (
+            await admin.describe_configs(client, [resource], names=sorted(names), include_documentation=True)
+        )[resource]
+        if not isinstance(answer, KcliError):
+            inert = [f"`{each.name}`" for each in answer if (each.documentation or "").endswith(NO_EFFECT)]
+    if inert:
+        warn(f"{', '.join(inert)} {'has' if len(inert) == 1 else 'have'} no effect in kcli")
 
 
 async def known_names(client: Client, resource: ConfigResource) -> list[str]:

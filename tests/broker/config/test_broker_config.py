@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kcli.broker.config.broker_config import BrokerConfig
-from kcli.broker.config.broker_definitions import BROKER_CONFIGS, SETTINGS, BrokerSettings
+from kcli.broker.config.broker_definitions import BROKER_CONFIGS, SETTINGS, BrokerSettings, find_broker_config
 from kcli.broker.config.config_definition import InvalidConfig, UpdateMode
-from kcli.broker.config.inert_configs import INERT_CONFIGS
+from kcli.broker.config.group_definitions import GROUP_CONFIGS
+from kcli.broker.config.inert_configs import inert_configs, is_security
 from kcli.broker.config.listener_config import ListenerConfig
 from kcli.broker.config.topic_definitions import TOPIC_CONFIGS
 from kcli.errors import UsageError
+from kcli.protocol.configs import NO_EFFECT, ConfigType
 from kcli.storage.log.log_config import LogConfig
 
 HOUR_MS = 3_600_000
@@ -30,13 +32,21 @@ def test_without_properties_everything_is_its_default() -> None:
 
 
 def test_every_row_has_a_doc_and_says_it_once() -> None:
-    rows = [*BROKER_CONFIGS.values(), *(config.definition for config in TOPIC_CONFIGS.values())]
+    topics = (config.definition for config in TOPIC_CONFIGS.values())
+    rows = [*BROKER_CONFIGS.values(), *inert_configs().values(), *GROUP_CONFIGS.values(), *topics]
+    assert all(row.doc[0].isupper() or row.doc[0] == "`" for row in rows)
     assert all(row.doc.endswith(".") for row in rows)
-    assert not BROKER_CONFIGS.keys() & INERT_CONFIGS
+    assert not BROKER_CONFIGS.keys() & inert_configs().keys()
+
+
+def test_a_row_without_effect_says_so_at_the_end() -> None:
+    assert all(row.documentation.endswith(f". {NO_EFFECT}") for row in inert_configs().values())
+    assert BROKER_CONFIGS["log.cleaner.min.compaction.lag.ms"].documentation.endswith(f". {NO_EFFECT}")
+    assert not BROKER_CONFIGS["log.retention.ms"].documentation.endswith(NO_EFFECT)
 
 
 def test_a_default_is_a_value_that_could_be_set() -> None:
-    for row in BROKER_CONFIGS.values():
+    for row in [*BROKER_CONFIGS.values(), *inert_configs().values()]:
         if row.default is not None:
             assert row.parse(row.default_text or "") == row.default
 
@@ -135,6 +145,80 @@ def test_known_names_without_effect_are_one_warning_each() -> None:
         "`listener.name.external.ssl.keystore.location` has no effect in kcli",
     )
     assert broker.num_partitions == 3
+
+
+def test_values_without_effect_are_stored_and_typed() -> None:
+    broker = config(num_io_threads="16", log_cleaner_io_buffer_load_factor="0.5")
+    assert broker.static["num.io.threads"] == "16"
+    assert broker.value("num.io.threads") == 16
+    assert broker.value("log.cleaner.io.buffer.load.factor") == 0.5
+    assert broker.value("num.network.threads") == 3
+    assert broker.with_dynamic(broker={"num.io.threads": "9"}, default={}).value("num.io.threads") == 9
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"num.io.threads": "0"}, "invalid value `0` for `num.io.threads`: must be at least 1"),
+        (
+            {"queued.max.requests": "x"},
+            "invalid value `x` for `queued.max.requests`: not a number of type INT",
+        ),
+        (
+            {"controller.quorum.voters": "1"},
+            "invalid value `1` for `controller.quorum.voters`: must be a list of id@host:port",
+        ),
+        (
+            {"log.cleaner.dedupe.buffer.size": "1000"},
+            "`log.cleaner.dedupe.buffer.size` (1000) must be above 1 MiB for each of "
+            "`log.cleaner.threads` (1)",
+        ),
+        (
+            {"group.share.heartbeat.interval.ms": "20000"},
+            "`group.share.heartbeat.interval.ms` (20000) must not be above "
+            "`group.share.max.heartbeat.interval.ms` (15000)",
+        ),
+        (
+            {"log.dirs": "/a,/b", "cordoned.log.dirs": "/a,/c"},
+            "`cordoned.log.dirs` has `/c`, `log.dirs` has not",
+        ),
+    ],
+)
+def test_values_without_effect_are_checked_as_in_kafka(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        BrokerConfig.from_properties(properties)
+    assert refused.value.message == message
+
+
+def test_names_that_kafka_itself_does_not_know_have_no_type() -> None:
+    names = (
+        "zookeeper.connect",
+        "rsm.config.bucket",
+        "super.users",
+        "listener.name.a.plain.sasl.jaas.config",
+    )
+    rows = [find_broker_config(name) for name in names]
+    assert all(row is not None and row.type is ConfigType.UNKNOWN and row.is_sensitive for row in rows)
+    of_a_listener = find_broker_config("listener.name.a.max.connections")
+    assert of_a_listener is not None
+    assert (of_a_listener.type, of_a_listener.mode) == (ConfigType.INT, UpdateMode.CLUSTER_WIDE)
+    assert find_broker_config("no.such.name") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("ssl.keystore.location", True),
+        ("listener.name.a.ssl.keystore.location", True),
+        ("listener.name.a.plain.sasl.jaas.config", True),
+        ("principal.builder.class", True),
+        ("super.users", True),
+        ("sasl.kerberos.min.time.before.relogin", False),
+        ("num.io.threads", False),
+    ],
+)
+def test_which_configurations_are_of_security(name: str, is_one: bool) -> None:
+    assert is_security(name) is is_one
 
 
 def test_what_a_cleaner_would_do_is_one_warning_each() -> None:

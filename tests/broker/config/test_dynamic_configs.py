@@ -13,6 +13,7 @@ from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.config.topic_definitions import TOPIC_CONFIGS
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigType
+from kcli.protocol.topics import GROUP_METADATA_TOPIC
 from kcli.storage.log.log_config import LogConfig
 from tests.support.running_cluster import running_cluster
 
@@ -47,6 +48,8 @@ IN_EFFECT: dict[str, tuple[str, Callable[[Broker], object], object]] = {
     "num.recovery.threads.per.data.dir": ("7", lambda broker: broker.log_manager.recovery_threads, 7),
 }
 """By name: a value, what shows whether it is in effect, and what that shows then."""
+
+OF_GROUPS = "group.consumer.assignment.interval.ms"
 
 LOG_FIELDS = {field.name for field in fields(LogConfig)}
 OTHER_VALUES = {
@@ -89,7 +92,7 @@ def create(broker: Broker, name: str) -> UnifiedLog:
 
 def test_every_dynamic_setting_is_tried_here() -> None:
     dynamic = {name for name, row in SETTINGS.items() if row.mode is not UpdateMode.READ_ONLY}
-    assert dynamic == IN_EFFECT.keys()
+    assert dynamic == {*IN_EFFECT, OF_GROUPS}
 
 
 @pytest.mark.parametrize("name", IN_EFFECT)
@@ -101,6 +104,21 @@ async def test_a_dynamic_setting_acts_at_once(name: str, tmp_path: Path) -> None
         set_default(broker, name, value)
         create(broker, "after")
         assert look(broker) == expected
+
+
+async def test_a_setting_of_groups_acts_on_those_that_are_there_and_on_later_ones(tmp_path: Path) -> None:
+    def intervals(broker: Broker) -> list[int]:
+        shards = broker.groups.every_shard()
+        return [shard._registry.config_of("g").consumer_assignment_interval_ms for shard in shards]
+
+    async with running_cluster(tmp_path) as cluster:
+        (broker,) = cluster.brokers
+        create(broker, GROUP_METADATA_TOPIC)
+        assert intervals(broker) == [0]
+        set_default(broker, OF_GROUPS, "7")
+        assert intervals(broker) == [7]
+    async with running_cluster(tmp_path) as cluster:
+        assert intervals(cluster.brokers[0]) == [7]
 
 
 async def test_a_dynamic_setting_is_in_effect_after_the_next_start(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kcli.commands.shared.session import failure
-from kcli.protocol.configs import ConfigWithoutEffect
+from kcli.protocol.configs import ConfigNotActedOn
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 
@@ -19,8 +19,8 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
             id="the hint is that of the error",
         ),
         pytest.param(
-            ConfigWithoutEffect("`log.cleaner.threads` has no effect in kcli"),
-            "cannot alter x: `log.cleaner.threads` has no effect in kcli",
+            ConfigNotActedOn("`ssl.protocol` is a security configuration that kcli does not act on"),
+            "cannot alter x: `ssl.protocol` is a security configuration that kcli does not act on",
             None,
             id="no other name would do",
         ),

@@ -100,6 +100,11 @@ class CoordinatorRuntime(Generic[S]):
         if loading is not None:
             self._host(loading)
 
+    def every_shard(self) -> Iterator[S]:
+        """Yield the shards of this node, those that are still loading too."""
+        for host in self._hosts.values():
+            yield host.shard
+
     def ask_for(
         self,
         name: str,
