@@ -35,8 +35,10 @@ def refuse_bytes(arguments: list[str]) -> bool:
         try:
             argument.encode()
         except UnicodeEncodeError:
+            from kcli.commands.shortcut import refuse
+
             shown = os.fsencode(argument).decode(errors="backslashreplace")
-            print(f"error: argument {number} is not UTF-8: {shown}", file=sys.stderr, flush=True)
+            refuse(f"argument {number} is not UTF-8: {shown}", arguments)
             return True
     return False
 

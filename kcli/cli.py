@@ -79,7 +79,8 @@ SUGGESTION = r" Did you mean .*\?$"
 
 EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 wrong usage or invalid input file, "
-    "3 a check found problems, 130 interrupted"
+    "3 a check found problems, 130 interrupted. With -o json, an error is an object on the last line of "
+    "standard error, with the fields error, hint and code"
 )
 
 
@@ -190,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         from kcli.commands.shortcut import judge
 
-        code = judge(met, verbose=False)
+        code = judge(met, arguments)
     except Exception as error:
         # Typer's usage errors have no public base class in every version that kcli accepts.
         if not hasattr(error, "format_message"):
@@ -221,7 +222,7 @@ def report_usage_error(error: Exception, arguments: Sequence[str]) -> None:
         from kcli.commands.usage_hints import usage_hint
 
         hint = usage_hint(error, context, arguments=arguments)
-    print_usage_error(f"{message[:1].lower()}{message[1:]}", hint)
+    print_usage_error(f"{message[:1].lower()}{message[1:]}", hint, arguments)
 
 
 def called_path(arguments: Sequence[str]) -> str:

@@ -41,7 +41,7 @@ def run_shortcut(arguments: Sequence[str]) -> int | None:
         code = body()
         sys.stdout.flush()
     except BaseException as error:
-        return judge(error, verbose="--verbose" in arguments)
+        return judge(error, arguments)
     return code
 
 
@@ -122,17 +122,25 @@ def verify_index(line: Line) -> int:
     return verify(wanted, line.output)
 
 
-def judge(error: BaseException, *, verbose: bool) -> int:
-    """Print an error as the runner does, and return the exit code."""
+def refuse(message: str, arguments: Sequence[str]) -> None:
+    """Print an error of a command line that nothing can parse."""
+    from kcli.commands.shared.output import print_usage_error
+
+    print_usage_error(message, None, arguments)
+
+
+def judge(error: BaseException, arguments: Sequence[str]) -> int:
+    """Print an error of a command line as the runner does, and return the exit code."""
     import typer
 
+    from kcli.commands.shared.output import asked_format
     from kcli.commands.shared.runner import run
 
     def fail() -> None:
         raise error
 
     try:
-        run(fail, output=None, verbose=verbose)
+        run(fail, output=asked_format(arguments), verbose="--verbose" in arguments)
     except typer.Exit as ended:
         return ended.exit_code
     return 0

@@ -7,6 +7,7 @@ another broker that starts at the same time uses the log, before it removes it.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import subprocess
@@ -121,11 +122,22 @@ class Reason(NamedTuple):
     others: Sequence[str]
 
 
+def error_object(line: str) -> dict[str, str] | None:
+    """Return the fields of an error as `-o json` prints it, None for any other line."""
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return None
+    return fields if isinstance(fields, dict) and {*fields} >= {"error", "hint"} else None
+
+
 def last_error(log: BinaryIO, start: int) -> Reason:
     """Return the last error in a broker's log from byte `start`, which is after earlier runs."""
     log.seek(start)
     lines = log.read().decode(errors="replace").splitlines()
     errors = [index for index, line in enumerate(lines) if line.startswith("error: ")]
+    if not errors and lines and (told := error_object(lines[-1])) is not None:
+        return Reason(told["error"], told["hint"], lines[:-1])
     if not errors:
         return Reason("it gave no reason", None, lines)
     error = lines.pop(errors[-1]).removeprefix("error: ")

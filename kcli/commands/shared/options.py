@@ -71,7 +71,11 @@ class ClusterAddress(NamedTuple):
 
 Output = Annotated[
     OutputFormat | None,
-    typer.Option("--output", "-o", help="Format of the result: table on a terminal, text otherwise"),
+    typer.Option(
+        "--output",
+        "-o",
+        help="Format of the result: table on a terminal, text otherwise; with json, errors are JSON, too",
+    ),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error")]
 TopicArgument = Annotated[

@@ -192,6 +192,26 @@ def warn(message: str) -> None:
     note(f"warning: {one_line(message)}")
 
 
+def print_errors(errors: Sequence[KcliError], output: OutputFormat | None, exit_code: int) -> None:
+    """Print the errors that end a command on stderr, for `-o json` as one object on the last line.
+
+    Its fields: `error` and `hint` (null without one) of the first, `code`, the exit code, and `more`, the
+    others, if there are several.
+    """
+    if output is not OutputFormat.JSON:
+        for error in errors:
+            print_error(error)
+        return
+    import json
+
+    first, *others = errors
+    fields: dict[str, object] = {"error": one_line(first.message), "hint": first.hint, "code": exit_code}
+    if others:
+        fields["more"] = [plain(each) for each in others]
+    with suppress(OSError):
+        print(escaped_json(json.dumps(fields, ensure_ascii=False)), file=sys.stderr, flush=True)
+
+
 def print_error(error: KcliError) -> None:
     """Print an error and its hint on stderr, one line each."""
     note(f"error: {one_line(error.message)}")
@@ -199,9 +219,22 @@ def print_error(error: KcliError) -> None:
         note(f"hint: {one_line(error.hint)}")
 
 
-def print_usage_error(message: str, hint: str) -> None:
-    """Print an error of a command line that Typer refuses."""
-    print_error(UsageError(message, hint=hint))
+def print_usage_error(message: str, hint: str | None, arguments: Sequence[str]) -> None:
+    """Print an error of a command line that cannot be parsed, in the form that it asks for."""
+    print_errors([UsageError(message, hint=hint)], asked_format(arguments), UsageError.exit_code)
+
+
+def asked_format(arguments: Sequence[str]) -> OutputFormat | None:
+    """Return the format that a command line asks for, which may be wrong in other parts."""
+    asked = ""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if word in ("-o", "--output"):
+            asked = following
+        elif word.startswith("--output="):
+            asked = word.removeprefix("--output=")
+        elif word.startswith("-o"):
+            asked = word.removeprefix("-o")
+    return OutputFormat(asked) if asked in list(OutputFormat) else None
 
 
 def one_line(message: str) -> str:

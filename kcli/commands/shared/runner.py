@@ -156,7 +156,7 @@ def add_common_options(run_command: Callable[..., None], parameters: Mapping[str
 
 def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, path: str = "kcli") -> None:
     """Run a body, print its result and errors, and raise `typer.Exit` after errors; hints name `path`."""
-    from kcli.commands.shared.output import note, print_error, print_result
+    from kcli.commands.shared.output import note, print_errors, print_result
 
     failures: list[BaseException] = []
     try:
@@ -182,7 +182,8 @@ def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, 
     for error in shown:
         if isinstance(error, MissingArgument):
             error.hint = f"{path} --help"
-        print_error(error)
+    if shown:
+        print_errors(shown, output, exit_code)
     raise typer.Exit(exit_code)
 
 

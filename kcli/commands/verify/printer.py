@@ -165,6 +165,8 @@ class Printer:
         self._files = files
         self._kept: list[Finding] = []
         self._summary = Summary()
+        self.failures: list[KcliError] = []
+        """What could not be read; JSON leaves it to the end of the command."""
         self.without_segments: list[str] = []
         """The replicas without segments."""
 
@@ -217,7 +219,9 @@ class Printer:
 
     def failure(self, error: KcliError) -> None:
         self._summary = self._summary._replace(unreadable=self._summary.unreadable + 1)
-        print_error(error)
+        self.failures.append(error)
+        if self._output is not OutputFormat.JSON:
+            print_error(error)
 
     def finish(self) -> None:
         """Print the summary; before it the findings and the advice, if the form is a table."""

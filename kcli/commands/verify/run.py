@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.shared.output import chosen_format, warn
+from kcli.commands.shared.output import OutputFormat, chosen_format, warn
 from kcli.errors import ChecksFailed, KcliError, UsageError
 from kcli.forensics.verification.targets import find_targets, nothing_in
 from kcli.forensics.verification.verification_pool import VerificationPool, size_of
 
 if TYPE_CHECKING:
-    from kcli.commands.shared.output import OutputFormat
     from kcli.commands.verify.printer import Printer
     from kcli.forensics.verification.targets import Targets
 
@@ -69,6 +68,9 @@ def verify(wanted: VerifyOptions, output: OutputFormat | None) -> int:
         *(without_segments if printer.has_seen_segments else ()),
     ):
         warn(f"no segments in the directory: `{directory}`")
+    if form is OutputFormat.JSON and printer.has_failures:
+        problems = [ChecksFailed("problems were found")] if printer.has_problems else []
+        raise ExceptionGroup("verify-index", [*printer.failures, *problems])
     if printer.has_problems or printer.has_failures:
         return ChecksFailed.exit_code if printer.has_problems else KcliError.exit_code
     if without_segments and not printer.has_seen_segments:
