@@ -72,7 +72,7 @@ SUBROOMS: dict[str, str] = {
     ),
     "kcli.broker.network": (
         "socket_server connection reactor quota_engine request_engine responses inbox outbox transport"
-        " authorization request_context apis client_quotas access"
+        " authorization request_context apis client_quotas access descriptors"
     ),
     "kcli.broker.handlers.produce": "handler short_path refusals slow_batches wire",
     "kcli.broker.handlers.fetch": "handler short_path delayed_fetch down_conversion wire",

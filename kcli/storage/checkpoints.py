@@ -54,11 +54,11 @@ class CheckpointError(KcliError):
 def write_atomically(path: str, data: bytes, *, sync: bool = True) -> None:
     """Replace a file through `<path>.tmp`, durably with `sync`. Raises `OSError`."""
     temporary = path + ".tmp"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    descriptor = disk.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         disk.write_fully(descriptor, data)
         if sync:
-            os.fsync(descriptor)
+            disk.sync(descriptor)
     finally:
         os.close(descriptor)
     os.replace(temporary, path)
@@ -156,8 +156,7 @@ def read_partition_metadata(directory: str) -> bytes | None:
 
 def read_small_file(path: str, max_bytes: int = MAX_BYTES) -> bytes:
     """Return a file's content. Raises `CheckpointError` if it is too large, and `OSError`."""
-    with open(path, "rb") as file:
-        data = file.read(max_bytes + 1)
+    data = disk.read_file(path, max_bytes + 1)
     if len(data) > max_bytes:
         raise CheckpointError(f"larger than {max_bytes} bytes: `{path}`")
     return data

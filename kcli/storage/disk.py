@@ -1,4 +1,10 @@
-"""Writing and syncing the files of log directories, creating directories, and simulating full disks.
+"""The one place where a broker's files are opened, created, written and synced, and where disks can be full.
+
+Files are created with mode 0640 and directories with 0750, as by Kafka's packages; the umask may take more.
+
+A shortage of the process or the machine (descriptors, memory) is no failure of a disk: `is_shortage` says
+which errors are, and what then fails can be tried again. A few spare descriptors are kept for these files, so
+that a broker whose descriptors are used up still writes its checkpoints.
 
 Without a full directory, `pwrite` is the operating system's own. With one it is a function that first looks
 up the path of the descriptor.
@@ -8,18 +14,76 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kcli.protocol.corruption import Buffer
 
+FILE_MODE = 0o640
+DIRECTORY_MODE = 0o750
+
+SPARE_DESCRIPTORS = 8
+"""More than any single operation on a log has open for itself."""
+
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+_SHORTAGES = _NO_DESCRIPTORS | {errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EAGAIN}
+
+_spare: list[int] = []
+
 pwrite: Callable[[int, Buffer, int], int] = os.pwrite
 """Writes `data` at a position of a file; raises `OSError` ENOSPC in a full directory."""
 
 _full: set[str] = set()
+
+
+class StorageShortage(KafkaError):
+    """What a log lacks for a moment: KAFKA_STORAGE_ERROR, which clients retry. The disk is sound."""
+
+    def __init__(self, message: str, error: OSError) -> None:
+        hint = "raise the limit of open files: `ulimit -n`" if error.errno in _NO_DESCRIPTORS else None
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message, hint=hint)
+
+
+def is_shortage(error: BaseException | None) -> bool:
+    """Whether the process or the machine lacks something, or a call was interrupted: no failure of a disk."""
+    return isinstance(error, StorageShortage) or (isinstance(error, OSError) and error.errno in _SHORTAGES)
+
+
+def keep_spare_descriptors() -> None:
+    """Hold spare descriptors for `open_file`, again after some were used; fewer if there are no more."""
+    with suppress(OSError):
+        while len(_spare) < SPARE_DESCRIPTORS:
+            _spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def open_file(path: str | os.PathLike[str], flags: int) -> int:
+    """Open or create a file, with a spare descriptor if there is no other. Raises `OSError`."""
+    while True:
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTORS or not _give_up_spare():
+                raise
+
+
+def _give_up_spare() -> bool:
+    try:
+        os.close(_spare.pop())
+    except IndexError:
+        return False
+    return True
+
+
+def read_file(path: str | os.PathLike[str], max_bytes: int = -1) -> bytes:
+    """Return the content of a file, at most `max_bytes`. Raises `OSError`."""
+    with open(path, "rb", opener=open_file) as file:
+        return file.read(max_bytes)
 
 
 def set_full(path: str, *, full: bool) -> None:
@@ -50,13 +114,34 @@ def leads_to(path: str | os.PathLike[str], descriptor: int) -> bool:
         return False
 
 
+def is_missing(directory: str) -> bool:
+    """Whether a directory cannot be found."""
+    try:
+        return not stat.S_ISDIR(os.stat(directory).st_mode)
+    except OSError as error:
+        return not is_shortage(error)
+
+
 def sync_path(path: str) -> None:
     """Sync a file, or the names of new and renamed files in a directory. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = open_file(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync(descriptor: int) -> None:
+    """Sync an open file. Raises `OSError`, which is never a shortage.
+
+    After a failed fsync the kernel may count as written what it has dropped.
+    """
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if is_shortage(error):
+            raise OSError(errno.EIO, f"fsync failed: {error.strerror}") from error
+        raise
 
 
 def _write_if_not_full(descriptor: int, data: Buffer, position: int) -> int:
@@ -66,18 +151,19 @@ def _write_if_not_full(descriptor: int, data: Buffer, position: int) -> int:
     return os.pwrite(descriptor, data, position)
 
 
-def make_directory(path: str, made: list[str]) -> None:
-    """Create a directory and its parents; add the new ones to `made`. Raises `OSError`."""
+def make_directory(path: str, made: list[str] | None = None) -> None:
+    """Create a directory and its parents if it does not exist; add new ones to `made`. Raises `OSError`."""
     above, _ = os.path.split(path)
     if above and not os.path.isdir(above):
         make_directory(above, made)
     try:
-        os.mkdir(path)
+        os.mkdir(path, DIRECTORY_MODE)
     except FileExistsError:
         if not os.path.isdir(path):
             raise
     else:
-        made.append(path)
+        if made is not None:
+            made.append(path)
 
 
 def remove_empty(made: Iterable[str]) -> None:

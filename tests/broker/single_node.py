@@ -18,6 +18,7 @@ from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.coordinator.group_service import group_runtime
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint
 from kcli.broker.network.apis import APIS
+from kcli.broker.network.descriptors import Descriptors
 from kcli.broker.network.inbox import ReceiveBuffers
 from kcli.broker.network.quota_engine import QuotaLayer
 from kcli.broker.network.request_engine import EngineLayers, RequestEngine
@@ -171,6 +172,7 @@ class Node:
                 max_connections_per_ip=config.max_connections_per_ip,
                 overrides=parse_overrides(config.max_connections_per_ip_overrides),
             ),
+            descriptors=Descriptors(),
         )
         self.quota_layer = QuotaLayer(EngineLayers(engine, server.use), config)
         return server

@@ -103,6 +103,8 @@ class Controller:
         self._log = log
         self._random = random
         self.new_topic_id: Callable[[], bytes] = random_uuid
+        self.check_room: Callable[[int, int], None] = lambda logs, pending: None
+        """Raises `KafkaError` if there is no room for more logs beside those that are pending."""
         self._topic_defaults = topic_defaults
         self._sessions = Sessions()
         self._elections = PeriodicElections()
@@ -262,7 +264,12 @@ class Controller:
         return self._commit_unless(
             validate_only,
             replication_control.create_topics(
-                self.image, topics, defaults=defaults, random=self._random, new_topic_id=self.new_topic_id
+                self.image,
+                topics,
+                defaults=defaults,
+                random=self._random,
+                new_topic_id=self.new_topic_id,
+                check_room=self.check_room,
             ),
         )
 
@@ -274,7 +281,8 @@ class Controller:
         self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[int | KafkaError]:
         """Add partitions; return the number added or an error for each."""
-        return self._commit_unless(validate_only, replication_control.create_partitions(self.image, wanted))
+        decision = replication_control.create_partitions(self.image, wanted, check_room=self.check_room)
+        return self._commit_unless(validate_only, decision)
 
     def adopt_topic(
         self, *, name: str, topic_id: bytes, partitions: int, node_id: int, configs: Mapping[str, str]

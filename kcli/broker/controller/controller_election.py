@@ -24,6 +24,7 @@ from kcli.broker.metadata.metadata_log import MetadataLogFailed
 from kcli.broker.metadata.metadata_replay import replay
 from kcli.errors import KcliError, reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.storage.disk import is_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -110,8 +111,9 @@ class ReplicatedMetadataLog:
             self._log.write(batch)
             self._log.sync()
         except (OSError, MetadataLogFailed) as error:
-            # The node can neither decide nor follow the metadata any more.
-            self._failed(self.node_id, _failure(self._log, error))
+            if not is_shortage(error):
+                # The node can neither decide nor follow the metadata any more.
+                self._failed(self.node_id, _failure(self._log, error))
             raise
         self._each(lambda copy: self._extend(copy, start, batch))
         return self._log.end_offset - 1
@@ -134,7 +136,10 @@ class ReplicatedMetadataLog:
                 try:
                     change(copy)
                 except OSError as error:
-                    self._failed(node_id, _failure(copy, error))
+                    if is_shortage(error):
+                        _log.error("%s; it is tried again", _failure(copy, error).message)
+                    else:
+                        self._failed(node_id, _failure(copy, error))
                 except KafkaError as error:
                     self._failed(node_id, error)
 
@@ -248,7 +253,8 @@ class ControllerElection:
             self.elect(node_id)
         except OSError as error:
             refusal = KcliError(f"node {node_id} cannot be the controller: {error.strerror}")
-            self._failed(node_id, refusal)
+            if not is_shortage(error):
+                self._failed(node_id, refusal)
             raise refusal from error
         _log.info("node %d is the controller now, in epoch %d", node_id, self.epoch)
 
@@ -300,7 +306,8 @@ class ControllerElection:
             _log.info("node %d is the controller now, in epoch %d%s", successor, self.epoch, why)
         except (OSError, KcliError) as error:
             _log.error("node %d cannot be the controller: %s", successor, error)
-            self._failed(successor, error)
+            if not is_shortage(error):
+                self._failed(successor, error)
 
 
 class ControllerLink:

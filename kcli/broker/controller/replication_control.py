@@ -225,12 +225,14 @@ def create_topics(
     defaults: TopicDefaults,
     random: Random,
     new_topic_id: Callable[[], bytes],
+    check_room: Callable[[int, int], None] = lambda logs, pending: None,
 ) -> ControllerResult[list[TopicImage | KafkaError]]:
     """Create topics; each response is the new topic.
 
     Errors are those of `ReplicationControlManager`: 17 name, 36 exists, 37 and 38 counts, 39 and 42
-    assignments, 40 configuration, 44 more than one batch can hold.
+    assignments, 40 configuration, 44 more than one batch can hold, and those of `check_room`.
     """
+    logs = 0
     taken = _TakenNames(image)
     records: list[MetadataRecord] = []
     outcomes: list[TopicImage | KafkaError] = []
@@ -239,10 +241,13 @@ def create_topics(
             taken.check(wanted.name)
             topic, own = _decide_topic(image, wanted, defaults, random, new_topic_id)
             check_batch_size(len(records) + len(own))
+            own_logs = sum([len(partition.replicas) for partition in topic.partitions])
+            check_room(own_logs, logs)
         except KafkaError as error:
             outcomes.append(error.detached())
             continue
         taken.add(topic.name)
+        logs += own_logs
         records.extend(own)
         outcomes.append(topic)
     return ControllerResult(tuple(records), outcomes)
@@ -265,9 +270,13 @@ def delete_topics(
 
 
 def create_partitions(
-    image: MetadataImage, wanted: Sequence[NewPartitions]
+    image: MetadataImage,
+    wanted: Sequence[NewPartitions],
+    *,
+    check_room: Callable[[int, int], None] = lambda logs, pending: None,
 ) -> ControllerResult[list[int | KafkaError]]:
     """Add partitions; each response is the number added."""
+    logs = 0
     records: list[MetadataRecord] = []
     outcomes: list[int | KafkaError] = []
     for growth in wanted:
@@ -279,10 +288,13 @@ def create_partitions(
                 )
             added = _decide_growth(image, topic, growth)
             check_batch_size(len(records) + len(added))
+            own_logs = sum([len(partition.replicas) for partition in added])
+            check_room(own_logs, logs)
         except KafkaError as error:
             outcomes.append(error.detached())
             continue
         first = len(topic.partitions)
+        logs += own_logs
         records.extend(each.to_record(topic.topic_id, first + i) for i, each in enumerate(added))
         outcomes.append(len(added))
     return ControllerResult(tuple(records), outcomes)

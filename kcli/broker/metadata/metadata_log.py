@@ -57,11 +57,12 @@ QUORUM_STATE = "quorum-state"
 
 
 def read_quorum_epoch(directory: str) -> int:
-    """Return the epoch in the quorum state, 0 without a readable one."""
+    """Return the epoch in the quorum state, 0 without a readable one. Raises `OSError` for a shortage."""
     try:
-        with open(f"{directory}/{QUORUM_STATE}", encoding="utf-8") as file:
-            return int(json.load(file)["leaderEpoch"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return int(json.loads(disk.read_file(f"{directory}/{QUORUM_STATE}"))["leaderEpoch"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if disk.is_shortage(error):
+            raise
         # Batches have their epochs, too: the file only matters for an epoch without batches.
         return 0
 
@@ -113,7 +114,7 @@ class MetadataLog:
         that is damaged before its end, `DecodeError` for unknown records, and `OSError`.
         """
         directory = f"{log_directory}/{METADATA_TOPIC}-0"
-        os.makedirs(directory, exist_ok=True)
+        disk.make_directory(directory)
         log = cls(directory, node_id=node_id, wall_ms=wall_ms, report=report)
         log._leader_epochs.load(report)
         log._load_snapshot()
@@ -178,8 +179,7 @@ class MetadataLog:
         """Return the snapshot that the log continues, None if it has all batches."""
         if self._snapshot is None:
             return None
-        with open(f"{self.directory}/{self._snapshot.file_name}", "rb") as file:
-            return self._snapshot, file.read()
+        return self._snapshot, disk.read_file(f"{self.directory}/{self._snapshot.file_name}")
 
     @property
     def next_epoch(self) -> int:
@@ -246,16 +246,17 @@ class MetadataLog:
         if header.base_offset != self.end_offset:
             raise InvalidMetadata(f"a batch at {header.base_offset} cannot follow {self.end_offset}")
         self._loaded = None
+        # First what may fail without a trace in the log: an epoch without batches misleads nobody.
+        if header.partition_leader_epoch > self.epoch:
+            self._leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
         self._segments[-1].append(batch, [header])
         self.end_offset = header.next_offset
-        if header.partition_leader_epoch > self.epoch:
-            self.epoch = header.partition_leader_epoch
-            self._leader_epochs.assign(self.epoch, header.base_offset)
+        self.epoch = max(self.epoch, header.partition_leader_epoch)
 
     def sync(self) -> None:
         """Sync the log to disk. Raises `MetadataLogFailed`."""
         try:
-            os.fsync(self._segments[-1].records.handle.descriptor)
+            disk.sync(self._segments[-1].records.handle.descriptor)
         except OSError as error:
             self._is_failed = True
             raise MetadataLogFailed(f"cannot sync the metadata log: {error}") from error
@@ -324,8 +325,7 @@ class MetadataLog:
         """Read the newest whole snapshot."""
         found = filter(None, map(SnapshotId.parse, os.listdir(self.directory)))
         for snapshot_id in sorted(found, reverse=True):
-            with open(f"{self.directory}/{snapshot_id.file_name}", "rb") as file:
-                data = file.read()
+            data = disk.read_file(f"{self.directory}/{snapshot_id.file_name}")
             try:
                 self._note(decode_snapshot(data, snapshot_id))
             except InvalidSnapshot as error:
@@ -392,13 +392,11 @@ class MetadataLog:
 
     def _begin_at(self, offset: int) -> None:
         """Replace all segments by an empty one at `offset`."""
-        former, self._segments = self._segments, []
-        for segment in former:
-            if segment.base_offset == offset:
-                segment.truncate_to(offset, self._wall_ms())
-                self._segments.append(segment)
-        if not self._segments:
-            self._segments.append(self._new_segment(offset))
+        former = self._segments
+        kept = [segment for segment in former if segment.base_offset == offset]
+        for segment in kept:
+            segment.truncate_to(offset, self._wall_ms())
+        self._segments = kept or [self._new_segment(offset)]
         self.end_offset = offset
         disk.sync_path(self.directory)
         for path in [path for each in former if each.base_offset != offset for path in each.mark_deleted()]:

@@ -23,15 +23,18 @@ import trio
 from trio.lowlevel import wait_readable
 
 from kcli.broker.network.connection import Connection, Listener
+from kcli.broker.network.descriptors import LOOK_SECONDS
 from kcli.broker.network.reactor import new_reactor
 from kcli.broker.network.request_context import RequestContext
 from kcli.broker.network.transport import Transport
 from kcli.errors import KcliError, UsageError
+from kcli.storage.disk import is_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kcli.broker.network.apis import Api
+    from kcli.broker.network.descriptors import Descriptors
     from kcli.broker.network.inbox import ReceiveBuffers
     from kcli.broker.network.request_engine import Engine
     from kcli.broker.node_context import NodeContext
@@ -40,12 +43,10 @@ if TYPE_CHECKING:
 BACKLOG = 4096
 """If the backlog is full, the kernel drops the SYN of a client, which sends it again after a second."""
 ACCEPTS_PER_TURN = 64
-OUT_OF_FILES_PAUSE_SECONDS = 0.1
 SWEEP_SECONDS = 5.0
 """The time between sweeps: how long a parked request may outlive its client."""
 SWEEP_CHUNK = 1000
 
-_OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _POLLRDHUP = 0x2000
 _log = logging.getLogger(__name__)
 
@@ -129,6 +130,7 @@ class SocketServer:
         apis: tuple[Api, ...],
         buffers: ReceiveBuffers,
         quotas: ConnectionQuotas,
+        descriptors: Descriptors,
     ) -> None:
         config = node.config
         self._node = node
@@ -136,6 +138,7 @@ class SocketServer:
         self._apis = apis
         self._buffers = buffers
         self._quotas = quotas
+        self._descriptors = descriptors
         self._max_request_bytes = config.socket_request_max_bytes
         self._max_idle_ms = config.connections_max_idle_ms
         self._send_buffer_bytes = config.socket_send_buffer_bytes
@@ -172,6 +175,7 @@ class SocketServer:
                 while True:
                     await wait_readable(listening)
                     await gate.passed()
+                    await self._descriptors.until_enough()
                     await self._accept(listener, listening, nursery)
         finally:
             listening.close()
@@ -183,18 +187,25 @@ class SocketServer:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno not in _OUT_OF_FILES:
+                if not is_shortage(error):
                     _log.debug("a connection to %s was gone before it was accepted: %s", listener.name, error)
                     continue
-                _log.error("cannot accept connections to %s: %s", listener.name, error.strerror)
                 # The connection stays in the backlog, so the socket stays readable.
-                await trio.sleep(OUT_OF_FILES_PAUSE_SECONDS)
+                if error.errno == errno.EMFILE:
+                    self._descriptors.stop_accepting()
+                    return
+                _log.error("cannot accept connections to %s: %s", listener.name, error.strerror)
+                await trio.sleep(LOOK_SECONDS)
                 return
+            if sock.fileno() >= self._descriptors.first_reserved:
+                self._descriptors.stop_accepting()
             try:
                 self._take(listener, sock, address[0].removeprefix("::ffff:"), nursery)
             except OSError as error:
                 _log.debug("a connection from %s broke at once: %s", address[0], error)
                 sock.close()
+            if self._descriptors.is_short:
+                return
 
     def _take(self, listener: Listener, sock: socket.socket, address: str, nursery: trio.Nursery) -> None:
         """Set a connection up and start its task, unless its address has too many."""

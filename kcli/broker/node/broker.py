@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from kcli.broker.controller.controller_election import ControllerLink
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.broker.metadata.metadata_publisher import MetadataPublisher
+    from kcli.broker.network.descriptors import Descriptors
     from kcli.broker.network.inbox import ReceiveBuffers
     from kcli.broker.network.quota_engine import QuotaLayer
     from kcli.broker.network.request_engine import RequestEngine
@@ -71,6 +72,7 @@ class ProcessContext:
     engine: RequestEngine
     buffers: ReceiveBuffers
     peers: LeaderEndPoints
+    descriptors: Descriptors
     wall_ms: Callable[[], int]
 
 
@@ -101,7 +103,12 @@ class Broker(NodeContext):
         self._quotas = ConnectionQuotas()
         self._set_connection_limits()
         self._server = SocketServer(
-            self, apis=APIS, engine=self.engine, buffers=process.buffers, quotas=self._quotas
+            self,
+            apis=APIS,
+            engine=self.engine,
+            buffers=process.buffers,
+            quotas=self._quotas,
+            descriptors=process.descriptors,
         )
         self.engine_layers = EngineLayers(self.engine, self._server.use)
         self._quota_layer: QuotaLayer | None = None
@@ -216,6 +223,7 @@ class Broker(NodeContext):
                     config=self.config,
                     wall_ms=self.wall_ms,
                     gate=self.gate,
+                    replicas_back=self.groups.review_leadership,
                 )
                 await nursery.start(housekeeping.run)
                 await nursery.start(self.replica_manager.run)
@@ -306,7 +314,7 @@ class Broker(NodeContext):
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         self.replica_manager.directory_failed(directory.path)
-        self.groups.directory_failed()
+        self.groups.review_leadership()
         if not self.log_manager.directories.online:
             self.fail(KcliError(f"node {self.node_id} stops: every log directory has failed"))
         elif directory.path == self.metadata_directory:

@@ -4,6 +4,7 @@
 |---|---|
 | flush as `flush.ms`, `flush.messages` or a roll demand | every tick |
 | delete files and directories after their delay | every tick |
+| open replicas that lacked descriptors or memory | every tick |
 | check that the directories still exist | `replica.high.watermark.checkpoint.interval.ms` |
 | write the high watermarks | `replica.high.watermark.checkpoint.interval.ms` |
 | write the recovery points | `log.flush.offset.checkpoint.interval.ms` |
@@ -31,6 +32,7 @@ from kcli.storage.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
+from kcli.storage.disk import StorageShortage, keep_spare_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -54,7 +56,10 @@ class Job:
 
 
 class Housekeeping:
-    """The periodic jobs of one node; `wall_ms` dates records and files."""
+    """The periodic jobs of one node; `wall_ms` dates records and files.
+
+    `replicas_back` is called after replicas were opened that had lacked descriptors or memory.
+    """
 
     def __init__(
         self,
@@ -64,11 +69,13 @@ class Housekeeping:
         config: BrokerConfig,
         wall_ms: Callable[[], int],
         gate: PauseGate | None = None,
+        replicas_back: Callable[[], None] = lambda: None,
     ) -> None:
         self._gate = gate or PauseGate()
         self._log_manager = log_manager
         self._replica_manager = replica_manager
         self._wall_ms = wall_ms
+        self._replicas_back = replicas_back
         self._jobs = self._all_jobs(config)
 
     def _all_jobs(self, config: BrokerConfig) -> list[Job]:
@@ -77,6 +84,7 @@ class Housekeeping:
         return [
             Job("flush", interval_ms=0, due_ms=0, run=self._flush),
             Job("file deletion", interval_ms=0, due_ms=0, run=self._delete_files),
+            Job("opening of replicas", interval_ms=0, due_ms=0, run=self._open_lacking),
             Job("log directory check", interval_ms=check_ms, due_ms=check_ms, run=self._look_for_directories),
             self._checkpoint_job("high watermark checkpoint", check_ms, REPLICATION_OFFSET_CHECKPOINT),
             self._checkpoint_job(
@@ -109,11 +117,14 @@ class Housekeeping:
 
     async def tick(self, elapsed_ms: int) -> None:
         """Run the jobs that are due `elapsed_ms` after the start."""
+        keep_spare_descriptors()
         for job in self._jobs:
             if job.due_ms <= elapsed_ms:
                 job.due_ms = elapsed_ms + job.interval_ms
                 try:
                     await job.run()
+                except StorageShortage as error:
+                    _log.error("%s did not end, and is tried again: %s", job.name, error.message)
                 except Exception:
                     _log.exception("%s failed", job.name)
 
@@ -133,6 +144,10 @@ class Housekeeping:
                 # Its directory is offline now; the plans of other directories still run.
                 _log.error("%s", error.message)
 
+    async def _open_lacking(self) -> None:
+        if self._replica_manager.open_lacking():
+            self._replicas_back()
+
     async def _look_for_directories(self) -> None:
         plan = self._log_manager.plan_directory_check()
         await trio.to_thread.run_sync(plan.run)
@@ -142,7 +157,7 @@ class Housekeeping:
         plan = self._log_manager.plan_deletions(self._wall_ms())
         if plan is not None:
             await trio.to_thread.run_sync(plan.run)
-            self._log_manager.commit_deletions(plan)
+            self._log_manager.commit_deletions(plan, self._wall_ms())
 
     async def _apply_retention(self) -> None:
         count = self._log_manager.apply_retention(self._wall_ms())

@@ -30,7 +30,7 @@ from kcli.broker.process.pid_file import PidFile, RunningBroker
 from kcli.errors import KcliError
 from kcli.protocol.records.record_walk import RECORD_WALK
 from kcli.stop_signals import STOP_SIGNALS, heard_signals, obey
-from kcli.storage.disk import make_directory, remove_empty
+from kcli.storage.disk import keep_spare_descriptors, make_directory, remove_empty
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -87,6 +87,7 @@ def prepare_interpreter() -> None:
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    keep_spare_descriptors()
     sys.setswitchinterval(0.0005)
 
 
@@ -171,5 +172,6 @@ def ready_json(cluster: Cluster) -> str:
             "cluster_id": cluster.cluster_id,
             "nodes": node_rows(cluster),
             "record_walk": RECORD_WALK,
+            "file_descriptors": cluster.descriptors.counts()._asdict(),
         }
     )

@@ -23,6 +23,7 @@ from kcli.broker.metadata.metadata_copies import MetadataCopies
 from kcli.broker.metadata.metadata_damage import MetadataFault, find_fault, has_served
 from kcli.broker.metadata.metadata_publisher import MetadataPublisher
 from kcli.broker.network.apis import APIS
+from kcli.broker.network.descriptors import Descriptors
 from kcli.broker.network.inbox import ReceiveBuffers
 from kcli.broker.network.request_engine import RequestEngine
 from kcli.broker.node.broker import Broker, ProcessContext
@@ -125,6 +126,7 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         """All nodes, dead ones too, by ascending id."""
         self.peers = LeaderEndPoints(self._find)
+        self.descriptors = Descriptors()
         self._faults: Faults | None = None
         self._meters: Meters | None = None
         self.stopped = trio.Event()
@@ -376,7 +378,12 @@ class Cluster:
             config,
             log_dirs,
             process=ProcessContext(
-                self.cluster_id, self._engine, self._buffers, peers=self.peers, wall_ms=self._wall_ms
+                self.cluster_id,
+                self._engine,
+                self._buffers,
+                peers=self.peers,
+                descriptors=self.descriptors,
+                wall_ms=self._wall_ms,
             ),
             controller_link=ControllerLink(config.node_id, self.election),
         )
@@ -389,7 +396,7 @@ class Cluster:
     def _make_controller(self, node_id: int, log: ControllerLog, image: MetadataImage) -> Controller:
         config = self.nodes[node_id].broker.config
         self.election.fetch_timeout_ms = config.controller_quorum_fetch_timeout_ms
-        return Controller(
+        controller = Controller(
             log,
             image,
             random=Random(),
@@ -397,6 +404,8 @@ class Cluster:
             topic_defaults=config.topic_defaults,
             settings=view(ControllerSettings, config),
         )
+        controller.check_room = self.descriptors.check_room
+        return controller
 
     async def start_node(self, node: Node) -> None:
         """Start a dead node while the others go on. Raises `KcliError`."""

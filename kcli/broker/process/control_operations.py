@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kcli.broker.process.fault_operations import FAULT_OPERATIONS
 from kcli.broker.process.meter_operations import METER_OPERATIONS
@@ -11,6 +11,17 @@ from kcli.broker.process.node_operations import NODE_OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kcli.broker.process.cluster import Cluster
     from kcli.broker.process.control_server import Operation
 
-OPERATIONS: Mapping[str, Operation] = {**NODE_OPERATIONS, **FAULT_OPERATIONS, **METER_OPERATIONS}
+
+async def file_descriptors(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, int]:
+    return cluster.descriptors.counts()._asdict()
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    **NODE_OPERATIONS,
+    **FAULT_OPERATIONS,
+    **METER_OPERATIONS,
+    "process.file-descriptors": file_descriptors,
+}

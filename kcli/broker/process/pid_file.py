@@ -55,7 +55,7 @@ class PidFile:
 
     def _open_locked(self) -> int:
         while True:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = disk.open_file(self.path, os.O_RDWR | os.O_CREAT)
             if not _lock(descriptor):
                 who = _holder(descriptor)
                 os.close(descriptor)

@@ -12,6 +12,7 @@ from kcli.broker.replication.in_sync_replicas import ReplicaContext
 from kcli.broker.replication.replication_throttle import ReplicationThrottle
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from kcli.broker.replication.partition import Partition
     from kcli.broker.waiting.pause_gate import PauseGate
     from kcli.broker.waiting.purgatory import Purgatory
-    from kcli.protocol.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ class HostedPartitions:
         self.by_name_bytes: dict[tuple[bytes, int], Partition] = {}
         """The partitions with no replica elsewhere, by encoded name; none of internal topics."""
         self._offline: set[TopicPartition] = set()
+        self._lacking: dict[TopicPartition, str] = {}
+        """Why replicas could not be opened for a lack of descriptors or memory, until `open_lacking`."""
         self.replica_context = ReplicaContext(
             context.node_id,
             max_lag_ms=lambda: self.config.replica_lag_time_max_ms,
@@ -123,6 +125,9 @@ class HostedPartitions:
 
     def _missing(self, topic: str, index: int) -> KafkaError:
         name = f"{topic}-{index}"
+        lacking = self._lacking.get(TopicPartition(topic, index))
+        if lacking is not None:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, lacking)
         if (topic, index) in self._offline:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {name} has failed")
         if self.current_leader(topic, index) is None:

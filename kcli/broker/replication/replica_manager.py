@@ -30,6 +30,7 @@ from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import INTERNAL_TOPICS, TopicPartition
 from kcli.protocol.uuids import ZERO_UUID
+from kcli.storage.disk import is_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -140,9 +141,13 @@ class ReplicaManager(HostedPartitions):
                 partition = self._create(topic, index)
             is_new_epoch = partition.apply(registration)
         except KafkaError as error:
-            _log.error("%s-%d is offline: %s", topic.name, index, error.message)
+            if key not in self._lacking:
+                _log.error("%s-%d is offline: %s", topic.name, index, error.message)
             self._take_offline(key)
+            if is_shortage(error):
+                self._lacking[key] = error.message
             return
+        self._lacking.pop(key, None)
         if is_new_epoch:
             if partition.is_leader or partition.leader < 0:
                 self.fetchers.stop(key)
@@ -153,6 +158,19 @@ class ReplicaManager(HostedPartitions):
             self.by_name_bytes[topic.name.encode(), index] = partition
         else:
             self.by_name_bytes.pop((topic.name.encode(), index), None)
+
+    def open_lacking(self) -> bool:
+        """Try again to open the replicas that lacked descriptors or memory; return whether one is back."""
+        former = list(self._lacking)
+        for key in former:
+            topic = None if self.image is None else self.image.topics.get(key.topic)
+            if topic is not None and key.partition < len(topic.partitions):
+                self._apply_partition(topic, key.partition)
+                if key in self.partitions:
+                    _log.info("%s is online", key)
+            else:
+                del self._lacking[key]
+        return len(self._lacking) < len(former)
 
     def _create(self, topic: TopicImage, index: int) -> Partition:
         assert self.image is not None
@@ -185,6 +203,7 @@ class ReplicaManager(HostedPartitions):
     def _delete(self, topic: TopicImage, index: int) -> None:
         key = TopicPartition(topic.name, index)
         self._offline.discard(key)
+        self._lacking.pop(key, None)
         partition = self.partitions.pop(key, None)
         self.by_name_bytes.pop((topic.name.encode(), index), None)
         if partition is None:

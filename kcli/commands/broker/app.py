@@ -78,6 +78,22 @@ Timeout = Annotated[
 ]
 
 
+class FileDescriptors(NamedTuple):
+    """A process has these: `reserve` are kept for files; `accepting_stopped` counts waits of clients."""
+
+    limit: int
+    reserve: int
+    open: int
+    accepting_stopped: int
+
+    def line(self) -> str:
+        times = "once" if self.accepting_stopped == 1 else f"{self.accepting_stopped:,} times"
+        return (
+            f"file descriptors: {self.open:,} of {self.limit:,} open; "
+            f"connections had to wait {times}, because {self.reserve:,} are kept for files"
+        )
+
+
 class BrokerStatus(NamedTuple):
     """The process of a data directory; if no node runs, `bootstrap_servers` are their last addresses.
 
@@ -91,6 +107,7 @@ class BrokerStatus(NamedTuple):
     cluster_id: str | None = None
     nodes: tuple[broker_node.NodeRow, ...] = ()
     record_walk: str | None = None
+    file_descriptors: FileDescriptors | None = None
     failures: tuple[KcliError, ...] = ()
 
     def lines(self) -> list[str]:
@@ -102,7 +119,10 @@ class BrokerStatus(NamedTuple):
             where += f" record walk {self.record_walk}"
         is_plain = len(self.nodes) < 2 and all(node.state == "running" for node in self.nodes)
         state = "running" if any(node.state != "dead" for node in self.nodes) else "running without a node"
-        return [f"{state}: {where}", *(() if is_plain else (node.line() for node in self.nodes))]
+        lines = [f"{state}: {where}", *(() if is_plain else (node.line() for node in self.nodes))]
+        if self.file_descriptors is not None and self.file_descriptors.accepting_stopped:
+            lines.append(self.file_descriptors.line())
+        return lines
 
 
 class BrokerStopped(NamedTuple):
@@ -200,7 +220,8 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
 def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
     """Show whether a broker serves a data directory, and the states of its nodes; exit 3 if none runs.
 
-    The addresses are those of the running nodes, or of all nodes if none runs, which is exit 3 too.
+    The addresses are those of the running nodes, or of all nodes if none runs, which is exit 3 too. A line
+    about file descriptors tells whether connections had to wait for some to be free.
     """
     from kcli.broker.process.pid_file import PidFile
 
@@ -215,8 +236,19 @@ def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
     hint = f"`kcli broker node start {nodes[0].node}` starts one" if nodes else None
     dead = ChecksFailed(f"no node of the broker in `{data_dir}` runs", hint=hint)
     failures = () if alive else (dead,)
+    counts = broker_node.ask_process(
+        data_dir, "process.file-descriptors", timeout_seconds=broker_node.ANSWER_SECONDS
+    )
     return BrokerStatus(
-        True, directory, running.pid, bootstrap, running.cluster_id, nodes, running.record_walk, failures
+        True,
+        directory,
+        running.pid,
+        bootstrap,
+        running.cluster_id,
+        nodes,
+        running.record_walk,
+        FileDescriptors(**counts),
+        failures,
     )
 
 

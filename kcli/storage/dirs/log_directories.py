@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kcli.errors import KcliError, reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.dirs.log_directory import LogDirectory
+from kcli.storage.disk import StorageShortage, is_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,7 +61,9 @@ class LogDirectories:
                 try:
                     directory.open(cluster_id=cluster_id, node_id=node_id, now_ms=now_ms, new_id=new_id)
                 except OSError as error:
-                    self.fail(directory, f"cannot use log directory `{directory.path}`: {reason_of(error)}")
+                    self.error_in(
+                        directory, error, f"cannot use log directory `{directory.path}`: {reason_of(error)}"
+                    )
             self.check()
         except KcliError:
             self.abandon()
@@ -110,11 +113,17 @@ class LogDirectories:
             self._last_failure = message
             self._on_failure(directory, message)
 
-    def path_failed(self, path: str, message: str) -> None:
-        """Take the directory of a path offline."""
+    def error_in(self, directory: LogDirectory, error: OSError, message: str) -> None:
+        """Take a directory offline for an I/O error; raise `StorageShortage` if the disk is sound."""
+        if is_shortage(error):
+            raise StorageShortage(message, error) from error
+        self.fail(directory, message)
+
+    def error_at(self, path: str, error: OSError, message: str) -> None:
+        """Do the same with the directory of a path."""
         for directory in self._directories:
             if path.startswith(f"{directory.path}/"):
-                self.fail(directory, message)
+                self.error_in(directory, error, message)
 
     def abandon(self) -> None:
         """Undo `open`, if nothing else was done since."""

@@ -162,12 +162,12 @@ class LogDirectory:
 
         Raises `KcliError` if another process uses it or it belongs to another node, and `OSError`.
         """
-        os.makedirs(self.path, exist_ok=True)
+        disk.make_directory(self.path)
         os.listdir(self.path)
         self._acquire_lock()
         try:
             # Kept open, so that no other directory gets its inode number.
-            self._directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            self._directory = disk.open_file(self.path, os.O_RDONLY | os.O_DIRECTORY)
             self._identify(cluster_id, node_id, now_ms, new_id)
         except BaseException:
             self.abandon()
@@ -197,7 +197,7 @@ class LogDirectory:
                 descriptor, is_new = _open_or_make(path)
             except FileNotFoundError:
                 # The process that created the directory failed and removed it.
-                os.makedirs(self.path, exist_ok=True)
+                disk.make_directory(self.path)
                 continue
             try:
                 _lock_file(descriptor)
@@ -225,8 +225,8 @@ class LogDirectory:
         """Whether the path still leads to the directory that was opened."""
         try:
             return self._directory is None or disk.leads_to(self.path, self._directory)
-        except OSError:
-            return False
+        except OSError as error:
+            return disk.is_shortage(error)  # Then nobody knows.
 
     def abandon(self) -> None:
         """Remove the files that `open` created, if nothing else was done since, and release the lock.
@@ -273,10 +273,11 @@ class LogDirectory:
     def write_clean_marker(self, broker_epoch: int) -> None:
         """Write the marker that every log here was closed cleanly. Raises `OSError`."""
         content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
-        descriptor = os.open(f"{self.path}/{CLEAN_SHUTDOWN}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        descriptor = disk.open_file(f"{self.path}/{CLEAN_SHUTDOWN}", flags)
         try:
             disk.write_fully(descriptor, content.encode())
-            os.fsync(descriptor)
+            disk.sync(descriptor)
         finally:
             os.close(descriptor)
 
@@ -292,9 +293,9 @@ def _number(fields: Mapping[str, str], name: str) -> int | None:
 def _open_or_make(path: str) -> tuple[int, bool]:
     """Open a file for writing; return its descriptor and whether it is new. Raises `OSError`."""
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644), True
+        return disk.open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), True
     except FileExistsError:
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644), False
+        return disk.open_file(path, os.O_RDWR | os.O_CREAT), False
 
 
 def _lock_file(descriptor: int) -> None:

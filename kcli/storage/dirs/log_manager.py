@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,10 +23,12 @@ from kcli.errors import KcliError, reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import random_uuid
+from kcli.storage import disk
 from kcli.storage.checkpoints import write_partition_metadata
 from kcli.storage.dirs.directory_loading import DirectoryLoader, run_all
 from kcli.storage.dirs.log_directories import LogDirectories
 from kcli.storage.dirs.offset_checkpoints import CHECKPOINTS, CheckpointPlan, OffsetCheckpoints
+from kcli.storage.disk import StorageShortage
 from kcli.storage.log.local_log import DeletionPlan, PendingDeletions
 from kcli.storage.log.log_config import PRODUCER_ID_EXPIRATION_MS, LogConfig, LogSettings
 from kcli.storage.log.log_loader import Checkpointed, load_log
@@ -66,7 +67,7 @@ class DirectoryCheckPlan:
 
     def run(self) -> None:
         """Check the directories, in any thread."""
-        self.missing = [log for log, directory in self._places if not os.path.isdir(directory)]
+        self.missing = [log for log, directory in self._places if disk.is_missing(directory)]
 
 
 class LogManager:
@@ -134,7 +135,8 @@ class LogManager:
                 self._load_directory(directory, now_ms=now_ms, keep=keep)
             except OSError as error:
                 why = f"{reason_of(error)}{_file_of(error, directory.path)}"
-                self.directories.fail(directory, f"cannot load log directory `{directory.path}`: {why}")
+                message = f"cannot load log directory `{directory.path}`: {why}"
+                self.directories.error_in(directory, error, message)
         self.directories.check()
 
     def _load_directory(
@@ -275,7 +277,7 @@ class LogManager:
             what = f"a copy of {topic_partition}"
         path = f"{directory.path}/{name}"
         try:
-            os.makedirs(path, exist_ok=True)
+            disk.make_directory(path)
             if topic_id is not None:
                 write_partition_metadata(path, topic_id)
             # Unclean, because a crash may have left a part of it.
@@ -284,7 +286,7 @@ class LogManager:
             )
         except OSError as error:
             message = f"cannot create {what} in `{directory.path}`: {reason_of(error)}"
-            self.directories.fail(directory, message)
+            self.directories.error_in(directory, error, message)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
         self._add(log)
         return log
@@ -314,7 +316,12 @@ class LogManager:
         if log is None:
             return False
         self._checkpoints.entries_expired([topic_partition])
-        self._retire(log, now_ms)
+        try:
+            self._retire(log, now_ms)
+        except StorageShortage:
+            # Its directory still has the name, which a new topic must not take over.
+            self._logs[topic_partition] = log
+            raise
         return True
 
     def _retire(self, log: UnifiedLog, now_ms: int) -> None:
@@ -377,7 +384,7 @@ class LogManager:
             log.producer_state.producer_id_expiration_ms = expiration_ms
 
     def checkpoint(self, name: str) -> None:
-        """Write one kind of checkpoint, at once; see `CHECKPOINTS`."""
+        """Write one kind of checkpoint, at once; see `CHECKPOINTS`. Raises `StorageShortage`."""
         plan = self.plan_checkpoint(name)
         plan.run()
         self.commit_checkpoint(plan)
@@ -397,10 +404,14 @@ class LogManager:
         return self._checkpoints.plan(name, files)
 
     def commit_checkpoint(self, plan: CheckpointPlan) -> None:
-        """Commit a checkpoint plan; the directories in which it failed go offline."""
-        self._checkpoints.commit(plan)
-        for path, error in plan.failures:
-            self.directories.path_failed(path, f"cannot write `{path}`: {reason_of(error)}")
+        """Commit a checkpoint plan; the directories in which it failed go offline.
+
+        Raises `StorageShortage` if it has to be written again.
+        """
+        if not any(disk.is_shortage(error) for _, error in plan.failures):
+            self._checkpoints.commit(plan)
+        for path, error in sorted(plan.failures, key=lambda failure: disk.is_shortage(failure[1])):
+            self.directories.error_at(path, error, f"cannot write `{path}`: {reason_of(error)}")
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete the old segments of every log; return how many."""
@@ -437,10 +448,13 @@ class LogManager:
             due += log.take_due_deletions(now_ms)
         return DeletionPlan(due) if due else None
 
-    def commit_deletions(self, plan: DeletionPlan) -> None:
-        """Take the directories offline in which something could not be unlinked."""
+    def commit_deletions(self, plan: DeletionPlan, now_ms: int) -> None:
+        """Take directories offline in which something could not be unlinked; after a shortage try again."""
         for path, error in plan.failures:
-            self.directories.path_failed(path, f"cannot delete `{path}`: {reason_of(error)}")
+            if disk.is_shortage(error):
+                self._deletions.add(path, now_ms=now_ms, delay_ms=0)
+            else:
+                self.directories.error_at(path, error, f"cannot delete `{path}`: {reason_of(error)}")
 
     def plan_directory_check(self) -> DirectoryCheckPlan:
         """Take missing log directories offline; return the plan to look for the replicas in the others.
@@ -459,7 +473,7 @@ class LogManager:
         """
         for log in plan.missing:
             # `all_logs` again for each: the first that fails takes the others of its directory offline.
-            if log.failure is None and log in self.all_logs and not os.path.isdir(log.directory):
+            if log.failure is None and log in self.all_logs and disk.is_missing(log.directory):
                 log.failed("find", FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
     def close(self, *, clean: bool = True, broker_epoch: int = UNKNOWN_BROKER_EPOCH, now_ms: int) -> None:
@@ -469,24 +483,44 @@ class LogManager:
         offline, without a marker.
         """
         if clean:
-            self._each(lambda log: log.close(now_ms=now_ms), self.all_logs)
-            for name in CHECKPOINTS:
-                self.checkpoint(name)
-            for directory in self.directories.loaded:
-                try:
-                    directory.write_clean_marker(broker_epoch)
-                except OSError as error:
-                    self.directories.fail(directory, f"cannot mark a clean stop: {reason_of(error)}")
+            try:
+                self._close_cleanly(broker_epoch, now_ms)
+            except StorageShortage as error:
+                self.report(f"{error.message}; the next start recovers")
         for log in self.all_logs:
             log.close_handlers()
         self.directories.release()
 
-    def _each(self, action: Callable[[UnifiedLog], None], logs: Sequence[UnifiedLog]) -> None:
-        """Call an action for every log online; one that fails has taken its directory offline."""
+    def _close_cleanly(self, broker_epoch: int, now_ms: int) -> None:
+        """Raise `StorageShortage` before any marker is written for what is not on disk."""
+        failed = self._each(lambda log: log.close(now_ms=now_ms), self.all_logs)
+        for name in CHECKPOINTS:
+            self.checkpoint(name)
+        unclean = {log.parent_directory for log in failed}
+        for directory in self.directories.loaded:
+            if directory.path in unclean:
+                continue
+            try:
+                directory.write_clean_marker(broker_epoch)
+            except OSError as error:
+                self.directories.error_in(directory, error, f"cannot mark a clean stop: {reason_of(error)}")
+
+    def _each(self, action: Callable[[UnifiedLog], None], logs: Sequence[UnifiedLog]) -> list[UnifiedLog]:
+        """Call an action for every log online; return the logs for which it failed.
+
+        Such a log has taken its directory offline, or has met a shortage, which is reported.
+        """
+        failed = []
         for log in logs:
-            with suppress(KafkaError):
+            try:
                 if self.directories.of(log).is_online:
                     action(log)
+            except StorageShortage as error:
+                self.report(error.message)
+                failed.append(log)
+            except KafkaError:
+                failed.append(log)
+        return failed
 
 
 def _file_of(error: OSError, directory: str) -> str:

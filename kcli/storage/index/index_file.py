@@ -30,7 +30,7 @@ class IndexFile:
 
     def create(self) -> None:
         """Create an empty file, or empty the one that exists. Raises `OSError`."""
-        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+        os.close(disk.open_file(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         self.entries = 0
 
     def load(self) -> bytes:
@@ -38,8 +38,7 @@ class IndexFile:
 
         An entry that only ends with zeros comes back whole.
         """
-        with open(self.path, "rb") as file:
-            data = file.read()
+        data = disk.read_file(self.path)
         if len(data) % self.entry_size:
             raise CorruptIndex(f"{len(data)} bytes, not a multiple of {self.entry_size}: `{self.path}`")
         self.entries = -(-len(data.rstrip(b"\0")) // self.entry_size)
@@ -47,7 +46,7 @@ class IndexFile:
 
     def append(self, data: bytes) -> None:
         """Write whole entries behind those on disk. Raises `OSError`."""
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+        descriptor = disk.open_file(self.path, os.O_WRONLY | os.O_CREAT)
         try:
             disk.write_fully(descriptor, data, self.entries * self.entry_size)
         finally:

@@ -59,7 +59,7 @@ class OpenFile:
     __slots__ = ("descriptor",)
 
     def __init__(self, path: str, flags: int = 0) -> None:
-        self.descriptor = os.open(path, os.O_RDWR | flags, 0o644)
+        self.descriptor = disk.open_file(path, os.O_RDWR | flags)
 
     def __del__(self) -> None:
         # An `open` that failed leaves no descriptor behind.

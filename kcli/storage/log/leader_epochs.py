@@ -64,8 +64,9 @@ class LeaderEpochs:
         """Record that `epoch` began at `start_offset`, unless it is known. Raises `OSError`."""
         if epoch == self.latest_epoch and start_offset >= self._start_offsets[-1]:
             return
+        former = self._epochs, self._start_offsets
         self._put(epoch, start_offset)
-        self._write()
+        self._write(former)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest epoch at or below the one asked for, (-1, -1) if unknown.
@@ -90,21 +91,24 @@ class LeaderEpochs:
         """Drop the epochs that begin at or above the new end of the log. Raises `OSError`."""
         keep = bisect_left(self._start_offsets, max(end_offset, 0))
         if keep < len(self._epochs):
+            former = self._epochs, self._start_offsets
             self._keep(slice(0, keep))
-            self._write()
+            self._write(former)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Drop the epochs that end at or below the log start; the one that spans it now begins there."""
         below = bisect_right(self._start_offsets, start_offset)
         if below and (below > 1 or self._start_offsets[0] != start_offset):
+            former = self._epochs, self._start_offsets
             self._keep(slice(below - 1, None))
             self._start_offsets[0] = start_offset
-            self._write()
+            self._write(former)
 
     def clear(self) -> None:
         """Drop all epochs. Raises `OSError`."""
+        former = self._epochs, self._start_offsets
         self._keep(slice(0, 0))
-        self._write()
+        self._write(former)
 
     @property
     def path(self) -> str:
@@ -124,6 +128,12 @@ class LeaderEpochs:
         self._start_offsets = self._start_offsets[kept]
         self.latest_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
 
-    def _write(self) -> None:
-        write_epochs(self.path, self.entries(), sync=False)
+    def _write(self, former: tuple[list[int], list[int]]) -> None:
+        """Write the checkpoint; after an `OSError` the epochs are the `former` ones again, as in the file."""
+        try:
+            write_epochs(self.path, self.entries(), sync=False)
+        except OSError:
+            self._epochs, self._start_offsets = former
+            self.latest_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
+            raise
         self.changes += 1

@@ -169,7 +169,7 @@ class FlushPlan:
     def run(self) -> None:
         """Sync the log files, then the small files that exist, then the directory. Raises `OSError`."""
         for file in self._files:
-            os.fsync(file.descriptor)
+            disk.sync(file.descriptor)
         for path in self.paths:
             # Never written, or deleted since by retention or a truncation.
             with suppress(FileNotFoundError):
@@ -347,13 +347,14 @@ class LocalLog:
         """Finish the active segment and begin another. Raises `OSError`."""
         active = self.segments.active
         if active.base_offset == base_offset and not active.size:
-            # An empty segment with a full index, or rolled for its age: create it again.
-            self.remove(active, now_ms)
+            # An empty segment with a full index, or rolled for its age: create it again in the same files, so
+            # that a log never is without a segment.
+            segment = self._new_segment(base_offset, now_ms)
         elif base_offset <= active.base_offset:
             raise ValueError(f"cannot roll `{self.directory}` at offset {base_offset}")
         else:
             active.finish()
-        segment = self._create_segment(base_offset, now_ms)
+            segment = self._create_segment(base_offset, now_ms)
         self.set_end(self.end_offset)
         return segment
 
@@ -362,6 +363,9 @@ class LocalLog:
             if os.path.exists(path):
                 self.report(f"deleting a file in the way of a new segment: `{path}`")
                 os.unlink(path)
+        return self._new_segment(base_offset, now_ms)
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
         segment = LogSegment.create(
             self.directory, base_offset, config=self.config, now_ms=now_ms, report=self.report
         )
@@ -463,9 +467,19 @@ class LocalLog:
         self.failure = reason
         self.close_handlers()
 
-    def failed(self, doing: str, error: OSError | CorruptRecord) -> KafkaError:
+    def failed(self, doing: str, error: OSError | CorruptRecord, *, is_whole: bool = True) -> KafkaError:
+        """Take the log directory out of service for an I/O error; return the error to raise.
+
+        A shortage is no failure of the directory: the log goes on if the operation has left it whole, and is
+        out of service until the node starts again if not.
+        """
         directory = self.parent_directory
         message = f"cannot {doing} {self.topic_partition} in `{directory}`: {reason_of(error)}"
+        if isinstance(error, OSError) and disk.is_shortage(error):
+            if not is_whole:
+                self.failure = message
+                self.report(f"{message}; the partition is out of service until the node starts again")
+            return disk.StorageShortage(message, error)
         self.failure = message
         self._on_failure(directory, message)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)

@@ -193,11 +193,14 @@ class LogAppender:
                 if batch.partition_leader_epoch != self.leader_epochs.latest_epoch:
                     self._assign_epoch(batch)
             segment.append(data, batches, written)
-            local.set_end(last_offset + 1)
-            if producers is not None:
-                segment.add_aborted(producers.publish())
         except OSError as error:
             raise local.failed("append to", error) from error
+        local.set_end(last_offset + 1)
+        if producers is not None:
+            try:
+                segment.add_aborted(producers.publish())
+            except OSError as error:
+                raise local.failed("append to", error, is_whole=False) from error
         self.producer_state.map_end_offset = last_offset + 1
         return LogAppendInfo(first_offset, last_offset, max_timestamp, size=size)
 

@@ -174,7 +174,10 @@ class SegmentIndexes:
         self._transaction_index.reset()
 
     def rebuild(self) -> None:
-        """Rebuild the offset and time index from the batches, up to damage. Raises `OSError`."""
+        """Rebuild the offset and time index from the batches, up to damage.
+
+        After an `OSError` they count as not loaded.
+        """
         self.create()
         try:
             for position, run in self._records.scan():
@@ -182,9 +185,13 @@ class SegmentIndexes:
                     self.add(
                         position + batch.position, batch.size_in_bytes, batch.last_offset, batch.max_timestamp
                     )
+            self.finish()
         except CorruptRecord as error:
             self._report(f"the index ends before bad records: {error}: `{self._records.path}`")
-        self.finish()
+            self.finish()
+        except OSError:
+            self._max_timestamp = None
+            raise
 
     def write(self) -> None:
         """Write the entries that the files lack. Raises `OSError`."""

@@ -364,7 +364,7 @@ class UnifiedLog:
             )
             self.set_high_watermark(min(self.high_watermark, offset))
         except (OSError, CorruptRecord) as error:
-            raise self.failed("truncate", error) from error
+            raise self.failed("truncate", error, is_whole=False) from error
         return True
 
     def truncate_fully_and_start_at(
@@ -374,7 +374,7 @@ class UnifiedLog:
         try:
             self._start_over_at(offset, offset if log_start_offset is None else log_start_offset, now_ms)
         except OSError as error:
-            raise self.failed("truncate", error) from error
+            raise self.failed("truncate", error, is_whole=False) from error
 
     def _start_over_at(self, offset: int, log_start_offset: int, now_ms: int) -> None:
         self.local.start_over_at(offset, now_ms)
@@ -436,11 +436,11 @@ class UnifiedLog:
         """Move the log start up to `offset` if it is lower. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         if offset <= self.log_start_offset:
             return
-        self.log_start_offset = offset
         try:
             self.leader_epochs.truncate_from_start(offset)
         except OSError as error:
             raise self.failed("move the start of", error) from error
+        self.log_start_offset = offset
         self.producer_state.log_start_moved(offset)
 
     def _delete_snapshot(self, segment: LogSegment, now_ms: int) -> None:
@@ -548,6 +548,6 @@ class UnifiedLog:
         """Close the files and refuse every read and append from now on: the log directory has failed."""
         self.local.go_offline(reason)
 
-    def failed(self, doing: str, error: OSError | CorruptRecord) -> KafkaError:
-        """Take the log directory out of service for an I/O error; return the error to raise."""
-        return self.local.failed(doing, error)
+    def failed(self, doing: str, error: OSError | CorruptRecord, *, is_whole: bool = True) -> KafkaError:
+        """Take the log directory out of service for an I/O error, as `LocalLog.failed`."""
+        return self.local.failed(doing, error, is_whole=is_whole)

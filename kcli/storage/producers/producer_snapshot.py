@@ -151,19 +151,18 @@ class ProducerSnapshots:
         """Write the snapshot at an offset unless it exists. Raises `OSError`."""
         if offset in self.offsets:
             return
-        descriptor = os.open(self.path(offset), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        descriptor = disk.open_file(self.path(offset), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             disk.write_fully(descriptor, encode_snapshot(entries))
             if sync:
-                os.fsync(descriptor)
+                disk.sync(descriptor)
         finally:
             os.close(descriptor)
         self.offsets.add(offset)
 
     def read(self, offset: int) -> list[ProducerStateEntry]:
         """Return the producers of the snapshot at an offset. Raises `CorruptSnapshot` and `OSError`."""
-        with open(self.path(offset), "rb") as file:
-            return decode_snapshot(file.read())
+        return decode_snapshot(disk.read_file(self.path(offset)))
 
     def remove(self, offset: int) -> None:
         """Delete the snapshot at an offset if it exists. Raises `OSError`."""

@@ -111,7 +111,9 @@ def test_a_status_tells_what_is_true_now(
     kcli: Callable[..., Finished],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker_node, "ask", lambda *_, **__: rows)
+    counts = {"limit": 1000, "reserve": 100, "open": 900, "accepting_stopped": 2}
+    answers = {"node.list": rows, "process.file-descriptors": counts}
+    monkeypatch.setattr(broker_node, "ask", lambda _, operation, **__: answers[operation])
     pid_file = PidFile(tmp_path)
     pid_file.lock()
     pid_file.write(
@@ -121,9 +123,12 @@ def test_a_status_tells_what_is_true_now(
         status = kcli("broker", "status", "--data-dir", str(tmp_path))
     finally:
         pid_file.remove()
-    first, *nodes = status.out.splitlines()
+    first, *nodes, descriptors = status.out.splitlines()
     assert first == f"{where} cluster 4L6g3nShT data {tmp_path} pid 4711 record walk compiled"
     assert [line.split(":")[0] for line in nodes] == [f"node {each['node']}" for each in rows]
+    assert descriptors == (
+        "file descriptors: 900 of 1,000 open; connections had to wait 2 times, because 100 are kept for files"
+    )
     assert (status.exit_code, status.err) == (3 if error else 0, error.format(data=tmp_path))
 
 

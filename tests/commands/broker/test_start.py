@@ -101,6 +101,7 @@ def test_a_broker_that_speaks_json(tmp_path: Path, kcli: Callable[..., Finished]
         ready, status = json.loads(line), json.loads(kcli("broker", "status", *data).out)
         for said in (ready, status):
             said["nodes"] = [(each["node"], each["host"], each["port"]) for each in said["nodes"]]
+            assert said["file_descriptors"].pop("open") > 0
         assert {**ready, "failures": []} == status
         assert ready["pid"] == running.process.pid
         assert ready["record_walk"] == RECORD_WALK

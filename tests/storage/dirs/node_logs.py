@@ -64,7 +64,7 @@ class NodeLogs:
         if plan is None:
             return 0
         plan.run()
-        self.manager.commit_deletions(plan)
+        self.manager.commit_deletions(plan, now_ms)
         return len(plan.paths)
 
     def offsets(self, name: str, directory: int = 0) -> dict[TopicPartition, int]:

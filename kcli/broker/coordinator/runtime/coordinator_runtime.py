@@ -170,8 +170,8 @@ class CoordinatorRuntime(Generic[S]):
             if host.is_loaded:
                 self._try(host, partial(host.tell, delta))
 
-    def directory_failed(self) -> None:
-        """Close offline shards, but later: the failure may come from a shard's own append."""
+    def review_leadership(self) -> None:
+        """Close and open shards, but later: the append of a shard may have failed its directory."""
         self._purgatory.timer.call_soon(self._review)
 
     async def _review(self) -> None:

@@ -124,7 +124,7 @@ class LongWriting:
         try:
             written.undo()
         except OSError as error:
-            self._error = self._partition.log.failed("append to", error)
+            self._error = self._partition.log.failed("append to", error, is_whole=False)
 
     def result(self) -> LogAppendInfo:
         """Return what `run` has appended. Raises `KafkaError`."""

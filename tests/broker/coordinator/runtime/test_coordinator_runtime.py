@@ -159,7 +159,7 @@ async def test_a_disk_that_fails_moves_the_coordinator_away(
 
         def fail(*_: object, **__: object) -> None:
             manager.directory_failed(node.partition.log.parent_directory)
-            node.runtime.directory_failed()
+            node.runtime.review_leadership()
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from OSError(errno.EIO, "broken")
 
         monkeypatch.setattr(type(node.partition), "append_validated", fail)
