@@ -96,6 +96,7 @@ class ControlServer:
         path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            os.fchmod(listening.fileno(), 0o600)  # On Linux the name is made with this mode.
             with socket_name(self._data_dir) as name:
                 listening.bind(name)
             os.chmod(path, 0o600)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from kcli.commands.shared.output import note, print_lines
 from kcli.errors import KcliError, UsageError
-from kcli.storage.disk import leads_to, make_directory, remove_empty
+from kcli.storage.disk import leads_to, make_directory, open_file, remove_empty
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,9 +67,9 @@ def open_log(path: Path) -> tuple[BinaryIO, bool]:
     is_new = False
     while True:
         with suppress(FileExistsError):
-            open(path, "xb").close()
+            open(path, "xb", opener=open_file).close()
             is_new = True
-        log = open(path, "a+b")  # noqa: SIM115 - it is returned
+        log = open(path, "a+b", opener=open_file)  # noqa: SIM115 - it is returned
         with suppress(OSError):  # Without locks, no log is removed.
             fcntl.flock(log, fcntl.LOCK_SH)
         if leads_to(path, log.fileno()):

@@ -262,7 +262,11 @@ class PartitionRepairer:
                 self._notes.append(f"copied as it is: `{name}`")
 
     def _copy_file(self, name: str) -> None:
-        with open(f"{self._source}/{name}", "rb") as source, open(f"{self._target}/{name}", "xb") as target:
+        copy = f"{self._target}/{name}"
+        with (
+            open(f"{self._source}/{name}", "rb") as source,
+            open(copy, "xb", opener=disk.open_file) as target,
+        ):
             while data := source.read(_COPY_BYTES):
                 target.write(data)
             target.flush()

@@ -220,7 +220,7 @@ class SegmentCopy:
         """Make the files, if they do not exist. Raises `OSError`."""
         if self._segment is None:
             # The directory was empty: an existing file would belong to another program.
-            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+            os.close(disk.open_file(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
             self._segment = LogSegment.create(
                 self._directory, self._base_offset, config=self._config, now_ms=0, report=_refuse
             )
