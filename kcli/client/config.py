@@ -9,8 +9,8 @@ others; `property_warnings` reports names that belong to none of them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 from kcli.errors import UsageError, nearest_hint
 
@@ -23,56 +23,123 @@ if TYPE_CHECKING:
 MAX_INT32 = 2**31 - 1
 
 Flag = TypeVar("Flag", bool, bool | None)
-Config = TypeVar("Config", bound="RequestConfig | ConsumerConfig")
 
 
-def _number(default: int, minimum: int = 0, maximum: int = MAX_INT32) -> int:
-    return field(default=default, metadata={"kind": "int", "minimum": minimum, "maximum": maximum})
+class Setting:
+    """A property: its kind ("int", "bool", "text"), its default, and the values that it may have."""
+
+    __slots__ = ("choices", "default", "kind", "maximum", "minimum")
+
+    def __init__(
+        self,
+        kind: str,
+        default: int | bool | str | None,
+        *,
+        minimum: int = 0,
+        maximum: int = MAX_INT32,
+        choices: tuple[str, ...] = (),
+    ) -> None:
+        self.kind = kind
+        self.default = default
+        self.minimum = minimum
+        self.maximum = maximum
+        self.choices = choices
 
 
-def _flag(default: Flag) -> Flag:
-    return field(default=default, metadata={"kind": "bool"})
+def _number(*, default: int, minimum: int = 0, maximum: int = MAX_INT32) -> int:
+    return cast("int", Setting("int", default, minimum=minimum, maximum=maximum))
 
 
-def _text(default: str, *choices: str) -> str:
-    return field(default=default, metadata={"kind": "text", "choices": choices})
+def _flag(*, default: Flag) -> Flag:
+    return cast("Flag", Setting("bool", default))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestConfig:
-    """The settings that a client and a producer share."""
+def _text(*choices: str, default: str) -> str:
+    return cast("str", Setting("text", default, choices=choices))
 
-    request_timeout_ms: int = _number(30_000, 1)
-    retry_backoff_ms: int = _number(100)
-    retry_backoff_max_ms: int = _number(1_000)
-    max_in_flight_requests_per_connection: int = _number(5, 1)
-    metadata_max_idle_ms: int = _number(300_000, 5_000)
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(_number, _flag, _text))
+class Settings:
+    """Values by name, set once: the class attributes of its subclasses that are a `Setting`.
+
+    A dataclass would be compiled at every start of a command, for three classes of some sixty fields.
+    """
+
+    settings: ClassVar[Mapping[str, Setting]] = MappingProxyType({})
+
+    def __init_subclass__(cls) -> None:
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Setting)}
+        cls.settings = {**cls.settings, **own}
+
+    def __init__(self, **values: object) -> None:
+        unknown = values.keys() - self.settings.keys()
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        defaults = {name: setting.default for name, setting in self.settings.items()}
+        self.__dict__.update(defaults | values)
+        self.check()
+
+    def check(self) -> None:
+        """Raise `UsageError` for values that exclude each other."""
+
+    def changed(self, **values: object) -> Self:
+        """Return a copy with other values."""
+        return type(self)(**{**vars(self), **values})
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Take this class's properties out of `properties`; raise `UsageError` for a bad value."""
-        return _from_properties(cls, properties)
+        names = _names(cls)
+        return cls(
+            **{
+                names[name]: _parse(name, value.strip(), cls.settings[names[name]])
+                for name, value in properties.items()
+                if name in names
+            }
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"cannot set `{name}`: settings do not change")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestConfig(Settings):
+    """The settings that a client and a producer share."""
+
+    request_timeout_ms: int = _number(default=30_000, minimum=1)
+    retry_backoff_ms: int = _number(default=100)
+    retry_backoff_max_ms: int = _number(default=1_000)
+    max_in_flight_requests_per_connection: int = _number(default=5, minimum=1)
+    metadata_max_idle_ms: int = _number(default=300_000, minimum=5_000)
+
+
 class ClientConfig(RequestConfig):
     """The settings of every client: identity, connections, metadata."""
 
-    client_id: str = _text("kcli")
-    security_protocol: str = _text("PLAINTEXT")
-    default_api_timeout_ms: int = _number(60_000, 1)
-    reconnect_backoff_ms: int = _number(50)
-    reconnect_backoff_max_ms: int = _number(1_000)
-    socket_connection_setup_timeout_ms: int = _number(10_000, 1)
-    socket_connection_setup_timeout_max_ms: int = _number(30_000, 1)
-    connections_max_idle_ms: int = _number(540_000, -1)
-    metadata_max_age_ms: int = _number(300_000)
-    metadata_recovery_strategy: str = _text("rebootstrap", "rebootstrap", "none")
+    client_id: str = _text(default="kcli")
+    security_protocol: str = _text(default="PLAINTEXT")
+    default_api_timeout_ms: int = _number(default=60_000, minimum=1)
+    reconnect_backoff_ms: int = _number(default=50)
+    reconnect_backoff_max_ms: int = _number(default=1_000)
+    socket_connection_setup_timeout_ms: int = _number(default=10_000, minimum=1)
+    socket_connection_setup_timeout_max_ms: int = _number(default=30_000, minimum=1)
+    connections_max_idle_ms: int = _number(default=540_000, minimum=-1)
+    metadata_max_age_ms: int = _number(default=300_000)
+    metadata_recovery_strategy: str = _text("rebootstrap", "none", default="rebootstrap")
     # The operating system decides, unlike Java's 128 and 64 KiB: a fixed size switches its tuning off.
-    send_buffer_bytes: int = _number(-1, -1)
-    receive_buffer_bytes: int = _number(-1, -1)
+    send_buffer_bytes: int = _number(default=-1, minimum=-1)
+    receive_buffer_bytes: int = _number(default=-1, minimum=-1)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.security_protocol.upper() != "PLAINTEXT":
             raise UsageError(
                 f"cannot speak `security.protocol` {self.security_protocol}",
@@ -80,31 +147,32 @@ class ClientConfig(RequestConfig):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(RequestConfig):
     """How records are batched, sent and acknowledged.
 
     `enable_idempotence` None means true unless `acks` or `retries` exclude it (KIP-679).
     """
 
-    acks: str = _text("all", "all", "-1", "0", "1")
-    batch_size: int = _number(16_384)
-    linger_ms: int = _number(5)
-    buffer_memory: int = _number(33_554_432, 0, 2**63 - 1)
-    max_block_ms: int = _number(60_000)
-    max_request_size: int = _number(1_048_576)
-    delivery_timeout_ms: int = _number(120_000)
-    retries: int = _number(MAX_INT32)
-    enable_idempotence: bool | None = _flag(None)
-    compression_type: str = _text("none", "none", "gzip", "snappy", "lz4", "zstd")
-    compression_gzip_level: int = _number(-1, -1, 9)
-    compression_lz4_level: int = _number(9, 1, 17)
-    compression_zstd_level: int = _number(3, -131_072, 22)
-    partitioner: str = _text("murmur2", "murmur2", "consistent_random", "fnv1a", "sticky", "roundrobin")
-    partitioner_adaptive_partitioning_enable: bool = _flag(True)
-    partitioner_ignore_keys: bool = _flag(False)
+    acks: str = _text("all", "-1", "0", "1", default="all")
+    batch_size: int = _number(default=16_384)
+    linger_ms: int = _number(default=5)
+    buffer_memory: int = _number(default=33_554_432, minimum=0, maximum=2**63 - 1)
+    max_block_ms: int = _number(default=60_000)
+    max_request_size: int = _number(default=1_048_576)
+    delivery_timeout_ms: int = _number(default=120_000)
+    retries: int = _number(default=MAX_INT32)
+    enable_idempotence: bool | None = _flag(default=None)
+    compression_type: str = _text("none", "gzip", "snappy", "lz4", "zstd", default="none")
+    compression_gzip_level: int = _number(default=-1, minimum=-1, maximum=9)
+    compression_lz4_level: int = _number(default=9, minimum=1, maximum=17)
+    compression_zstd_level: int = _number(default=3, minimum=-131_072, maximum=22)
+    partitioner: str = _text(
+        "murmur2", "consistent_random", "fnv1a", "sticky", "roundrobin", default="murmur2"
+    )
+    partitioner_adaptive_partitioning_enable: bool = _flag(default=True)
+    partitioner_ignore_keys: bool = _flag(default=False)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.delivery_timeout_ms < min(self.linger_ms + self.request_timeout_ms, MAX_INT32):
             raise UsageError(
                 "`delivery.timeout.ms` must be at least `linger.ms` plus `request.timeout.ms`: "
@@ -144,35 +212,34 @@ class ProducerConfig(RequestConfig):
         return None if level == -1 else level
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerConfig:
+class ConsumerConfig(Settings):
     """How records are fetched, and how the consumer takes part in the group `group_id`, if set.
 
     `auto_offset_reset` may also be `by_duration:<ISO 8601>` (KIP-1106).
     """
 
-    group_id: str = _text("")
-    group_instance_id: str = _text("")
-    group_protocol: str = _text("classic")
-    group_remote_assignor: str = _text("")
-    session_timeout_ms: int = _number(45_000, 1)
-    heartbeat_interval_ms: int = _number(3_000, 1)
-    max_poll_interval_ms: int = _number(300_000, 1)
-    partition_assignment_strategy: str = _text("range,cooperative-sticky")
-    enable_auto_commit: bool = _flag(True)
-    auto_commit_interval_ms: int = _number(5_000)
-    exclude_internal_topics: bool = _flag(True)
-    auto_offset_reset: str = _text("latest")
-    isolation_level: str = _text("read_uncommitted", "read_uncommitted", "read_committed")
-    fetch_min_bytes: int = _number(1)
-    fetch_max_wait_ms: int = _number(500)
-    fetch_max_bytes: int = _number(52_428_800)
-    max_partition_fetch_bytes: int = _number(1_048_576)
-    max_poll_records: int = _number(500, 1)
-    check_crcs: bool = _flag(True)
-    client_rack: str = _text("")
+    group_id: str = _text(default="")
+    group_instance_id: str = _text(default="")
+    group_protocol: str = _text(default="classic")
+    group_remote_assignor: str = _text(default="")
+    session_timeout_ms: int = _number(default=45_000, minimum=1)
+    heartbeat_interval_ms: int = _number(default=3_000, minimum=1)
+    max_poll_interval_ms: int = _number(default=300_000, minimum=1)
+    partition_assignment_strategy: str = _text(default="range,cooperative-sticky")
+    enable_auto_commit: bool = _flag(default=True)
+    auto_commit_interval_ms: int = _number(default=5_000)
+    exclude_internal_topics: bool = _flag(default=True)
+    auto_offset_reset: str = _text(default="latest")
+    isolation_level: str = _text("read_uncommitted", "read_committed", default="read_uncommitted")
+    fetch_min_bytes: int = _number(default=1)
+    fetch_max_wait_ms: int = _number(default=500)
+    fetch_max_bytes: int = _number(default=52_428_800)
+    max_partition_fetch_bytes: int = _number(default=1_048_576)
+    max_poll_records: int = _number(default=500, minimum=1)
+    check_crcs: bool = _flag(default=True)
+    client_rack: str = _text(default="")
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.auto_offset_reset not in ("latest", "earliest", "none"):
             duration_ms(self.auto_offset_reset)
         if self.group_protocol.lower() not in ("classic", "consumer"):
@@ -214,12 +281,12 @@ class ConsumerConfig:
         return self.isolation_level == "read_committed"
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> ConsumerConfig:
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Take this class's properties out of `properties`; raise `UsageError` for a bad value.
 
         Also for a property that the group protocol does not have.
         """
-        config: ConsumerConfig = _from_properties(cls, properties)
+        config = super().from_properties(properties)
         for name, hint in (_NOT_CONSUMER if config.is_consumer_protocol else _NOT_CLASSIC).items():
             if name in properties:
                 raise UsageError(
@@ -255,37 +322,29 @@ def duration_ms(strategy: str) -> int:
     return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 
 
-def _names(cls: type[Any]) -> dict[str, Any]:
-    return {item.name.replace("_", "."): item for item in fields(cls)}
+def _names(cls: type[Settings]) -> dict[str, str]:
+    """Return the name of the setting of each property."""
+    return {name.replace("_", "."): name for name in cls.settings}
 
 
-def _from_properties(cls: type[Config], properties: Mapping[str, str]) -> Config:
-    names = _names(cls)
-    values: dict[str, Any] = {
-        names[name].name: _parse(name, value.strip(), names[name].metadata)
-        for name, value in properties.items()
-        if name in names
-    }
-    return cls(**values)
-
-
-def _parse(name: str, value: str, metadata: Mapping[str, Any]) -> int | bool | str:
-    match metadata["kind"]:
+def _parse(name: str, value: str, setting: Setting) -> int | bool | str:
+    match setting.kind:
         case "bool":
             if value.lower() not in ("true", "false"):
                 raise UsageError(f"invalid value for `{name}`: {value}", hint="use true or false")
             return value.lower() == "true"
         case "int":
-            low, high = metadata["minimum"], metadata["maximum"]
+            low, high = setting.minimum, setting.maximum
             if not re.fullmatch(r"[+-]?\d+", value) or not low <= int(value) <= high:
                 raise UsageError(
                     f"invalid value for `{name}`: {value}", hint=f"use a whole number from {low} to {high}"
                 )
             return int(value)
         case _:
-            choices = metadata["choices"]
-            if choices and value not in choices:
-                raise UsageError(f"invalid value for `{name}`: {value}", hint=f"use {' or '.join(choices)}")
+            if setting.choices and value not in setting.choices:
+                raise UsageError(
+                    f"invalid value for `{name}`: {value}", hint=f"use {' or '.join(setting.choices)}"
+                )
             return value
 
 

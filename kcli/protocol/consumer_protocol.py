@@ -11,9 +11,9 @@ end (class `ConsumerProtocol`). Some clients send no bytes for an empty assignme
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from struct import Struct
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from kcli.protocol.schema.declaration import (
     DecodeError,
@@ -44,22 +44,20 @@ Partitions = Mapping[str, tuple[int, ...]]
 """Partitions by topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(NamedTuple):
     """The topics a member subscribes to, and the partitions it owned, in which generation, when it joined."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
-    owned_partitions: Partitions = field(default_factory=dict)
+    owned_partitions: Partitions = MappingProxyType({})
     generation_id: int = NO_GENERATION
     rack_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(NamedTuple):
     """The partitions that a member is assigned."""
 
-    partitions: Partitions = field(default_factory=dict)
+    partitions: Partitions = MappingProxyType({})
     user_data: bytes | None = None
 
 

@@ -18,10 +18,9 @@ the broker does not know (KIP-511).
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.errors import KcliError
 from kcli.protocol.schema.declaration import DecodeError, codec, is_flexible, response_class
@@ -40,8 +39,7 @@ _REQUEST_START = Struct(">hhih")
 _INT32 = Struct(">i")
 
 
-@dataclass(slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """The header of a request. `client_id` is None if the client sent null."""
 
     api_key: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kcli.client import admin
 from kcli.client.admin import (
@@ -36,7 +36,7 @@ def member(client: str, *partitions: str, **more: object) -> GroupMember:
     assignment = partitions_of(*partitions)
     topics = tuple(sorted({topic for topic, _ in assignment}))
     found = GroupMember(f"{client}-id", None, client, "/10.0.0.1", assignment, topics)
-    return replace(found, **more)  # type: ignore[arg-type]
+    return found._replace(**more)  # type: ignore[arg-type]
 
 
 def partitions_of(*names: str) -> tuple[TopicPartition, ...]:
@@ -187,7 +187,7 @@ class FakeGroups(FakeCluster):
         }
         gone = [there[each] for each in (there if members is None else members) if each in there]
         left = tuple(each for each in group.description.members if each not in gone)
-        group.description = replace(group.description, members=left, state="Stable" if left else "Empty")
+        group.description = group.description._replace(members=left, state="Stable" if left else "Empty")
         return {
             each: None if each in there else KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
             for each in (there if members is None else members)

@@ -29,68 +29,72 @@ is not retried.
 
 from __future__ import annotations
 
-from kcli.client.admin.client_quotas import (
-    EntityQuotas,
-    QuotaFilter,
-    QuotaParts,
-    alter_client_quotas,
-    describe_client_quotas,
-)
-from kcli.client.admin.cluster import api_versions, describe_cluster, describe_log_dirs, unregister_broker
-from kcli.client.admin.configs import describe_configs, incremental_alter_configs, list_config_resources
-from kcli.client.admin.group_offsets import alter_group_offsets, delete_group_offsets, list_group_offsets
-from kcli.client.admin.groups import delete_groups, describe_groups, list_groups, remove_members
-from kcli.client.admin.partitions import delete_records, list_offsets
-from kcli.client.admin.replicas import (
-    ElectionType,
-    PartitionReassignment,
-    ReplicaPlace,
-    TopicPartitionReplica,
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    elect_leaders,
-    list_partition_reassignments,
-    replica_places,
-)
-from kcli.client.admin.topics import (
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_topics,
-    list_topics,
-)
-from kcli.client.admin.types import (
-    CLASSIC,
-    CONSUMER,
-    ApiVersionRange,
-    ClusterDescription,
-    ClusterNode,
-    CommittedOffset,
-    ConfigAlteration,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSynonym,
-    GroupDescription,
-    GroupListing,
-    GroupListings,
-    GroupMember,
-    LogDirDescription,
-    MemberToRemove,
-    NewPartitions,
-    NewTopic,
-    NodeApiVersions,
-    OffsetAndTimestamp,
-    PartitionDescription,
-    ReplicaLog,
-    TopicCreated,
-    TopicDescription,
-    TopicListing,
-)
-from kcli.client.network.metadata import Node
-from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigSource
-from kcli.protocol.messages.describe_client_quotas import QuotaMatch
-from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
-from kcli.protocol.topics import TopicPartition
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kcli.client.admin.client_quotas import (
+        EntityQuotas,
+        QuotaFilter,
+        QuotaParts,
+        alter_client_quotas,
+        describe_client_quotas,
+    )
+    from kcli.client.admin.cluster import api_versions, describe_cluster, describe_log_dirs, unregister_broker
+    from kcli.client.admin.configs import describe_configs, incremental_alter_configs, list_config_resources
+    from kcli.client.admin.group_offsets import alter_group_offsets, delete_group_offsets, list_group_offsets
+    from kcli.client.admin.groups import delete_groups, describe_groups, list_groups, remove_members
+    from kcli.client.admin.partitions import delete_records, list_offsets
+    from kcli.client.admin.replicas import (
+        ElectionType,
+        PartitionReassignment,
+        ReplicaPlace,
+        TopicPartitionReplica,
+        alter_partition_reassignments,
+        alter_replica_log_dirs,
+        elect_leaders,
+        list_partition_reassignments,
+        replica_places,
+    )
+    from kcli.client.admin.topics import (
+        create_partitions,
+        create_topics,
+        delete_topics,
+        describe_topics,
+        list_topics,
+    )
+    from kcli.client.admin.types import (
+        CLASSIC,
+        CONSUMER,
+        ApiVersionRange,
+        ClusterDescription,
+        ClusterNode,
+        CommittedOffset,
+        ConfigAlteration,
+        ConfigEntry,
+        ConfigResource,
+        ConfigSynonym,
+        GroupDescription,
+        GroupListing,
+        GroupListings,
+        GroupMember,
+        LogDirDescription,
+        MemberToRemove,
+        NewPartitions,
+        NewTopic,
+        NodeApiVersions,
+        OffsetAndTimestamp,
+        PartitionDescription,
+        ReplicaLog,
+        TopicCreated,
+        TopicDescription,
+        TopicListing,
+    )
+    from kcli.client.network.metadata import Node
+    from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigSource
+    from kcli.protocol.messages.describe_client_quotas import QuotaMatch
+    from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
+    from kcli.protocol.topics import TopicPartition
 
 __all__ = [
     "CLASSIC", "CONSUMER", "EARLIEST", "LATEST", "ApiVersionRange", "ClusterDescription", "ClusterNode",
@@ -108,3 +112,42 @@ __all__ = [
     "list_offsets", "list_partition_reassignments", "list_topics", "remove_members", "replica_places",
     "unregister_broker",
 ]  # fmt: skip
+
+_NAMES = {
+    "kcli.client.admin.client_quotas": (
+        "EntityQuotas QuotaFilter QuotaParts alter_client_quotas describe_client_quotas"
+    ),
+    "kcli.client.admin.cluster": "api_versions describe_cluster describe_log_dirs unregister_broker",
+    "kcli.client.admin.configs": "describe_configs incremental_alter_configs list_config_resources",
+    "kcli.client.admin.group_offsets": "alter_group_offsets delete_group_offsets list_group_offsets",
+    "kcli.client.admin.groups": "delete_groups describe_groups list_groups remove_members",
+    "kcli.client.admin.partitions": "delete_records list_offsets",
+    "kcli.client.admin.replicas": (
+        "ElectionType PartitionReassignment ReplicaPlace TopicPartitionReplica "
+        "alter_partition_reassignments alter_replica_log_dirs elect_leaders list_partition_reassignments "
+        "replica_places"
+    ),
+    "kcli.client.admin.topics": "create_partitions create_topics delete_topics describe_topics list_topics",
+    "kcli.client.admin.types": (
+        "CLASSIC CONSUMER ApiVersionRange ClusterDescription ClusterNode CommittedOffset "
+        "ConfigAlteration ConfigEntry ConfigResource ConfigSynonym GroupDescription GroupListing "
+        "GroupListings GroupMember LogDirDescription MemberToRemove NewPartitions NewTopic "
+        "NodeApiVersions OffsetAndTimestamp PartitionDescription ReplicaLog TopicCreated "
+        "TopicDescription TopicListing"
+    ),
+    "kcli.client.network.metadata": "Node",
+    "kcli.protocol.configs": "ConfigOperation ConfigResourceType ConfigSource",
+    "kcli.protocol.messages.describe_client_quotas": "QuotaMatch",
+    "kcli.protocol.messages.list_offsets": "EARLIEST LATEST",
+    "kcli.protocol.topics": "TopicPartition",
+}
+"""The names of each module, which is imported when one of them is first used: a command needs few."""
+
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return found

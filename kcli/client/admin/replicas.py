@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
 _VERSION_THAT_KEEPS_THE_FACTOR = 1
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReassignment:
+class PartitionReassignment(NamedTuple):
     """A partition under reassignment: all its replicas, those being added, those being removed."""
 
     replicas: tuple[int, ...]
@@ -142,8 +140,7 @@ class TopicPartitionReplica(NamedTuple):
         return f"{self.topic}-{self.partition}-{self.broker}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaPlace:
+class ReplicaPlace(NamedTuple):
     """A replica's log directory and size; the future log is on its way to another directory."""
 
     log_dir: str | None = None
@@ -196,9 +193,9 @@ def replica_places(
                 replica = TopicPartitionReplica(log.topic, log.partition, broker)
                 found = places.get(replica, ReplicaPlace())
                 if log.is_future:
-                    found = replace(found, future_log_dir=log_dir.path, future_size_bytes=log.size_bytes)
+                    found = found._replace(future_log_dir=log_dir.path, future_size_bytes=log.size_bytes)
                 else:
-                    found = replace(found, log_dir=log_dir.path, size_bytes=log.size_bytes)
+                    found = found._replace(log_dir=log_dir.path, size_bytes=log.size_bytes)
                 places[replica] = found
     return places
 

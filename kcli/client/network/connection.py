@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
@@ -39,8 +38,7 @@ class UnsupportedVersion(KcliError):
     """No version of an API is common to client and broker; nothing was sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeVersions:
+class NodeVersions(NamedTuple):
     """The API versions and features that a broker advertised.
 
     `ranges` maps an API key to its lowest and highest version; a feature is (name, lowest, highest).

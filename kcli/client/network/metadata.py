@@ -10,8 +10,8 @@ epoch than the known one is stale and ignored, unless the topic was created anew
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kcli.client.network.backoff import Backoff
@@ -46,8 +46,7 @@ class NewLeader(NamedTuple):
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A broker's id and advertised address. Bootstrap addresses have ids -1, -2, ..."""
 
     node_id: int
@@ -61,8 +60,7 @@ class Node:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionMetadata(NamedTuple):
     """One partition in the last metadata response. `leader` is -1 if it has none."""
 
     partition: int
@@ -73,14 +71,13 @@ class PartitionMetadata:
     offline_replicas: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TopicMetadata:
+class TopicMetadata(NamedTuple):
     """One topic: its id (all zeros from brokers older than 2.8) and its partitions by index."""
 
     name: str
     topic_id: bytes = ZERO_UUID
     is_internal: bool = False
-    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+    partitions: Mapping[int, PartitionMetadata] = MappingProxyType({})
 
     @property
     def available(self) -> tuple[int, ...]:
@@ -88,19 +85,18 @@ class TopicMetadata:
         return tuple(index for index in sorted(self.partitions) if self.partitions[index].leader >= 0)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterMetadata:
+class ClusterMetadata(NamedTuple):
     """A snapshot: brokers, the controller, known topics, and topics with errors.
 
     `errors` holds the code of each requested topic that has no description (unknown, unauthorized, invalid
     name).
     """
 
-    nodes: Mapping[int, Node] = field(default_factory=dict)
+    nodes: Mapping[int, Node] = MappingProxyType({})
     cluster_id: str | None = None
     controller_id: int = -1
-    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
-    errors: Mapping[str, ErrorCode] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = MappingProxyType({})
+    errors: Mapping[str, ErrorCode] = MappingProxyType({})
 
     @classmethod
     def of(cls, response: MetadataResponse) -> ClusterMetadata:
@@ -143,7 +139,7 @@ class ClusterMetadata:
         for name in keep:
             if name in self.topics and name not in topics and name not in response.errors:
                 topics[name] = self.topics[name]
-        return replace(response, topics=topics)
+        return response._replace(topics=topics)
 
     def with_leader(self, partition: TopicPartition, leader: int, leader_epoch: int) -> ClusterMetadata:
         """Return a snapshot with this leader; the same one if the leader is not newer (KIP-951)."""
@@ -151,22 +147,22 @@ class ClusterMetadata:
         entry = topic.partitions.get(partition.partition) if topic is not None else None
         if topic is None or entry is None or leader < 0 or leader_epoch <= entry.leader_epoch:
             return self
-        newer = replace(entry, leader=leader, leader_epoch=leader_epoch)
-        topic = replace(topic, partitions={**topic.partitions, entry.partition: newer})
-        return replace(self, topics={**self.topics, topic.name: topic})
+        newer = entry._replace(leader=leader, leader_epoch=leader_epoch)
+        topic = topic._replace(partitions={**topic.partitions, entry.partition: newer})
+        return self._replace(topics={**self.topics, topic.name: topic})
 
     def with_nodes(self, nodes: Iterable[Node]) -> ClusterMetadata:
         """Return a snapshot with these brokers added or moved."""
-        return replace(self, nodes={**self.nodes, **{node.node_id: node for node in nodes}})
+        return self._replace(nodes={**self.nodes, **{node.node_id: node for node in nodes}})
 
     def with_topics_of(self, other: ClusterMetadata) -> ClusterMetadata:
-        return replace(self, topics={**other.topics, **self.topics}, errors={**other.errors, **self.errors})
+        return self._replace(topics={**other.topics, **self.topics}, errors={**other.errors, **self.errors})
 
     def lacking(self, names: Iterable[str]) -> ClusterMetadata:
         """Return a response about all topics with the missing ones of `names` as unknown."""
         missing = {name for name in names if name not in self.topics and name not in self.errors}
         unknown = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return replace(self, errors={**self.errors, **unknown})
+        return self._replace(errors={**self.errors, **unknown})
 
     def _newest(self, topic: TopicMetadata) -> TopicMetadata:
         known = self.topics.get(topic.name)
@@ -177,7 +173,7 @@ class ClusterMetadata:
             theirs = partitions.get(index)
             if theirs is not None and -1 < theirs.leader_epoch < ours.leader_epoch:
                 partitions[index] = ours
-        return replace(topic, partitions=partitions)
+        return topic._replace(partitions=partitions)
 
 
 def metadata_request(topics: Collection[str] | None, version: int, *, auto_create: bool) -> MetadataRequest:
@@ -203,12 +199,14 @@ CONTROLLER: Final = _Role.CONTROLLER
 Target: TypeAlias = int | _Role
 
 
-@dataclass(slots=True)
 class WantedTopic:
     """A topic that the client uses. `expires_at` is infinite for a pinned one."""
 
-    auto_create: bool
-    expires_at: float
+    __slots__ = ("auto_create", "expires_at")
+
+    def __init__(self, auto_create: bool, expires_at: float) -> None:
+        self.auto_create = auto_create
+        self.expires_at = expires_at
 
 
 class MetadataCache:
@@ -314,7 +312,7 @@ class MetadataCache:
             return
         merged = self.cluster.merged(answer)
         topics = {name: merged.topics.get(name, topic) for name, topic in self.cluster.topics.items()}
-        self._replace(replace(merged, topics=topics, errors=self.cluster.errors))
+        self._replace(merged._replace(topics=topics, errors=self.cluster.errors))
 
     def learn_node(self, node: Node) -> None:
         """Add a broker that another response named, if metadata has not named it yet."""

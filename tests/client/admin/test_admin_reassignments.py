@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kcli.client import admin
@@ -182,7 +180,7 @@ def test_a_replica_on_its_way_to_another_directory_has_two_logs() -> None:
     log = ReplicaLog("a", 0, 700, 0, False)
     described = {
         1: (
-            LogDirDescription("/d2", (replace(log, size_bytes=300, is_future=True),)),
+            LogDirDescription("/d2", (log._replace(size_bytes=300, is_future=True),)),
             LogDirDescription("/d1", (log,)),
         ),
         2: KcliError("unreachable"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -190,7 +189,7 @@ async def test_damage_is_raised_with_its_place_until_sought_beyond(
 async def test_a_wrong_checksum_is_read_on_without_checks(autojump_clock: trio.testing.MockClock) -> None:
     async with (
         fake_cluster(topics={"orders": 1}) as (brokers, client),
-        Consumer(client, replace(EARLIEST, check_crcs=False)) as consumer,
+        Consumer(client, EARLIEST.changed(check_crcs=False)) as consumer,
     ):
         damaged = bytearray(batch(1, [b"b"]))
         damaged[-2] ^= 0x03

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,7 +78,7 @@ async def test_a_fenced_member_of_the_consumer_protocol_is_told(
 async def test_who_was_not_polled_is_told(
     config: ConsumerConfig, group: Group, autojump_clock: trio.testing.MockClock
 ) -> None:
-    config = replace(config, max_poll_interval_ms=20_000)
+    config = config.changed(max_poll_interval_ms=20_000)
     async with subscribed(config, group=group) as (_, consumer, _, warnings):
         await trio.sleep(30)
         assert warnings == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -44,5 +43,5 @@ def add_known_groups(fake: FakeGroups, monkeypatch: pytest.MonkeyPatch) -> FakeG
         clicks_0=40,
     )
     connect = fake.add_group("connect-sink", member("worker"))
-    connect.description = replace(connect.description, protocol_type="connect")
+    connect.description = connect.description._replace(protocol_type="connect")
     return fake

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,7 +114,7 @@ def test_somebody_joins_between_the_plan_and_the_commit(
     async def joined(client: object, names: Iterable[str], **more: object) -> object:
         answer = await original(client, names)
         group = groups.groups["billing"]
-        group.description = replace(group.description, members=(member("late"),))
+        group.description = group.description._replace(members=(member("late"),))
         return answer
 
     monkeypatch.setattr("kcli.client.admin.describe_groups", joined)

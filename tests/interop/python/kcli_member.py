@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import trio
@@ -89,10 +88,9 @@ async def membership(options: JoinOptions, commands: Commands, report: Reporter)
         fetch_max_wait_ms=100,
     )
     if options.assignor == "consumer":
-        config = replace(config, group_protocol="consumer")
+        config = config.changed(group_protocol="consumer")
     else:
-        config = replace(
-            config,
+        config = config.changed(
             session_timeout_ms=options.session,
             heartbeat_interval_ms=options.heartbeat,
             partition_assignment_strategy=options.assignor,
