@@ -73,6 +73,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     code = main()
     drop_unread_errors()
+    gc.freeze()  # the interpreter's last collection would look at all that was imported
     return code
 
 

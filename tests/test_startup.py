@@ -81,6 +81,32 @@ def test_verbs_that_are_not_named_are_not_looked_at() -> None:
     assert real == ["list"]
 
 
+COMMAND_MODULES = {
+    "topics list": 50,
+    "topics describe orders": 59,
+    "consumer-groups list": 66,
+    "get-offsets orders": 53,
+}
+"""How many modules of kcli a command may load that asks a broker, each a fifth of a millisecond."""
+
+NOT_FOR_A_SHORT_COMMAND = ("rich", "dataclasses", "kcli.broker", "kcli.protocol.apis", "kcli.protocol.re2")
+
+
+@pytest.mark.parametrize("line", COMMAND_MODULES)
+def test_a_short_command_loads_only_what_it_uses(line: str, tmp_path: Path) -> None:
+    broker = KcliBroker(tmp_path)
+    broker.start()
+    try:
+        main(["topics", "create", "orders", "-b", broker.bootstrap])
+        code = f"from kcli.cli import main\nmain([*{line.split()}, '-b', '{broker.bootstrap}'])"
+        loaded = loaded_by(code)
+    finally:
+        broker.stop()
+    own = {name for name in loaded if within(name, "kcli")}
+    assert [name for name in loaded for other in NOT_FOR_A_SHORT_COMMAND if within(name, other)] == []
+    assert len(own) <= COMMAND_MODULES[line], sorted(own)
+
+
 # --- a broker ------------------------------------------------------------------------------------
 
 IDLE_MODULES = 200

@@ -303,7 +303,7 @@ _NOT_CONSUMER = {
 }
 """Properties of the other protocol, with the hint for each."""
 
-_DURATION = re.compile(
+_DURATION = (
     r"by_duration:P(?:(?P<days>\d{1,15})D)?"
     r"(?:T(?=\d)(?:(?P<hours>\d{1,15})H)?(?:(?P<minutes>\d{1,15})M)?"
     r"(?:(?P<seconds>\d{1,15}(?:\.\d{1,15})?)S)?)?"
@@ -312,7 +312,7 @@ _DURATION = re.compile(
 
 def duration_ms(strategy: str) -> int:
     """Return the milliseconds of a `by_duration:P1DT2H3M4.5S` offset reset strategy."""
-    match = _DURATION.fullmatch(strategy)
+    match = re.fullmatch(_DURATION, strategy)
     if match is None or not any(match.groups()):
         raise UsageError(
             f"invalid value for `auto.offset.reset`: {strategy}",

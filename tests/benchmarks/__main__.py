@@ -15,6 +15,7 @@ NAMES = {
     "start": "process start to listening, wall time and CPU",
     "memory": "resident memory of idle brokers",
     "help": "CPU time of `kcli --help`",
+    "commands": "CPU time of short commands and of a completion",
     "produce": "produce throughput, librdkafka and raw frames",
     "fetch": "fetch throughput, librdkafka, raw frames and Java's consumer",
     "latency": "round trips of single records, one in flight and many",

@@ -45,24 +45,21 @@ if TYPE_CHECKING:
     from kcli.client.admin.group_offsets import alter_group_offsets, delete_group_offsets, list_group_offsets
     from kcli.client.admin.groups import delete_groups, describe_groups, list_groups, remove_members
     from kcli.client.admin.partitions import delete_records, list_offsets
+    from kcli.client.admin.reassignments import (
+        PartitionReassignment,
+        alter_partition_reassignments,
+        list_partition_reassignments,
+    )
     from kcli.client.admin.replicas import (
         ElectionType,
-        PartitionReassignment,
         ReplicaPlace,
         TopicPartitionReplica,
-        alter_partition_reassignments,
         alter_replica_log_dirs,
         elect_leaders,
-        list_partition_reassignments,
         replica_places,
     )
-    from kcli.client.admin.topics import (
-        create_partitions,
-        create_topics,
-        delete_topics,
-        describe_topics,
-        list_topics,
-    )
+    from kcli.client.admin.topic_changes import create_partitions, create_topics, delete_topics
+    from kcli.client.admin.topics import describe_topics, list_topics
     from kcli.client.admin.types import (
         CLASSIC,
         CONSUMER,
@@ -122,12 +119,14 @@ _NAMES = {
     "kcli.client.admin.group_offsets": "alter_group_offsets delete_group_offsets list_group_offsets",
     "kcli.client.admin.groups": "delete_groups describe_groups list_groups remove_members",
     "kcli.client.admin.partitions": "delete_records list_offsets",
-    "kcli.client.admin.replicas": (
-        "ElectionType PartitionReassignment ReplicaPlace TopicPartitionReplica "
-        "alter_partition_reassignments alter_replica_log_dirs elect_leaders list_partition_reassignments "
-        "replica_places"
+    "kcli.client.admin.reassignments": (
+        "PartitionReassignment alter_partition_reassignments list_partition_reassignments"
     ),
-    "kcli.client.admin.topics": "create_partitions create_topics delete_topics describe_topics list_topics",
+    "kcli.client.admin.replicas": (
+        "ElectionType ReplicaPlace TopicPartitionReplica alter_replica_log_dirs elect_leaders replica_places"
+    ),
+    "kcli.client.admin.topic_changes": "create_partitions create_topics delete_topics",
+    "kcli.client.admin.topics": "describe_topics list_topics",
     "kcli.client.admin.types": (
         "CLASSIC CONSUMER ApiVersionRange ClusterDescription ClusterNode CommittedOffset "
         "ConfigAlteration ConfigEntry ConfigResource ConfigSynonym GroupDescription GroupListing "

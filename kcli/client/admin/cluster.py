@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-import trio
-
-from kcli.client.admin.driver import check, error_of, retry
+from kcli.client.admin.driver import ask_nodes, check, error_of, retry
 from kcli.client.admin.types import (
     ApiVersionRange,
     ClusterDescription,
@@ -17,8 +15,6 @@ from kcli.client.admin.types import (
     ReplicaLog,
 )
 from kcli.client.network.metadata import ANY, CONTROLLER
-from kcli.errors import KcliError
-from kcli.protocol.apis import APIS
 from kcli.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kcli.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
@@ -30,13 +26,12 @@ from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest, Un
 from kcli.protocol.topics import by_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Iterable
 
     from kcli.client.client import Client
+    from kcli.errors import KcliError
     from kcli.protocol.error_codes import KafkaError
     from kcli.protocol.topics import TopicPartition
-
-Value = TypeVar("Value")
 
 
 async def describe_cluster(
@@ -115,27 +110,9 @@ async def unregister_broker(client: Client, broker_id: int, *, timeout_ms: int |
     await retry(client, attempt, timeout_ms=timeout_ms)
 
 
-async def ask_nodes(
-    client: Client, node_ids: Iterable[int] | None, ask: Callable[[int], Awaitable[Value]]
-) -> dict[int, Value | KcliError]:
-    """Ask brokers concurrently; the error of one does not affect the others."""
-    if node_ids is None:
-        node_ids = (await client.metadata(())).nodes
-    results: dict[int, Value | KcliError] = dict.fromkeys(sorted(node_ids), KcliError("not asked"))
-
-    async def ask_one(node_id: int) -> None:
-        try:
-            results[node_id] = await ask(node_id)
-        except KcliError as error:
-            results[node_id] = error
-
-    async with trio.open_nursery() as nursery:
-        for node_id in list(results):
-            nursery.start_soon(ask_one, node_id)
-    return results
-
-
 def _version_range(key: int, low: int, high: int) -> ApiVersionRange:
+    from kcli.protocol.apis import APIS
+
     api = APIS.get(key)
     if api is None:
         return ApiVersionRange(key, None, low, high, None)

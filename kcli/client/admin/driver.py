@@ -1,4 +1,4 @@
-"""Retries of admin calls: `retry_items`, `ask_leaders` for partitions, `ask_coordinators` for groups.
+"""How admin calls ask and retry: `retry_items`, `ask_leaders`, `ask_coordinators` of groups, `ask_nodes`.
 
 Each item settles on its own; the others are retried until the time is up. Leaders come from fresh metadata.
 The requests to different brokers run concurrently, and an unreachable broker fails only its own items. A
@@ -224,6 +224,26 @@ def _unanswered(client: Client, partition: TopicPartition, node_id: int, error: 
     if error.code != ErrorCode.BROKER_NOT_AVAILABLE or (leader is not None and leader.leader == node_id):
         return error
     return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message, hint=error.hint)
+
+
+async def ask_nodes(
+    client: Client, node_ids: Iterable[int] | None, ask: Callable[[int], Awaitable[Value]]
+) -> dict[int, Value | KcliError]:
+    """Ask brokers concurrently; the error of one does not affect the others."""
+    if node_ids is None:
+        node_ids = (await client.metadata(())).nodes
+    results: dict[int, Value | KcliError] = dict.fromkeys(sorted(node_ids), KcliError("not asked"))
+
+    async def ask_one(node_id: int) -> None:
+        try:
+            results[node_id] = await ask(node_id)
+        except KcliError as error:
+            results[node_id] = error
+
+    async with trio.open_nursery() as nursery:
+        for node_id in list(results):
+            nursery.start_soon(ask_one, node_id)
+    return results
 
 
 async def ask_coordinators(

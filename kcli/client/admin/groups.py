@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kcli.client.admin.cluster import ask_nodes
 from kcli.client.admin.driver import (
     ask_about_group,
     ask_coordinators,
+    ask_nodes,
     check,
     error_of,
     omitted,

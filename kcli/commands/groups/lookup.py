@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.client import admin
-from kcli.client.admin import CommittedOffset, GroupDescription, GroupListing, TopicPartition
 from kcli.commands.groups.members import GroupMembers
 from kcli.commands.groups.offsets import (
     Committed,
@@ -20,8 +19,10 @@ from kcli.commands.shared.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.java import java_order
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
+    from kcli.client.admin import GroupDescription, GroupListing
     from kcli.client.client import Client
 
 CONSUMER_PROTOCOL_TYPES = ("", "consumer")
@@ -108,7 +109,7 @@ async def committed_offsets(
             failures.append(failure(f"cannot read the offsets of consumer group `{name}`", offsets))
             continue
         for partition, committed in offsets.items():
-            if isinstance(committed, CommittedOffset):
+            if isinstance(committed, admin.CommittedOffset):
                 found[name][partition] = Committed(
                     committed.offset, committed.leader_epoch, committed.metadata
                 )

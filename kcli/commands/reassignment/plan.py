@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kcli.client.admin.replicas import PartitionReassignment, ReplicaPlace, TopicPartitionReplica
+from kcli.client.admin.reassignments import PartitionReassignment
+from kcli.client.admin.replicas import ReplicaPlace, TopicPartitionReplica
 from kcli.commands.reassignment.view import Copy, LogDirState, PartitionState, ReassignmentState
 from kcli.commands.shared.arguments import LARGEST_INT32, whole_number
 from kcli.commands.shared.input_files import entries_of, parse_json

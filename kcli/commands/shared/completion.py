@@ -55,7 +55,7 @@ async def ask_cluster(fetch: Fetch, parameters: Mapping[str, Any]) -> list[str]:
     """Return what `fetch` tells of the cluster that the command line names, nothing after the limit."""
     import trio
 
-    import kcli.client.admin  # noqa: F401 - importing it must not count as the cluster's time
+    import kcli.client.admin.topics  # noqa: F401 - importing it must not count as the cluster's time
     from kcli.commands.shared.session import open_client
 
     with trio.move_on_after(TIME_LIMIT_S):

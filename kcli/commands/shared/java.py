@@ -137,7 +137,7 @@ def shortest_single(value: float) -> str:
 
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_SURROGATE = rb"\xed[\xa0-\xbf][\x80-\xbf]?"
 _HANDLER = "kcli.java"
 
 
@@ -149,14 +149,14 @@ def java_utf8(data: bytes) -> str:
 def _replace(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeDecodeError):
         raise error
-    surrogate = _SURROGATE.match(error.object, error.start)
+    surrogate = re.compile(_SURROGATE).match(error.object, error.start)
     return _REPLACEMENT, error.end if surrogate is None else surrogate.end()
 
 
 codecs.register_error(_HANDLER, _replace)
 
 
-_ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|.)", re.DOTALL)
+_ESCAPE = r"(?s:\\(?:u([0-9a-f]{4})|.))"
 
 
 def java_json(value: object) -> str:
@@ -186,4 +186,4 @@ def quoted(text: str) -> str:
     shown = encode_basestring(text)
     if "\\u" not in shown:
         return shown
-    return _ESCAPE.sub(lambda found: f"\\u{found[1].upper()}" if found[1] else found[0], shown)
+    return re.sub(_ESCAPE, lambda found: f"\\u{found[1].upper()}" if found[1] else found[0], shown)

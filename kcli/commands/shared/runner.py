@@ -80,22 +80,43 @@ def command(
     """
 
     def register(body: Body) -> Body:
-        own_parameters = inspect.signature(body, eval_str=True).parameters
         path = " ".join(("kcli", *([app.info.name] if isinstance(app.info.name, str) else ()), name))
-
-        @functools.wraps(body)
-        def run_command(*, output: OutputFormat | None, verbose: bool, **arguments: object) -> None:
-            common = {"output": output, "verbose": verbose}
-            arguments.update((name, value) for name, value in common.items() if name in own_parameters)
-            run(lambda: body(**grouped(own_parameters, arguments)), output=output, verbose=verbose, path=path)
-
-        add_common_options(run_command, own_parameters)
         cls = command_class(optional_values or {})
         # `\b` alone on a line: what is to be copied is not wrapped.
-        app.command(name, cls=cls, epilog=f"\b\nExample: {example}")(run_command)
+        app.command(name, cls=cls, epilog=f"\b\nExample: {example}")(Callback(body, path))
         return body
 
     return register
+
+
+class Callback:
+    """What Typer calls for a command. Its parameters are evaluated when Typer asks: a line names one verb."""
+
+    def __init__(self, body: Body, path: str) -> None:
+        self.__name__ = body.__name__
+        self.__doc__ = body.__doc__
+        self.__annotations__: dict[str, Any] = {}  # Typer finds the types in the signature
+        self._body = body
+        self._path = path
+
+    @functools.cached_property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters of the body, groups included."""
+        return inspect.signature(self._body, eval_str=True).parameters
+
+    @functools.cached_property
+    def __signature__(self) -> inspect.Signature:
+        return with_common_options(self.parameters)
+
+    def __call__(self, *, output: OutputFormat | None, verbose: bool, **arguments: object) -> None:
+        common = {"output": output, "verbose": verbose}
+        arguments.update((name, value) for name, value in common.items() if name in self.parameters)
+        run(
+            lambda: self._body(**grouped(self.parameters, arguments)),
+            output=output,
+            verbose=verbose,
+            path=self._path,
+        )
 
 
 def is_group(kind: object) -> bool:
@@ -138,8 +159,8 @@ def grouped(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, obj
     }
 
 
-def add_common_options(run_command: Callable[..., None], parameters: Mapping[str, inspect.Parameter]) -> None:
-    """Give a command the options of its function and its groups, and then `--output` and `--verbose`."""
+def with_common_options(parameters: Mapping[str, inspect.Parameter]) -> inspect.Signature:
+    """Return the options of a command's function and of its groups, and then `--output` and `--verbose`."""
     added: dict[str, tuple[Any, Any]] = {"output": (Output, None), "verbose": (Verbose, False)}
     for name, (_, default) in added.items():
         if name in parameters and get_origin(parameters[name].annotation) is Annotated:
@@ -149,9 +170,7 @@ def add_common_options(run_command: Callable[..., None], parameters: Mapping[str
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in added.items()
     ]
-    # Typer reads it; functions are not declared to have one.
-    run_command.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined]
-    run_command.__annotations__ = {each.name: each.annotation for each in [*own, *common]}
+    return inspect.Signature([*own, *common])
 
 
 def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, path: str = "kcli") -> None:

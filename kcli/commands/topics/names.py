@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kcli.protocol.error_codes import KafkaError
 
 
-GOOD_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+GOOD_NAME = r"[a-zA-Z0-9._-]{1,249}"
 COLLISION_HINT = "metric names would be the same for both topics: choose another name"
 
 
@@ -42,7 +42,7 @@ def collides(refused: str) -> bool:
     """Tell whether a name was refused because another one differs only in `.` and `_`."""
     from kcli.commands.shared.topic_filter import has_collision_characters
 
-    is_good = GOOD_NAME.fullmatch(refused) and refused not in (".", "..", "__cluster_metadata")
+    is_good = re.fullmatch(GOOD_NAME, refused) and refused not in (".", "..", "__cluster_metadata")
     return bool(is_good) and has_collision_characters(refused)
 
 
@@ -83,12 +83,12 @@ async def refuse_new(client: Client, name: str) -> None:
         raise refused[name]
 
 
-TOPIC_ID = re.compile(r"[\w-]{22}(==)?", re.ASCII)
+TOPIC_ID = r"(?a:[\w-]{22}(==)?)"
 
 
 def parse_topic_id(text: str) -> bytes:
     """Return a topic id from its 22 characters of text."""
-    if not TOPIC_ID.fullmatch(text):
+    if not re.fullmatch(TOPIC_ID, text):
         raise UsageError(
             f"`--topic-id` needs a topic's id: {text}",
             hint="22 letters, digits, - and _, as `kcli topics describe TOPIC` shows it",

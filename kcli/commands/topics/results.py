@@ -277,7 +277,11 @@ async def report_topics(
     described = await admin.describe_topics(client, names, partitions_per_answer=partitions_per_answer)
     resources = {name: admin.ConfigResource(admin.ConfigResourceType.TOPIC, name) for name in names}
     configs = await admin.describe_configs(client, resources.values())
-    live = {node.node_id for node in (await admin.describe_cluster(client)).nodes if not node.is_fenced}
+    live = {
+        node.node_id
+        for node in ((await admin.describe_cluster(client)).nodes if options.partitions_only else ())
+        if not node.is_fenced
+    }
     moving = await reassignments(client)
     rows, failures = [], []
     for name in names:
