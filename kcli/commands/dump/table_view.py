@@ -14,7 +14,7 @@ from kcli.commands.dump.text_lines import CODEC_NAMES
 from kcli.commands.dump.view import DumpOutput, Layout, OptionalLong, RangedView
 from kcli.commands.shared.escapes import escaped
 from kcli.commands.shared.java import java_utf8
-from kcli.commands.shared.output import OutputFormat, note
+from kcli.commands.shared.output import OutputFormat, block_lines, note, screen_width
 from kcli.forensics.entries.scanned_entry import ScannedEntry, records_of
 from kcli.forensics.entries.segment_scan import scan
 from kcli.protocol.corruption import CorruptRecord
@@ -39,7 +39,7 @@ class StreamedColumns:
     """A table of any number of rows; numbers are aligned to the right.
 
     The first rows decide the widths; a longer cell later moves only its own row. With a `layout` the table
-    goes on below earlier rows.
+    goes on below earlier rows. The last column may be as wide as it likes: nothing stands beside it.
     """
 
     def __init__(self, output: DumpOutput, names: Sequence[str], layout: Layout | None = None) -> None:
@@ -52,7 +52,7 @@ class StreamedColumns:
         """Print a row, or keep it until there are enough rows to decide the widths."""
         cells = [escaped(item) if isinstance(item, str) else item for item in cells]
         if self.layout is not None:
-            self._print(cells, self.layout.widths)
+            self._print(cells, self.layout)
             return
         self._first_rows.append(cells)
         if len(self._first_rows) == MEASURED_ROWS:
@@ -67,24 +67,31 @@ class StreamedColumns:
             for number, name in enumerate(self.names)
         ]
         numbers = [all(type(row[number]) is int for row in rows) for number in range(len(self.names))]
-        self.begin(Layout(self.names, widths, numbers))
+        needed = sum(widths[:-1]) + len(GAP) * (len(widths) - 1) + len(self.names[-1])
+        layout = Layout(self.names, widths, numbers, is_blocks=needed > screen_width())
+        self.begin(layout)
         for row in rows:
-            self._print(row, widths)
+            self._print(row, layout)
         self._first_rows = []
 
     def begin(self, layout: Layout) -> None:
         self.layout = layout
+        if layout.is_blocks:
+            return
         names = [
             name.rjust(width) if is_number else name.ljust(width)
-            for name, width, is_number in zip(*layout, strict=True)
+            for name, width, is_number in zip(*layout[:3], strict=True)
         ]
         self._output.line(GAP.join(names).rstrip())
         self._output.line(GAP.join("─" * width for width in layout.widths))
 
-    def _print(self, cells: Sequence[object], widths: Sequence[int]) -> None:
+    def _print(self, cells: Sequence[object], layout: Layout) -> None:
+        if layout.is_blocks:
+            self._output.line("\n".join([*block_lines(layout.names, map(str, cells)), ""]))
+            return
         shown = [
             str(item).rjust(width) if type(item) is int else str(item).ljust(width)
-            for item, width in zip(cells, widths, strict=True)
+            for item, width in zip(cells, layout.widths, strict=True)
         ]
         self._output.line(GAP.join(shown).rstrip())
 
@@ -168,7 +175,8 @@ class TableDump(RangedView):
 
     def records(self, batch: Batch) -> None:
         layout = self.layout if self._is_plain and not batch.is_control else None
-        if layout is not None and layout.names == RECORD_COLUMNS and isinstance(batch, RecordBatch):
+        is_laid_out = layout is not None and layout.names == RECORD_COLUMNS and not layout.is_blocks
+        if layout is not None and is_laid_out and isinstance(batch, RecordBatch):
             self._print_rows(batch, layout.widths)
         else:
             self.some_records(batch, records_of(batch))

@@ -96,11 +96,15 @@ class DumpView:
 
 
 class Layout(NamedTuple):
-    """The columns of a table: names, widths, and which hold numbers. Other forms have none."""
+    """The columns of a table: names, widths, and which hold numbers. Other forms have none.
+
+    `is_blocks`: the columns do not fit on the terminal, so each row is a block of lines.
+    """
 
     names: Sequence[str] = ()
     widths: Sequence[int] = ()
     numbers: Sequence[bool] = ()
+    is_blocks: bool = False
 
 
 class Range(NamedTuple):

@@ -21,7 +21,7 @@ from kcli.commands.shared.output import (
     print_error,
     print_lines,
     print_result,
-    rich_table,
+    shown_table,
 )
 from kcli.errors import Interrupted, KcliError
 
@@ -123,11 +123,8 @@ def show(live: Live, result: Watched | None, heading: str) -> None:
     from rich.text import Text
 
     parts: list[ConsoleRenderable] = [Text(heading, style="dim")]
-    tables = result.tables() if isinstance(result, Tabular) else list[Table]()
-    for table in tables:
-        if table.title is not None:
-            parts.append(Text(escaped(table.title), style="bold"))
-        parts.append(rich_table(table))
+    for table in result.tables() if isinstance(result, Tabular) else list[Table]():
+        parts.extend(shown_table(table, live.console.width))
     errors = [
         Text(f"error: {escaped(each.message)}") for each in (result.failures if result is not None else ())
     ]

@@ -185,12 +185,14 @@ def shown_progress() -> Iterator[Show]:
     from rich.live import Live
     from rich.text import Text
 
-    from kcli.commands.shared.output import rich_table
+    from kcli.commands.shared.output import shown_table
 
     with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
 
         def show(states: Sequence[CopyState], line: str) -> None:
-            live.update(Group(Text(line), rich_table(progress_table(states))), refresh=True)
+            live.update(
+                Group(Text(line), *shown_table(progress_table(states), live.console.width)), refresh=True
+            )
 
         yield show
 

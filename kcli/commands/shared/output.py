@@ -10,7 +10,7 @@ everywhere, text and JSON only on a terminal. A pipe gets the bytes that Kafka's
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
@@ -21,6 +21,7 @@ from kcli.errors import KcliError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
+    from rich.text import Text
 
 
 class OutputFormat(StrEnum):
@@ -54,6 +55,8 @@ class Document(Protocol):
 
 WIDEST = 1_000
 """The width of a table without a limit."""
+GAP_WIDTH = 3
+"""The space between two columns."""
 
 
 class Table(NamedTuple):
@@ -128,32 +131,78 @@ def print_tables(tables: Iterable[Table]) -> None:
 
     screen = console()
     for table in tables:
-        if table.title is not None:
-            screen.print(Text(escaped(table.title), style="bold"), soft_wrap=True)
-        # The terminal may break lines that are too wide, but nothing is cut off.
-        wide = console(WIDEST) if has_long_path(table, screen.width) else screen
-        wide.print(rich_table(table), crop=False)
+        for part in shown_table(table, screen.width):
+            # The terminal may break lines of text that are too wide: what is copied from there is whole.
+            screen.print(part, soft_wrap=isinstance(part, Text))
 
 
-def has_long_path(table: Table, width: int) -> bool:
-    """Tell whether a path is longer than a third of the screen: rich would fold it in its cell."""
-    cells = (cell for row in table.rows for cell in row)
-    return any(isinstance(cell, str) and cell.startswith("/") and 3 * len(cell) > width for cell in cells)
+def shown_table(table: Table, width: int) -> Iterator[RichTable | Text]:
+    """Yield the title and the table as rich prints them; a table that does not fit becomes blocks of lines.
+
+    It fits if each column can be as wide as the longest word in it.
+    """
+    from rich.text import Text
+
+    if table.title is not None:
+        yield Text(escaped(table.title), style="bold")
+    rows = [[escaped(cell_text(cell)) for cell in row] for row in table.rows]
+    widths = column_widths([table.columns, *rows], width)
+    if widths is not None:
+        yield rich_table(table, rows, widths)
+        return
+    for number, row in enumerate(rows):
+        lines = [*block_lines(table.columns, row), *([""] if number < len(rows) - 1 else [])]
+        yield Text("\n".join(lines))
 
 
-def console(width: int | None = None) -> Console:
-    """Return rich's console on stdout; in a file or a pipe, tables are as wide as their cells need."""
-    import os
+def column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """Return the widths of columns that take at most `width` together, None if that would cut a word."""
+    from rich.cells import cell_len
 
+    columns = [*zip(*rows, strict=True)]
+    spare = width - GAP_WIDTH * (len(columns) - 1)
+    most = [max(map(cell_len, column)) for column in columns]
+    if sum(most) <= spare:
+        return most
+    widths = [
+        max((cell_len(word) for cell in column for word in cell.split()), default=1) for column in columns
+    ]
+    spare -= sum(widths)
+    if spare < 0:
+        return None
+    while wider := [number for number, each in enumerate(widths) if each < most[number]][:spare]:
+        for number in wider:
+            given = min(spare // len(wider), most[number] - widths[number])
+            widths[number] += given
+            spare -= given
+    return widths
+
+
+def block_lines(names: Sequence[str], cells: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each cell of a row."""
+    for name, cell in zip(names, cells, strict=True):
+        yield f"{name}: {cell}"
+
+
+def console() -> Console:
+    """Return rich's console on stdout."""
     from rich.console import Console
 
-    if width is None and not sys.stdout.isatty() and "COLUMNS" not in os.environ:
-        width = WIDEST
-    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+    return Console(file=sys.stdout, width=screen_width(), highlight=False, markup=False, emoji=False)
 
 
-def rich_table(table: Table) -> RichTable:
-    """Return a table for rich: a header and rows, without vertical lines."""
+def screen_width() -> int:
+    """Return the columns of the terminal; in a file or a pipe, tables are as wide as their cells need."""
+    import os
+    import shutil
+
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        return shutil.get_terminal_size().columns
+    return WIDEST
+
+
+def rich_table(table: Table, rows: Sequence[Sequence[str]], widths: Sequence[int]) -> RichTable:
+    """Return a table for rich: a header and rows of texts, without vertical lines."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -162,9 +211,9 @@ def rich_table(table: Table) -> RichTable:
     for index, name in enumerate(table.columns):
         cells = [row[index] for row in table.rows if row[index] is not None]
         numeric = bool(cells) and all(type(cell) is int for cell in cells)
-        shown.add_column(name, justify="right" if numeric else "left", overflow="fold", min_width=1)
-    for row in table.rows:
-        shown.add_row(*(Text(escaped(cell_text(cell))) for cell in row))
+        shown.add_column(name, justify="right" if numeric else "left", width=max(widths[index], 1))
+    for row in rows:
+        shown.add_row(*map(Text, row))
     return shown
 
 
