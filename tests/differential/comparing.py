@@ -48,6 +48,8 @@ class Difference(NamedTuple):
     path: str
     apache: Any
     kcli: Any
+    names: tuple[Any, ...] = ()
+    """What identifies the elements of lists on the path: names of topics, numbers of partitions …"""
 
     def __str__(self) -> str:
         return f"{self.path}: Apache {_shown(self.path, self.apache)}, kcli {_shown(self.path, self.kcli)}"
@@ -72,19 +74,20 @@ def differences(apache: Any, kcli: Any, is_foreign: Any = lambda name: False) ->
     return list(_compare("", one, other))
 
 
-def _compare(path: str, apache: Any, kcli: Any) -> Iterator[Difference]:
+def _compare(path: str, apache: Any, kcli: Any, names: tuple[Any, ...] = ()) -> Iterator[Difference]:
     if apache == kcli:
         return
     if isinstance(apache, dict) and isinstance(kcli, dict):
         for name in {**apache, **kcli}:
             below = name if isinstance(name, str) else None
             deeper = path if below is None else f"{path}.{below}" if path else below
-            yield from _compare(deeper, apache.get(name, ABSENT), kcli.get(name, ABSENT))
+            known = names if isinstance(name, str) else (*names, *name)
+            yield from _compare(deeper, apache.get(name, ABSENT), kcli.get(name, ABSENT), known)
     elif isinstance(apache, list) and isinstance(kcli, list) and len(apache) == len(kcli):
         for one, other in zip(apache, kcli, strict=True):
-            yield from _compare(path, one, other)
+            yield from _compare(path, one, other, names)
     else:
-        yield Difference(path, apache, kcli)
+        yield Difference(path, apache, kcli, names)
 
 
 def plain(value: Any, is_foreign: Any) -> Any:

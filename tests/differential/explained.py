@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from tests.differential.requests import Request
 
 
+def _always(request: Request, difference: Difference) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Explained:
     """One row: the APIs (a regular expression), the path (another), and why it differs.
@@ -23,7 +27,7 @@ class Explained:
     apis: str
     path: str
     reason: str
-    when: Callable[[Request, Difference], bool] = lambda request, difference: True
+    when: Callable[[Request, Difference], bool] = _always
 
     def covers(self, request: Request, difference: Difference) -> bool:
         """Whether this row is about a difference."""
@@ -34,7 +38,68 @@ class Explained:
         )
 
 
-TABLE: tuple[Explained, ...] = ()
+NO_TRANSACTIONS = "kcli has no transaction coordinator yet, and says so where clients give up at once"
+THROWS = (
+    "Apache Kafka's handler throws, so that all is UNKNOWN_SERVER_ERROR; kcli answers each part by itself"
+)
+QUORUM = "kcli's metadata log has no Raft quorum: its epochs, offsets and voters are its own"
+
+TABLE: tuple[Explained, ...] = (
+    Explained(
+        "ListOffsets|Fetch|DescribeProducers|DescribeLogDirs|Produce|DeleteRecords|OffsetForLeaderEpoch",
+        ".*",
+        "each broker writes the records of __consumer_offsets in its own order and batches",
+        lambda request, difference: "__consumer_offsets" in difference.names,
+    ),
+    Explained(
+        "Metadata",
+        r"topics(\.error_code|\.partitions)",
+        "kcli creates a missing topic before it answers, Apache Kafka afterwards",
+        lambda request, difference: request.version < 4 or request.body.allow_auto_topic_creation,
+    ),
+    Explained(
+        "Metadata",
+        ".*",
+        THROWS,
+        lambda request, difference: (
+            request.version >= 12
+            and any(topic.name is None and topic.topic_id == bytes(16) for topic in request.body.topics or [])
+        ),
+    ),
+    Explained(
+        "DescribeTopicPartitions",
+        ".*",
+        THROWS,
+        lambda request, difference: any(not topic.name for topic in request.body.topics),
+    ),
+    Explained(
+        "DescribeQuorum",
+        r"topics\.partitions\.(leader_epoch|high_watermark|current_voters|observers).*|nodes.*",
+        QUORUM,
+        lambda request, difference: difference.apache not in (0, -1),
+    ),
+    Explained(
+        "DescribeQuorum",
+        r"topics\.partitions\.current_voters\.replica_directory_id",
+        QUORUM,
+    ),
+    Explained(
+        "FindCoordinator", ".*", NO_TRANSACTIONS, lambda request, difference: request.body.key_type == 1
+    ),
+    Explained(
+        "InitProducerId",
+        ".*",
+        NO_TRANSACTIONS,
+        lambda request, difference: bool(request.body.transactional_id),
+    ),
+    Explained(
+        "DescribeCluster",
+        ".*",
+        "every node of kcli may be the controller, so that its listener serves clients of controllers",
+        lambda request, difference: request.body.endpoint_type == 2,
+    ),
+)
+"""Every difference that is meant, with its reason."""
 
 
 def explanation(request: Request, difference: Difference) -> Any:

@@ -403,7 +403,7 @@ def spoil(body: Any, version: int, random: Random) -> None:
             setattr(owner, field.name, random.choice(([], [*value, value[0]])))
         elif field.struct is None and wrong_values(type(owner), field):
             setattr(owner, field.name, [*value[1:], random.choice(wrong_values(type(owner), field))])
-    elif field.struct is None and field.wire is not None:
+    elif not field.is_array and field.struct is None and field.wire is not None:
         if field.wire.kind == "boolean":
             setattr(owner, field.name, not value)
         elif field.wire.kind != "records" and (wrong := wrong_values(type(owner), field)):
@@ -470,7 +470,14 @@ def _join(body: Any, version: int, random: Random, world: World) -> None:
         body.member_id = ""
 
 
+def _describe_topics(body: Any, version: int, random: Random, world: World) -> None:
+    if not body.topics:
+        # Which topics a page has depends on those of other users of the brokers.
+        body.response_partition_limit, body.cursor = 2000, None
+
+
 ADJUST = {
+    "DescribeTopicPartitions": _describe_topics,
     "AlterConfigs": _configs,
     "IncrementalAlterConfigs": _configs,
     "CreateTopics": _create_topics,

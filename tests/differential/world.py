@@ -132,12 +132,12 @@ class World:
         responses = self.pair.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
         theirs, ours = ({topic.name: topic.topic_id for topic in each.topics} for each in responses)
         for name in theirs.keys() & ours.keys():
-            if name in self.topic_ids and theirs[name] == ours[name] == self.topic_ids[name]:
-                continue
-            if name not in self.pair.foreign_topics:
+            symbol = theirs[name]
+            if symbol not in self.pair.apache.ids:
                 symbol = self.pair.new_topic_symbol()
-                self.pair.apache.learn(symbol, self.pair.apache.ids.get(theirs[name], theirs[name]))
+                self.pair.apache.learn(symbol, theirs[name])
                 self.pair.kcli.learn(symbol, self.pair.kcli.ids.get(ours[name], ours[name]))
+            if name not in self.pair.foreign_topics:
                 self.topic_ids[name] = symbol
 
     def await_created(self, names: Iterable[str]) -> None:

@@ -117,9 +117,9 @@ def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> 
     authorize_cluster(context, Operation.DESCRIBE)
     broker = context.node
     asked = [
-        (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
+        (topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics
     ]
-    if asked != [(METADATA_TOPIC, 0)]:
+    if asked != [(METADATA_TOPIC, [0])]:
         return _unknown(request)
     view, now_ms = broker.controller.quorum(), broker.wall_ms()
     described = DescribedPartition(
@@ -157,6 +157,9 @@ def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
                         partition_index=each.partition_index,
                         error_code=error.code,
                         error_message=error.message,
+                        leader_id=0,
+                        leader_epoch=0,
+                        high_watermark=0,
                     )
                     for each in topic.partitions
                 ],

@@ -46,7 +46,8 @@ def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -
         found = _coordinator(request.key, request.key_type, context)
         return FindCoordinatorResponse(
             error_code=found.error_code,
-            error_message=found.error_message,
+            # Kafka's brokers send the name of the code even if it is no error.
+            error_message=found.error_message or ErrorCode(found.error_code).name,
             node_id=found.node_id,
             host=found.host,
             port=found.port,

@@ -72,7 +72,9 @@ if TYPE_CHECKING:
     )
 
 
-_READ_COMMITTED = 1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+_CONSUMER = -1
+"""The replica id of consumers."""
 _TOPIC_DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _NOT_AVAILABLE_FROM = 5
 
@@ -82,7 +84,7 @@ def list_offsets(
 ) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
     """Return the offset of each partition, or its error."""
     denied = authorize_topics(context, Operation.DESCRIBE, (topic.name for topic in request.topics))
-    rows = _rows(request, context, denied)
+    rows = _rows(request, context, denied, _isolation(request))
     searches = sum(
         partition.timestamp >= 0 or partition.timestamp == MAX_TIMESTAMP
         for topic in request.topics
@@ -114,49 +116,57 @@ def _response(
     return ListOffsetsResponse(topics=topics)
 
 
+def _isolation(request: ListOffsetsRequest) -> Isolation:
+    """Return what the client may see: all but consumers see the log end. An unknown level fails them all."""
+    if request.isolation_level not in (_READ_UNCOMMITTED, _READ_COMMITTED):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown isolation level {request.isolation_level}")
+    if request.replica_id != _CONSUMER:
+        return Isolation.LOG_END
+    is_committed = request.isolation_level == _READ_COMMITTED
+    return Isolation.TXN_COMMITTED if is_committed else Isolation.HIGH_WATERMARK
+
+
 def _rows(
-    request: ListOffsetsRequest, context: RequestContext, denied: frozenset[str]
+    request: ListOffsetsRequest, context: RequestContext, denied: frozenset[str], isolation: Isolation
 ) -> Iterator[tuple[int, ListOffsetsPartitionResponse]]:
-    isolation = Isolation.HIGH_WATERMARK
-    if request.replica_id >= 0:
-        isolation = Isolation.LOG_END
-    elif request.isolation_level == _READ_COMMITTED:
-        isolation = Isolation.TXN_COMMITTED
+    """Yield a row for each partition, with the number of its topic; one that is named twice is an error."""
     asked = Counter(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
+    refused: set[tuple[str, int]] = set()
     for number, topic in enumerate(request.topics):
-        for index, partition in {each.partition_index: each for each in topic.partitions}.items():
-            if topic.name not in denied and asked[topic.name, index] == 1:
+        for partition in topic.partitions:
+            key = topic.name, partition.partition_index
+            if topic.name not in denied and asked[key] == 1:
                 yield number, _row(topic.name, partition, context, isolation)
-                continue
-            code = ErrorCode.INVALID_REQUEST
-            if topic.name in denied:
-                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            yield number, ListOffsetsPartitionResponse(partition_index=index, error_code=code)
+            elif key not in refused:
+                refused.add(key)
+                is_denied = topic.name in denied
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.INVALID_REQUEST
+                yield number, ListOffsetsPartitionResponse(partition_index=key[1], error_code=code)
 
 
 def _row(
     topic: str, wanted: ListOffsetsPartition, context: RequestContext, isolation: Isolation
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+    version = context.api_version
+    if wanted.timestamp < 0 and version and FIRST_VERSIONS.get(wanted.timestamp, 1000) > version:
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return response
     try:
         partition = context.node.replica_manager.leader(
             topic, wanted.partition_index, wanted.current_leader_epoch
         )
-        if context.api_version == 0:
+        if version == 0:
             response.old_style_offsets = _segment_offsets(
                 partition, wanted.timestamp, wanted.max_num_offsets, isolation, context.node.wall_ms()
             )
             return response
-        if wanted.timestamp < 0 and FIRST_VERSIONS.get(wanted.timestamp, 1000) > context.api_version:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} needs a newer version"
-            )
         if isolation is not Isolation.LOG_END and not partition.knows_committed_end:
-            _check_certain(partition, wanted.timestamp, isolation, context.api_version)
+            _check_certain(partition, wanted.timestamp, isolation, version)
         response.timestamp, response.offset, leader_epoch = _find(partition, wanted.timestamp, isolation)
-        if context.api_version >= 4:
+        if version >= 4:
             response.leader_epoch = leader_epoch
     except KafkaError as error:
         response.error_code = error.code

@@ -305,15 +305,12 @@ def _by_name(
         return _known(context, topic, request, encoder)
     elif not _is_legal(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return encode_topic(
-        MetadataResponseTopic(
-            error_code=error,
-            name=name,
-            is_internal=name in INTERNAL_TOPICS and error != ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            partitions=[],
-        ),
-        context.api_version,
-    )
+    row = MetadataResponseTopic(error_code=error, name=name, partitions=[])
+    if error != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        row.is_internal = name in INTERNAL_TOPICS
+        if request.include_topic_authorized_operations:
+            row.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, name)
+    return encode_topic(row, context.api_version)
 
 
 def _known(

@@ -25,7 +25,7 @@ from kcli.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from kcli.protocol.messages.init_producer_id import InitProducerIdResponse
-from kcli.protocol.topics import TopicPartition
+from kcli.protocol.topics import check_topic_name
 
 if TYPE_CHECKING:
     from kcli.broker.network.request_context import RequestContext
@@ -62,15 +62,8 @@ def failed_init_producer_id(request: InitProducerIdRequest, error: KafkaError) -
 def describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
-    """Return the active producers of each partition, each partition once."""
+    """Return the active producers of each partition. Only errors of a topic have a message, as in Kafka."""
     denied = authorize_topics(context, Operation.READ, (topic.name for topic in request.topics))
-    seen: set[TopicPartition] = set()
-
-    def is_new(topic: str, index: int) -> bool:
-        before = len(seen)
-        seen.add(TopicPartition(topic, index))
-        return len(seen) > before
-
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -80,7 +73,6 @@ def describe_producers(
                     if topic.name in denied
                     else _describe(topic.name, index, context)
                     for index in topic.partition_indexes
-                    if is_new(topic.name, index)
                 ],
             )
             for topic in request.topics
@@ -95,10 +87,16 @@ def _failed(index: int, error: KafkaError) -> PartitionResponse:
 
 
 def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+    if topic not in context.node.image.topics:
+        try:
+            check_topic_name(topic)
+        except KafkaError as error:
+            return _failed(index, error)
+        return _failed(index, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     try:
-        partition = context.node.replica_manager.leader(topic, index)
+        partition = context.node.replica_manager.partition(topic, index)
     except KafkaError as error:
-        return _failed(index, error)
+        return PartitionResponse(partition_index=index, error_code=error.code, active_producers=[])
     return PartitionResponse(
         partition_index=index,
         active_producers=[

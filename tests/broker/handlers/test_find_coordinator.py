@@ -32,6 +32,8 @@ async def test_the_coordinator_is_the_leader_of_the_groups_partition(tmp_path: P
                     "127.0.0.1",
                     node.port,
                 )
+            if 1 <= version < 4:
+                assert response.error_message == "NONE"
             if version >= 4:
                 assert [found.key for found in response.coordinators] == [GROUP, "other", ""]
         topic = node.image.topics[OFFSETS]

@@ -32,6 +32,18 @@ def shown(response: Any) -> dict[str | None, int]:
     return {topic.name: topic.error_code for topic in response.topics}
 
 
+async def test_operations_are_shown_for_topics_that_do_not_exist(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        request = by_name(
+            "no", "not legal", include_topic_authorized_operations=True, allow_auto_topic_creation=False
+        )
+        rows = (await client.ask(request, 9)).topics
+        assert [(row.error_code, row.topic_authorized_operations) for row in rows] == [
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, TOPIC_OPERATIONS),
+            (ErrorCode.INVALID_TOPIC_EXCEPTION, TOPIC_OPERATIONS),
+        ]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_brokers_and_topics_are_shown(version: int, tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:

@@ -101,6 +101,21 @@ async def test_errors_of_list_offsets(tmp_path: Path) -> None:
         assert [row.error_code for row in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST]
 
 
+async def test_list_offsets_refuses_what_apache_kafka_refuses(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        row = await found(client, list_offsets_request(-1, isolation_level=2), 5)
+        assert (row.error_code, row.offset) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+        # The timestamp is looked at before the partition.
+        row = await found(client, list_offsets_request(-7, topic="no", epoch=7), 5)
+        assert row.error_code == ErrorCode.UNSUPPORTED_VERSION
+        request = list_offsets_request(-1)
+        request.topics *= 2
+        response = await client.ask(request, 5)
+        rows = [row.error_code for topic in response.topics for row in topic.partitions]
+        assert rows == [ErrorCode.INVALID_REQUEST]
+
+
 async def test_consumers_and_replicas_see_different_ends(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
         node.create_topic("t")
@@ -108,7 +123,8 @@ async def test_consumers_and_replicas_see_different_ends(tmp_path: Path) -> None
         with_follower(node)
         await fill(client, "t", START_MS + 5)
         assert (await found(client, list_offsets_request(-1), 5)).offset == 1
-        assert (await found(client, list_offsets_request(-1, replica_id=2), 5)).offset == 2
+        for replica_id in (2, -2, -3):
+            assert (await found(client, list_offsets_request(-1, replica_id=replica_id), 5)).offset == 2
         assert (await found(client, list_offsets_request(START_MS + 1), 5)).offset == -1
         assert (await found(client, list_offsets_request(START_MS + 1, replica_id=2), 5)).offset == 1
 
@@ -224,6 +240,21 @@ async def test_producers_of_a_partition_are_described(tmp_path: Path) -> None:
         (producer,) = rows[0].active_producers
         assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 3, 0)
         assert (producer.last_timestamp, producer.current_txn_start_offset) == (START_MS, -1)
+
+
+async def test_errors_of_describe_producers(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        asked = [TopicRequest(name=name, partition_indexes=[0, 7]) for name in ("t", "no", "not legal")]
+        asked.append(TopicRequest(name="t", partition_indexes=[0]))
+        topics = (await client.ask(DescribeProducersRequest(topics=asked), 0)).topics
+        assert [[row.error_code for row in topic.partitions] for topic in topics] == [
+            [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+            [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2,
+            [ErrorCode.INVALID_TOPIC_EXCEPTION] * 2,
+            [0],
+        ]
+        assert [bool(topic.partitions[-1].error_message) for topic in topics] == [False, True, True, False]
 
 
 # --- directories and the cluster -----------------------------------------------------------------
