@@ -39,8 +39,8 @@ async def test_the_first_member_gets_everything(autojump_clock: trio.testing.Moc
             assert consumer.assignment == set(ORDERS)
             assert consumer.subscription == {"orders"}
             name, epoch, member_id, instance_id = consumer.group_metadata
-            assert (name, epoch, instance_id) == ("g", 1, None)
-            assert group.outline() == {member_id: "1 stable orders0 orders1 orders2 orders3"}
+            assert (name, epoch, instance_id) == ("g", 2, None)
+            assert group.outline() == {member_id: "2 stable orders0 orders1 orders2 orders3"}
             assert consumer.is_settled
         assert len(records) == 33
         assert min(offset for partition, offset in records if partition.partition == 2) == 7
@@ -50,15 +50,15 @@ async def test_the_first_member_gets_everything(autojump_clock: trio.testing.Moc
         joining, acknowledging, leaving = brokers.received(Heartbeat)
         assert (joining.member_epoch, joining.subscribed_topic_names) == (0, ["orders"])
         assert (joining.rebalance_timeout_ms, joining.topic_partitions) == (300_000, [])
-        assert (acknowledging.member_epoch, acknowledging.subscribed_topic_names) == (1, None)
+        assert (acknowledging.member_epoch, acknowledging.subscribed_topic_names) == (2, None)
         assert [sorted(entry.partitions) for entry in acknowledging.topic_partitions] == [[0, 1, 2, 3]]
         assert (leaving.member_epoch, leaving.topic_partitions) == (-1, None)
         assert {each.member_id for each in brokers.received(Heartbeat)} == {member_id}
         # Commits and reads carry the member's id and epoch.
         (commit,) = brokers.received(OffsetCommitRequest)
-        assert (commit.generation_id_or_member_epoch, commit.member_id) == (1, member_id)
+        assert (commit.generation_id_or_member_epoch, commit.member_id) == (2, member_id)
         (fetch,) = brokers.received(OffsetFetchRequest)
-        assert (fetch.groups[0].member_epoch, fetch.groups[0].member_id) == (1, member_id)
+        assert (fetch.groups[0].member_epoch, fetch.groups[0].member_id) == (2, member_id)
 
 
 async def test_heartbeats_keep_the_interval_of_the_coordinator(
@@ -168,7 +168,7 @@ async def test_errors_of_a_heartbeat_that_pass(code: int, autojump_clock: trio.t
         assert len(brokers.received(FindCoordinatorRequest)) == (3 if code in (15, 16) else 1)
         # The coordinator may have missed fields, so all are sent again.
         again = brokers.received(Heartbeat)[3]
-        assert (again.member_epoch, again.subscribed_topic_names) == (1, ["orders"])
+        assert (again.member_epoch, again.subscribed_topic_names) == (2, ["orders"])
         assert [sorted(entry.partitions) for entry in again.topic_partitions] == [[0, 1, 2, 3]]
 
 

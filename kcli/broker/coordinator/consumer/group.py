@@ -210,9 +210,9 @@ class ConsumerGroup:
     """
 
     group_id: str
-    epoch: int = 0
+    epoch: int = 1
     metadata_hash: int = 0
-    target_epoch: int = 0
+    target_epoch: int = 1
     target_wall_ms: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     targets: dict[str, Partitions] = field(default_factory=dict)

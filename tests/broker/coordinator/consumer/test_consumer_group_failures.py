@@ -35,7 +35,7 @@ def test_a_silent_member_is_removed_when_its_session_ends_and_not_before(world: 
     world.advance(5000)
     assert set(world.consumer_group().members) == {"a"}
     first.beat()
-    assert world.outline() == {"a": "3 stable t0 t1 t2 t3"}
+    assert world.outline() == {"a": "4 stable t0 t1 t2 t3"}
 
 
 def test_a_group_may_have_a_session_timeout_and_an_interval_of_its_own(world: VirtualConsumers) -> None:
@@ -65,7 +65,7 @@ def test_a_member_that_does_not_give_up_in_time_is_removed(world: VirtualConsume
     first.beat()
     assert first.error is ErrorCode.UNKNOWN_MEMBER_ID
     second.beat()
-    assert world.outline() == {"b": "3 stable t0 t1 t2 t3"}
+    assert world.outline() == {"b": "4 stable t0 t1 t2 t3"}
 
 
 def test_a_timer_whose_work_could_not_be_written_tries_again(world: VirtualConsumers) -> None:
@@ -85,10 +85,10 @@ def test_targets_are_not_computed_more_often_than_the_interval_says() -> None:
     world.enter("a")
     world.advance(999)
     call = world.enter("b")
-    assert (call.response.member_epoch, world.given(call)) == (1, "")
+    assert (call.response.member_epoch, world.given(call)) == (2, "")
     assert world.consumer_group().state is ConsumerGroupState.ASSIGNING
     world.advance(1)
-    assert world.beat("b", 1).response.member_epoch == 2
+    assert world.beat("b", 2).response.member_epoch == 3
 
 
 def test_a_group_may_have_an_interval_of_its_own_between_targets() -> None:
@@ -96,9 +96,9 @@ def test_a_group_may_have_an_interval_of_its_own_between_targets() -> None:
     world.configure_group("g", consumer_assignment_interval_ms="1000")
     world.enter("a")
     world.advance(999)
-    assert world.enter("b").response.member_epoch == 1
+    assert world.enter("b").response.member_epoch == 2
     world.advance(1)
-    assert world.beat("b", 1).response.member_epoch == 2
+    assert world.beat("b", 2).response.member_epoch == 3
 
 
 # --- failures and restarts ---------------------------------------------------------------------------
@@ -111,8 +111,8 @@ def test_what_cannot_be_written_is_answered_with_the_error_and_changes_nothing(
     world.append_error = ErrorCode.NOT_COORDINATOR
     assert world.enter("b").error is ErrorCode.NOT_COORDINATOR
     assert world.beat("a", -1).error is ErrorCode.NOT_COORDINATOR
-    assert world.beat("a", 1).error is ErrorCode.NONE
-    assert world.outline() == {"a": "1 stable t0 t1 t2 t3"}
+    assert world.beat("a", 2).error is ErrorCode.NONE
+    assert world.outline() == {"a": "2 stable t0 t1 t2 t3"}
 
 
 def test_the_answer_waits_until_its_records_are_committed(world: VirtualConsumers) -> None:
@@ -130,7 +130,7 @@ def test_a_restart_brings_back_members_and_their_timers(world: VirtualConsumers)
     for consumer in (third, first, second):
         consumer.beat()
     before = world.outline()
-    assert before == {"a": "3 stable t0 t1", "b": "2 unrevoked t2 -t3", "c": "3 unreleased"}
+    assert before == {"a": "4 stable t0 t1", "b": "3 unrevoked t2 -t3", "c": "4 unreleased"}
     world.restart()
     assert world.outline() == before
     kinds = sorted(f"{key[0]} {key[2]}" for key in world.timers if isinstance(key, tuple))
@@ -148,9 +148,9 @@ def test_a_log_of_kafka_4_0_is_read_and_its_topics_record_deleted(world: Virtual
     world.log.append((encode_key(key), encode_value(ConsumerGroupPartitionMetadataValue(topics=[]))))
     world.restart()
     size = len(world.log)
-    world.beat("a", 1)
+    world.beat("a", 2)
     assert stored(world, size) == ["PartitionMetadata none"]
-    world.beat("a", 1)
+    world.beat("a", 2)
     assert len(world.log) == size + 1
 
 
@@ -163,9 +163,9 @@ def test_a_state_from_the_future_makes_a_member_start_again(world: VirtualConsum
     world.log.append((key, encode_value(assignment)))
     world.restart()
     assert world.consumer_group().members["a"].state is MemberState.UNKNOWN
-    assert world.beat("a", 1).error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert world.beat("a", 2).error is ErrorCode.FENCED_MEMBER_EPOCH
     assert world.given(world.enter("a")) == "t0 t1 t2 t3"
-    assert world.outline() == {"a": "1 stable t0 t1 t2 t3"}
+    assert world.outline() == {"a": "2 stable t0 t1 t2 t3"}
 
 
 # --- written, and not committed in time ----------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_who_is_to_give_up_partitions_has_its_time_for_it_though_the_order_was_n
     first.beat()
     world.fail_held()
     world.holds_commits = False
-    assert world.outline()["a"].startswith("1 unrevoked")
+    assert world.outline()["a"].startswith("2 unrevoked")
     for _ in range(REBALANCE_MS // 10_000):
         world.advance(10_000)
         first.beat()

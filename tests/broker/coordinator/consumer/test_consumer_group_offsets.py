@@ -21,7 +21,7 @@ def test_a_group_is_described_with_what_its_members_have_and_are_to_have(world: 
     second.beat()
     first.beat()
     group, missing = world.shard.consumer_group_describe(world.now, ["g", "none"])
-    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Reconciling", 2, 2)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Reconciling", 3, 3)
     assert group.assignor_name == "range"
     told = {
         each.member_id: (
@@ -32,7 +32,7 @@ def test_a_group_is_described_with_what_its_members_have_and_are_to_have(world: 
         )
         for each in group.members
     }
-    assert told == {"a": (1, [("t", [0, 1, 2, 3])], [("t", [0, 1])], 1), "b": (2, [], [("t", [2, 3])], 1)}
+    assert told == {"a": (2, [("t", [0, 1, 2, 3])], [("t", [0, 1])], 1), "b": (3, [], [("t", [2, 3])], 1)}
     assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     (listed,) = world.shard.list_groups()
     assert (listed.group_type, listed.protocol_type, listed.group_state) == (
@@ -45,12 +45,12 @@ def test_a_group_is_described_with_what_its_members_have_and_are_to_have(world: 
 
 
 COMMITS = {
-    "in its epoch": ("a", 2, 9, ErrorCode.NONE),
-    "behind, but it has had the partition since": ("a", 1, 9, ErrorCode.NONE),
-    "before it had the partition": ("b", 1, 9, ErrorCode.STALE_MEMBER_EPOCH),
-    "ahead": ("a", 3, 9, ErrorCode.STALE_MEMBER_EPOCH),
-    "by an old request": ("a", 2, 8, ErrorCode.UNSUPPORTED_VERSION),
-    "by a stranger": ("x", 2, 9, ErrorCode.UNKNOWN_MEMBER_ID),
+    "in its epoch": ("a", 3, 9, ErrorCode.NONE),
+    "behind, but it has had the partition since": ("a", 2, 9, ErrorCode.NONE),
+    "before it had the partition": ("b", 2, 9, ErrorCode.STALE_MEMBER_EPOCH),
+    "ahead": ("a", 4, 9, ErrorCode.STALE_MEMBER_EPOCH),
+    "by an old request": ("a", 3, 8, ErrorCode.UNSUPPORTED_VERSION),
+    "by a stranger": ("x", 3, 9, ErrorCode.UNKNOWN_MEMBER_ID),
     "by a tool while members are at work": ("", -1, 9, ErrorCode.UNKNOWN_MEMBER_ID),
 }
 
@@ -74,7 +74,7 @@ def test_offsets_are_seen_by_everybody_but_by_members_only_in_their_epoch(world:
         asked = OffsetFetchRequestGroup(group_id="g", member_id=member_id, member_epoch=epoch, topics=None)
         return int(world.shard.offset_fetch(asked).error_code)
 
-    assert [fetch(None, -1), fetch("a", 1), fetch("a", 0), fetch("x", 1)] == [
+    assert [fetch(None, -1), fetch("a", 2), fetch("a", 1), fetch("x", 2)] == [
         ErrorCode.NONE,
         ErrorCode.NONE,
         ErrorCode.STALE_MEMBER_EPOCH,
@@ -103,12 +103,12 @@ def test_a_group_that_was_deleted_begins_anew(world: VirtualConsumers) -> None:
     world.enter("a")
     world.beat("a", -1)
     world.delete("g")
-    assert world.enter("a").response.member_epoch == 1
+    assert world.enter("a").response.member_epoch == 2
 
 
 def test_an_empty_group_goes_with_its_last_offset(world: VirtualConsumers) -> None:
     world.enter("a")
-    world.commit({("t", 0): 7}, member_id="a", generation=1)
+    world.commit({("t", 0): 7}, member_id="a", generation=2)
     world.now_ms += 8 * 24 * 3600 * 1000
     world.perform(world.shard.expire_offsets(world.now))
     assert world.offsets() == {("t", 0): 7}, "a member reads the topic"

@@ -77,7 +77,7 @@ def test_who_is_not_a_member_or_not_where_it_should_be_is_told_so(world: Virtual
     (epoch,) = {member.epoch for member in world.consumer_group().members.values()}
     size = len(world.log)
     errors = {
-        "unknown": world.beat("x", 1).error,
+        "unknown": world.beat("x", 2).error,
         "unknown, leaves": world.beat("x", -1).error,
         "ahead": world.beat("a", epoch + 1).error,
         "behind": world.beat("a", epoch - 1, owned={("t", 2)}).error,
@@ -107,7 +107,7 @@ def test_a_full_group_takes_nobody_else() -> None:
 def test_a_classic_group_of_something_else_is_no_consumer_group(world: VirtualConsumers) -> None:
     world.stable(1, protocol_type="connect", protocols={"default": b""})
     assert world.enter("a").error is ErrorCode.GROUP_ID_NOT_FOUND
-    assert world.beat("a", 1).error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert world.beat("a", 2).error is ErrorCode.GROUP_ID_NOT_FOUND
     assert world.state() == "Stable"
 
 
@@ -118,15 +118,15 @@ def test_the_first_member_gets_everything_at_once_and_kafkas_records_are_stored(
     world: VirtualConsumers,
 ) -> None:
     call = world.enter("a", rack_id="r", server_assignor="range")
-    assert (call.error, call.response.member_id, call.response.member_epoch) == (ErrorCode.NONE, "a", 1)
+    assert (call.error, call.response.member_id, call.response.member_epoch) == (ErrorCode.NONE, "a", 2)
     assert call.response.heartbeat_interval_ms == 5000
     assert world.given(call) == "t0 t1 t2 t3"
     assert stored(world) == [
         "MemberMetadata a t",
-        "Metadata epoch 1",
+        "Metadata epoch 2",
         "TargetAssignmentMember a [[0, 1, 2, 3]]",
-        "TargetAssignmentMetadata epoch 1",
-        "CurrentMemberAssignment a epoch 1 after 0 state 0 [([0, 1, 2, 3], [1, 1, 1, 1])] []",
+        "TargetAssignmentMetadata epoch 2",
+        "CurrentMemberAssignment a epoch 2 after 0 state 0 [([0, 1, 2, 3], [2, 2, 2, 2])] []",
     ]
     values = [decode_record(key, value).value for key, value in world.log]
     assert (values[0].client_id, values[0].client_host) == ("c", "/127.0.0.1")
@@ -142,9 +142,9 @@ def test_the_first_member_gets_everything_at_once_and_kafkas_records_are_stored(
 def test_a_heartbeat_that_says_nothing_new_stores_nothing_and_brings_nothing(world: VirtualConsumers) -> None:
     world.enter("a")
     size = len(world.log)
-    call = world.beat("a", 1)
-    assert (call.error, call.response.member_epoch, world.given(call)) == (ErrorCode.NONE, 1, None)
-    full = world.beat("a", 1, owned=set(), rebalance_timeout_ms=60_000, subscribed_topic_names=["t"])
+    call = world.beat("a", 2)
+    assert (call.error, call.response.member_epoch, world.given(call)) == (ErrorCode.NONE, 2, None)
+    full = world.beat("a", 2, owned=set(), rebalance_timeout_ms=60_000, subscribed_topic_names=["t"])
     assert world.given(full) == "t0 t1 t2 t3"
     assert len(world.log) == size
 
@@ -157,19 +157,19 @@ def test_partitions_move_only_when_they_are_given_up(world: VirtualConsumers) ->
     first, second = Consumer(world, "a", {}), Consumer(world, "b", {})
     first.beat()
     second.beat()
-    assert world.outline() == {"a": "1 stable t0 t1 t2 t3", "b": "2 unreleased"}
+    assert world.outline() == {"a": "2 stable t0 t1 t2 t3", "b": "3 unreleased"}
     first.keeps = True
     first.beat()
-    assert world.outline() == {"a": "1 unrevoked t0 t1 -t2 t3", "b": "2 unreleased"}
+    assert world.outline() == {"a": "2 unrevoked t0 t1 -t2 t3", "b": "3 unreleased"}
     first.beat()
     second.beat()
-    assert world.outline() == {"a": "1 unrevoked t0 t1 -t2 t3", "b": "2 unreleased"}
+    assert world.outline() == {"a": "2 unrevoked t0 t1 -t2 t3", "b": "3 unreleased"}
     assert world.consumer_group().state is ConsumerGroupState.RECONCILING
     first.owned -= {("t", 2), ("t", 3)}
     first.beat()
-    assert world.outline() == {"a": "2 stable t0 t1", "b": "2 unreleased"}
+    assert world.outline() == {"a": "3 stable t0 t1", "b": "3 unreleased"}
     second.beat()
-    assert world.outline() == {"a": "2 stable t0 t1", "b": "2 stable t2 t3"}
+    assert world.outline() == {"a": "3 stable t0 t1", "b": "3 stable t2 t3"}
     assert world.consumer_group().state is ConsumerGroupState.STABLE
 
 
@@ -194,10 +194,10 @@ def test_a_member_that_leaves_leaves_its_partitions_to_the_others(world: Virtual
         "CurrentMemberAssignment b none",
         "TargetAssignmentMember b none",
         "MemberMetadata b none",
-        "Metadata epoch 3",
+        "Metadata epoch 4",
     ]
     first.beat()
-    assert world.outline() == {"a": "3 stable t0 t1 t2 t3"}
+    assert world.outline() == {"a": "4 stable t0 t1 t2 t3"}
     world.beat("a", -1)
     assert world.consumer_group().state is ConsumerGroupState.EMPTY
     assert not world.timers
@@ -206,11 +206,11 @@ def test_a_member_that_leaves_leaves_its_partitions_to_the_others(world: Virtual
 def test_a_member_that_wants_other_topics_gets_these_and_gives_up_the_old(world: VirtualConsumers) -> None:
     world.topics(u=2)
     world.enter("a")
-    call = world.beat("a", 1, subscribed_topic_names=["u"])
+    call = world.beat("a", 2, subscribed_topic_names=["u"])
     assert world.given(call) == ""
-    assert world.outline() == {"a": "1 unrevoked -t0 t1 t2 t3"}
-    call = world.beat("a", 1, owned=set())
-    assert (call.response.member_epoch, world.given(call)) == (2, "u0 u1")
+    assert world.outline() == {"a": "2 unrevoked -t0 t1 t2 t3"}
+    call = world.beat("a", 2, owned=set())
+    assert (call.response.member_epoch, world.given(call)) == (3, "u0 u1")
 
 
 # --- static members ----------------------------------------------------------------------------------
@@ -259,6 +259,6 @@ def test_an_instance_id_in_use_is_not_given_away_and_a_former_self_is_fenced(wor
     assert world.enter("s", instance_id="i").error is ErrorCode.UNRELEASED_INSTANCE_ID
     world.beat("s", -2, instance_id="i")
     assert world.enter("s2", instance_id="i").error is ErrorCode.NONE
-    assert world.beat("s", 1, instance_id="i").error is ErrorCode.FENCED_INSTANCE_ID
+    assert world.beat("s", 2, instance_id="i").error is ErrorCode.FENCED_INSTANCE_ID
     assert world.beat("s", -1, instance_id="i").error is ErrorCode.FENCED_INSTANCE_ID
-    assert world.beat("s", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.beat("s", 2).error is ErrorCode.UNKNOWN_MEMBER_ID

@@ -138,7 +138,7 @@ def test_an_empty_classic_group_is_simply_replaced_and_its_offsets_stay(world: V
     only.leave()
     assert kind(world) == "classic Empty"
     call = world.enter("a")
-    assert (call.response.member_epoch, world.given(call)) == (1, "t0 t1 t2 t3")
+    assert (call.response.member_epoch, world.given(call)) == (2, "t0 t1 t2 t3")
     assert world.offsets() == {("t", 1): 5}
     world.restart()
     assert kind(world) == "consumer Stable"

@@ -29,18 +29,18 @@ def test_a_classic_member_joins_without_waiting_and_gets_what_is_free(world: Vir
     assert join(world).error is ErrorCode.MEMBER_ID_REQUIRED
     joined = join(world, "m")
     assert (joined.response.generation_id, joined.response.protocol_name, joined.response.leader) == (
-        2,
+        3,
         "range",
         "",
     )
-    synced = world.sync("m", 2)
+    synced = world.sync("m", 3)
     assert decode_assignment(synced.response.assignment).partitions == {}
-    assert world.heartbeat("m", 2).error is ErrorCode.NONE, "it waits for what is not free"
+    assert world.heartbeat("m", 3).error is ErrorCode.NONE, "it waits for what is not free"
     turns([modern], 2)
-    assert world.heartbeat("m", 2).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.heartbeat("m", 3).error is ErrorCode.REBALANCE_IN_PROGRESS
     join(world, "m")
-    assert decode_assignment(world.sync("m", 2).response.assignment).partitions == {"t": (2, 3)}
-    assert world.heartbeat("m", 2).error is ErrorCode.NONE
+    assert decode_assignment(world.sync("m", 3).response.assignment).partitions == {"t": (2, 3)}
+    assert world.heartbeat("m", 3).error is ErrorCode.NONE
 
 
 def test_a_classic_member_gives_up_in_two_steps_if_it_says_what_it_has(world: VirtualConsumers) -> None:
@@ -100,7 +100,7 @@ def test_a_classic_request_that_is_wrong_is_refused(
     size = len(world.log)
     said = {"member_id": "m", **fields}
     if request_name != "join":
-        said.setdefault("generation", 2)
+        said.setdefault("generation", 3)
     assert getattr(world, request_name)(**said).error is error
     assert len(world.log) == size
 
@@ -141,7 +141,7 @@ def test_classic_members_commit_in_their_generation(world: VirtualConsumers) -> 
         .response.topics[0]
         .partitions[0]
         .error_code
-        for generation in (2, 1, 3)
+        for generation in (3, 2, 4)
     ]
     assert errors == [ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION, ErrorCode.ILLEGAL_GENERATION]
 
@@ -154,11 +154,11 @@ def test_a_classic_member_that_does_not_do_what_it_is_told_is_removed(
     modern.beat()
     join(world, "m", rebalance_ms=20_000)
     if forgets == "to join":
-        world.sync("m", 2)
+        world.sync("m", 3)
         turns([modern], 2)
     for _ in range(5):
         assert "m" in world.consumer_group().members
-        world.heartbeat("m", 2)
+        world.heartbeat("m", 3)
         modern.beat()
         world.advance(4_000)
     assert "m" not in world.consumer_group().members
