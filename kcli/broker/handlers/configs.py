@@ -148,9 +148,11 @@ def list_config_resources(
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "an unknown type of resource")
     wanted = set(request.resource_types) or known
     image = context.node.image
+    brokers = [str(node_id) for node_id in sorted(image.brokers)]
     names = {
         ConfigResourceType.TOPIC: sorted(image.topics),
-        ConfigResourceType.BROKER: [str(node_id) for node_id in sorted(image.brokers)],
+        ConfigResourceType.BROKER: brokers,
+        ConfigResourceType.BROKER_LOGGER: brokers,
         ConfigResourceType.GROUP: sorted(
             name for type, name in image.configs if type == ConfigResourceType.GROUP
         ),

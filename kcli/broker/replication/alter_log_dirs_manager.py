@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from kcli.storage.dirs.log_manager import LogManager
     from kcli.storage.log.unified_log import UnifiedLog
 
+MAX_FILE_NAME = 255
+FUTURE_NAME_ADDS = len(".-future") + 32
+"""What the name of a future log's directory has behind topic and partition, with an id of 32 digits."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -47,10 +51,13 @@ class AlterLogDirsManager:
     def begin(self, topic: str, index: int, directory: str) -> None:
         """Move a replica to a log directory; a replica that is not here yet will be created there.
 
-        Raises `KafkaError` LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR and REPLICA_NOT_AVAILABLE.
+        Raises `KafkaError` LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR and REPLICA_NOT_AVAILABLE, and
+        INVALID_TOPIC_EXCEPTION for a topic whose name leaves no room for what the directory's name adds.
         """
-        self._check(directory)
         name = TopicPartition(topic, index)
+        if len(f"{topic}-{index}") + FUTURE_NAME_ADDS > MAX_FILE_NAME:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the topic name is too long to move {name}")
+        self._check(directory)
         log = self._logs.get(topic, index)
         partition = self._hosted.partitions.get((topic, index))
         if log is None or partition is None:

@@ -384,10 +384,10 @@ def test_a_failure_of_the_whole_request_is_every_resources() -> None:
     ("version", "types", "listed"),
     [
         (0, [], []),
-        (1, [], [(TOPIC, "a"), (BROKER, "1"), (BROKER, "2")]),
+        (1, [], [(TOPIC, "a"), *((type, name) for type in (BROKER, LOGGER) for name in "12")]),
         (1, [TOPIC], [(TOPIC, "a")]),
         (1, [BROKER], [(BROKER, "1"), (BROKER, "2")]),
-        (1, [GROUP, LOGGER], []),
+        (1, [GROUP, LOGGER], [(LOGGER, "1"), (LOGGER, "2")]),
     ],
 )
 def test_listing(version: int, types: list[int], listed: list[tuple[int, str]]) -> None:

@@ -100,6 +100,9 @@ async def test_what_cannot_be_moved_says_why(tmp_path: Path) -> None:
             assert await ask(client, "/nowhere", version=version) == ErrorCode.LOG_DIR_NOT_FOUND
             assert await ask(client, current, "u", version) == ErrorCode.REPLICA_NOT_AVAILABLE
             assert await ask(client, current, version=version) == ErrorCode.NONE
+            # No directory could have the name that the copy of such a topic would get.
+            assert await ask(client, "/nowhere", "x" * 214, version) == ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert await ask(client, "/nowhere", "x" * 213, version) == ErrorCode.LOG_DIR_NOT_FOUND
         assert broker.log_manager.all_logs == tuple(broker.log_manager)
 
 
