@@ -126,6 +126,14 @@ def decode_subscription(data: Buffer) -> Subscription:
     )
 
 
+def subscribed_topics(data: Buffer) -> tuple[str, ...]:
+    """Return the topics in a member's metadata; raise `DecodeError`.
+
+    It reads the fields of version 0, with which all versions begin, so that what follows does not matter.
+    """
+    return tuple(_decode(_Subscription, data, 0).topics)
+
+
 def decode_assignment(data: Buffer) -> Assignment:
     """Return the assignment in a member's assignment bytes; raise `DecodeError` if it is malformed."""
     if not len(data):
@@ -155,13 +163,13 @@ def _document(cls: type[Any], data: Buffer) -> dict[str, Any]:
     return document(value, version)
 
 
-def _decode(cls: type[T], data: Buffer) -> T:
+def _decode(cls: type[T], data: Buffer, highest: int = HIGHEST_VERSION) -> T:
     if len(data) < _VERSION.size:
         raise DecodeError(f"the consumer protocol's version is cut short: {bytes(data)!r}")
     (version,) = _VERSION.unpack_from(data)
     if version < 0:
         raise DecodeError(f"negative version of the consumer protocol: {version}")
-    value, _ = codec(cls, min(version, HIGHEST_VERSION), flexible=False).decode(data, _VERSION.size)
+    value, _ = codec(cls, min(version, highest), flexible=False).decode(data, _VERSION.size)
     return value
 
 

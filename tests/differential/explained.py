@@ -93,6 +93,45 @@ TABLE: tuple[Explained, ...] = (
         lambda request, difference: bool(request.body.transactional_id),
     ),
     Explained(
+        ".*",
+        ".*error_message",
+        "kcli says what is wrong where Apache Kafka sends the code alone",
+        lambda request, difference: difference.kcli == "(set)",
+    ),
+    Explained(
+        "JoinGroup",
+        "protocol_name",
+        "a refused join has no protocol: Apache Kafka says null from version 7 on, kcli an empty name",
+        lambda request, difference: difference == ("protocol_name", None, "", ()),
+    ),
+    Explained(
+        "JoinGroup",
+        "member_id",
+        "Apache Kafka leaves out the member id of the request where its coordinator throws the error",
+        lambda request, difference: difference.apache == "",
+    ),
+    Explained(
+        "JoinGroup",
+        ".*",
+        "Apache Kafka never finishes a rebalance whose time limit is negative; kcli takes it for 0",
+        lambda request, difference: request.version > 0 and request.body.rebalance_timeout_ms < 0,
+    ),
+    Explained(
+        "JoinGroup",
+        r"groups\.group_state",
+        "Apache Kafka keeps an empty group that a refused join has made until it restarts; kcli makes none",
+        lambda request, difference: (difference.apache, difference.kcli) == ("Empty", "Dead"),
+    ),
+    Explained(
+        "OffsetFetch",
+        ".*",
+        THROWS,
+        lambda request, difference: (
+            request.version >= 9
+            and any(group.member_id is None and group.member_epoch >= 0 for group in request.body.groups)
+        ),
+    ),
+    Explained(
         "DescribeCluster",
         ".*",
         "every node of kcli may be the controller, so that its listener serves clients of controllers",

@@ -8,6 +8,7 @@ from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribe
 from kcli.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from kcli.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
+from kcli.protocol.messages.list_groups import ListGroupsRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -71,6 +72,11 @@ def _committed(request: Any, world: World) -> Request:
     return Request("OffsetFetch", 8, OffsetFetchRequest(groups=[group]))
 
 
+def _groups(request: Any, world: World) -> Request:
+    """All groups."""
+    return Request("ListGroups", 5, ListGroupsRequest())
+
+
 PROBES: dict[str, Callable[[Any, World], Request]] = {
     "Produce": _offsets,
     "DeleteRecords": _offsets,
@@ -88,6 +94,7 @@ PROBES: dict[str, Callable[[Any, World], Request]] = {
     "ConsumerGroupHeartbeat": _consumer_group,
     "OffsetCommit": _committed,
     "OffsetDelete": _committed,
+    "DeleteGroups": _groups,
 }
 """By the API that changes something."""
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.network.apis import APIS as SERVED
 from kcli.protocol.apis import named
+from kcli.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kcli.protocol.schema.fields import fields_of
 from tests.differential.batches import produced, sound_batch
-from tests.differential.world import REBALANCE_MS, SESSION_MS, TOPICS
+from tests.differential.world import NEW_GROUPS, REBALANCE_MS, SESSION_MS, TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +77,7 @@ def group(random: Random, world: World) -> str:
     """A group in any state."""
     return world.group(
         random.choice(
-            ("empty", "other", "stable", "stable", "modern", "modern", f"new-{random.randrange(20)}")
+            ("empty", "other", "stable", "stable", "modern", "modern", f"new-{random.randrange(NEW_GROUPS)}")
         )
     )
 
@@ -299,15 +300,18 @@ WRONG_FIELDS: dict[str, tuple[Any, ...]] = {
     "UnregisterBrokerRequest.broker_id": (-(2**31), -2, 0, 2, 2**31 - 1),
     "max_version_level": (-1, 31, 100),
     "feature": ("", "no such", "x" * 250),
+    "group_id": ("", "%", "%ünïcode", "%no such name", "%a/b", "%a\0b", "%" + "x" * 249),
 }
-"""The same for fields where another value would stop a broker, or take long."""
+"""The same for fields where another value would stop a broker or take long; % is the prefix of the world."""
 
 
-def wrong_values(struct: type[Any], field: Field) -> tuple[Any, ...]:
+def wrong_values(struct: type[Any], field: Field, world: World) -> tuple[Any, ...]:
     """Values that a field should not have."""
     found = WRONG_FIELDS.get(f"{struct.__name__}.{field.name}") or WRONG_FIELDS.get(field.name)
     assert field.wire is not None
-    return found or WRONG.get(field.wire.kind, ())
+    if found is None:
+        return WRONG.get(field.wire.kind, ())
+    return tuple(each.replace("%", world.prefix) if isinstance(each, str) else each for each in found)
 
 
 @dataclass(slots=True)
@@ -329,13 +333,16 @@ class RequestMaker:
 
     def make(self, random: Random, world: World) -> Request:
         """One request."""
+        if world.wanted and random.random() < 0.7:
+            return world.wanted.pop()
+        world.wanted.clear()
         name = random.choices(self._names, self._weights)[0]
         version = random.choice(versions(name))
         import_module(self._classes[name].__module__)
         body = valid(self._classes[name], name, version, random, world)
         ADJUST.get(name, lambda *_: None)(body, version, random, world)
         for _ in range(random.choice((0, 0, 1, 1, 1, 2))):
-            spoil(body, version, random)
+            spoil(body, version, random, world)
         return Request(name, version, body)
 
 
@@ -389,7 +396,7 @@ def sites(value: Any, version: int) -> Iterator[tuple[Any, Field]]:
                     yield from sites(item, version)
 
 
-def spoil(body: Any, version: int, random: Random) -> None:
+def spoil(body: Any, version: int, random: Random, world: World) -> None:
     """Make one value of a request wrong, or one list too short, too long or null."""
     places = list(sites(body, version))
     if not places:
@@ -401,12 +408,12 @@ def spoil(body: Any, version: int, random: Random) -> None:
     elif field.is_array and isinstance(value, list):
         if value and random.random() < 0.3:
             setattr(owner, field.name, random.choice(([], [*value, value[0]])))
-        elif field.struct is None and wrong_values(type(owner), field):
-            setattr(owner, field.name, [*value[1:], random.choice(wrong_values(type(owner), field))])
+        elif field.struct is None and wrong_values(type(owner), field, world):
+            setattr(owner, field.name, [*value[1:], random.choice(wrong_values(type(owner), field, world))])
     elif not field.is_array and field.struct is None and field.wire is not None:
         if field.wire.kind == "boolean":
             setattr(owner, field.name, not value)
-        elif field.wire.kind != "records" and (wrong := wrong_values(type(owner), field)):
+        elif field.wire.kind != "records" and (wrong := wrong_values(type(owner), field, world)):
             setattr(owner, field.name, random.choice(wrong))
 
 
@@ -462,6 +469,20 @@ def _metadata(body: Any, version: int, random: Random, world: World) -> None:
     for each in body.topics or []:
         if version >= 12 and random.random() < 0.4:
             each.topic_id, each.name = topic_id(random, world), None
+
+
+def sync_after(join: Request, response: Any) -> Request:
+    """The request by which the leader of a new generation assigns."""
+    version = min(join.version, 5)
+    named = {"protocol_type": response.protocol_type, "protocol_name": response.protocol_name}
+    body = SyncGroupRequest(
+        group_id=join.body.group_id,
+        generation_id=response.generation_id,
+        member_id=response.member_id,
+        assignments=[SyncGroupRequestAssignment(member_id=response.member_id, assignment=b"assignment")],
+        **(named if join.version >= 7 else {}),
+    )
+    return Request("SyncGroup", version if join.version >= 7 else min(version, 4), body)
 
 
 def _join(body: Any, version: int, random: Random, world: World) -> None:

@@ -20,6 +20,7 @@ from kcli.protocol.messages.delete_records import (
 )
 from kcli.protocol.messages.delete_topics import DeleteTopicsRequest
 from kcli.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
 from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kcli.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -65,6 +66,9 @@ LOADING = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
+NEW_GROUPS = 8
+"""Groups that requests may create."""
+
 SESSION_MS = 1_800_000
 REBALANCE_MS = 150
 
@@ -83,6 +87,9 @@ class World:
         self.prefix = f"d{run}-{number:04d}-"
         self.topic_ids: dict[str, bytes] = {}
         self.members: list[str] = []
+        self.wanted: list[Any] = []
+        """Requests that should come next."""
+        self.is_spent = False
         self.stable = self.group("stable")
         self.modern = self.group("modern")
         self._random = Random(f"{seed}/{number}")
@@ -101,6 +108,7 @@ class World:
     def build(self) -> None:
         """Create everything on both brokers."""
         self._create_topics()
+        self._assign_at_once()
         self.settle()
         self.learn_topic_ids()
         self._produce()
@@ -148,6 +156,19 @@ class World:
         self.settle()
         self.learn_topic_ids()
 
+    def settle_group(self, group_id: str) -> None:
+        """Wait until a classic group waits for no member: brokers' timers do not end at the same time.
+
+        A group that waits for longer than any request asks for ends this world.
+        """
+        request = DescribeGroupsRequest(groups=[group_id])
+        end = time.monotonic() + 4 * REBALANCE_MS / 1000
+        while time.monotonic() < end:
+            states = {response.groups[0].group_state for response in self.pair.ask(request, 5)}
+            if not states & {"PreparingRebalance", "CompletingRebalance"}:
+                return
+        self.is_spent = True
+
     def delete(self) -> None:
         """Delete the topics."""
         names = sorted(self.topic_ids)
@@ -186,11 +207,21 @@ class World:
         ]
         self.pair.set_up(CreateTopicsRequest(topics=topics, timeout_ms=5000), 7)
 
+    def _assign_at_once(self) -> None:
+        """Let groups of the consumer protocol compute assignments at once, not after an interval."""
+        config = AlterableConfig(name="consumer.assignment.interval.ms", config_operation=0, value="0")
+        names = ["empty", "other", "stable", "modern", *(f"new-{number}" for number in range(NEW_GROUPS))]
+        resources = [
+            AlterConfigsResource(resource_type=32, resource_name=self.group(name), configs=[config])
+            for name in names
+        ]
+        self.pair.set_up(IncrementalAlterConfigsRequest(resources=resources, validate_only=False), 1)
+
     def _produce(self) -> None:
         now = int(time.time() * 1000) - 60_000
         for name in FILLED:
             for partition in range(TOPICS[name][0]):
-                for number in range(6):
+                for number in range(4):
                     parts = sound_batch(self._random)
                     batch = BatchParts(_keyed(parts.records[:20]), parts.codec, now + 1000 * number)
                     if name == "gzipped":

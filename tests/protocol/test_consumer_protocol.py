@@ -15,6 +15,7 @@ from kcli.protocol.consumer_protocol import (
     decode_subscription,
     encode_assignment,
     encode_subscription,
+    subscribed_topics,
 )
 from kcli.protocol.schema.declaration import DecodeError, EncodeError
 
@@ -50,6 +51,15 @@ def test_known_subscriptions(version: int, value: Subscription, data: str) -> No
 def test_known_assignments(version: int, value: Assignment, data: str) -> None:
     assert encode_assignment(value, version) == bytes.fromhex(data)
     assert decode_assignment(bytes.fromhex(data)) == value
+
+
+def test_topics_are_read_whatever_follows_the_fields_of_version_0() -> None:
+    assert subscribed_topics(bytes.fromhex("0001 00000001 00027430 ffffffff")) == ("t0",)
+    with pytest.raises(DecodeError):
+        decode_subscription(bytes.fromhex("0001 00000001 00027430 ffffffff"))
+    for data in (b"", b"\0", bytes.fromhex("0001 00000001 00027430")):
+        with pytest.raises(DecodeError):
+            subscribed_topics(data)
 
 
 def test_topics_and_owned_partitions_are_written_in_order() -> None:

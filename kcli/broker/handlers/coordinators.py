@@ -47,7 +47,7 @@ def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -
         return FindCoordinatorResponse(
             error_code=found.error_code,
             # Kafka's brokers send the name of the code even if it is no error.
-            error_message=found.error_message or ErrorCode(found.error_code).name,
+            error_message=found.error_message or ErrorCode.of(found.error_code).name,
             node_id=found.node_id,
             host=found.host,
             port=found.port,

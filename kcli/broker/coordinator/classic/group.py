@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.broker.coordinator.effects import Cancel, CoordinatorRecord, Schedule
 from kcli.broker.coordinator.group import committed_at
-from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.coordinator_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from kcli.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -478,9 +478,7 @@ def _topics_in(metadata: Iterable[bytes]) -> frozenset[str] | None:
     topics: set[str] = set()
     for data in metadata:
         try:
-            if not data:
-                return None
-            topics.update(decode_subscription(data).topics)
+            topics.update(subscribed_topics(data))
         except DecodeError:
             return None
     return frozenset(topics)
