@@ -114,7 +114,7 @@ def main() -> None:
     """Answer line by line."""
     master, jars, *only_schedules = sys.argv[1:]
     settings = SessionSettings(
-        master=master, conf={"spark.jars": jars}, only_schedules=only_schedules == [ONLY_SCHEDULES]
+        master=master, conf={"spark.jars": jars}, is_brief=only_schedules == [ONLY_SCHEDULES]
     )
     with open_session(settings) as session:
         driver = Driver(session)

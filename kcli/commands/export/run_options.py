@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?")
 
+BRIEF_BYTES = 64 * 1024 * 1024
+"""Spark SQL reads and writes so much in a second or two, which no JVM takes to optimize its code."""
+
 
 class EngineName(StrEnum):
     """What runs the tasks."""
@@ -151,22 +154,24 @@ class EngineChoice(NamedTuple):
             raise UsageError(f"`--engine local` cannot run on {self.master}", hint="--master local[4]")
 
     def open(
-        self, *, by_sql: WriteOptions | None = None, is_idle: bool = False
+        self, *, by_sql: WriteOptions | None = None, read_bytes: int | None = None
     ) -> AbstractContextManager[Engine]:
-        """Return an engine that is closed with the block; with `is_idle` Spark starts with the first task.
+        """Return an engine that is closed with the block.
 
-        `by_sql` is what Spark SQL computes and writes, None if the tasks write.
+        `by_sql` is what Spark SQL computes and writes, None if the tasks write. `read_bytes` is about how
+        much it will read, None if that is unknown; with 0 Spark starts with the first task, and maybe never.
         """
         if self.is_local:
             from kcli.spark.engines.local_engine import LocalEngine
 
             return closing(LocalEngine(self.slots()))
-        if is_idle:
-            return LateEngine(lambda: self._spark(by_sql), self.slots())
-        return self._spark(by_sql)
+        is_brief = by_sql is None or (read_bytes is not None and read_bytes <= BRIEF_BYTES)
+        if read_bytes == 0:
+            return LateEngine(lambda: self._spark(by_sql, is_brief=is_brief), self.slots())
+        return self._spark(by_sql, is_brief=is_brief)
 
     @contextmanager
-    def _spark(self, by_sql: WriteOptions | None) -> Iterator[Engine]:
+    def _spark(self, by_sql: WriteOptions | None, *, is_brief: bool) -> Iterator[Engine]:
         """Open the running Spark session, or a new one."""
         from kcli.spark.engines.session import SessionSettings, open_session
 
@@ -174,7 +179,7 @@ class EngineChoice(NamedTuple):
             master=self.master,
             conf=parse_properties(self.conf, "--conf"),
             app_name="kcli spark-export",
-            only_schedules=by_sql is None,
+            is_brief=is_brief,
         )
         with open_session(settings) as session:
             if by_sql is None:

@@ -113,9 +113,9 @@ def export(choices: ExportChoices) -> Result:
     with ExitStack() as stack:
         source = stack.enter_context(closing(choices.open_source()))
         options = checked_options(source, target, options, may_be_nothing=follows)
-        is_idle = not follows and has_no_task(source, target, options, choices)
         by_sql = options.write if choices.uses_spark_writer() else None
-        engine = stack.enter_context(choices.engine.open(by_sql=by_sql, is_idle=is_idle))
+        read_bytes = None if follows or choices.engine.is_local else planned_bytes(source, target, options)
+        engine = stack.enter_context(choices.engine.open(by_sql=by_sql, read_bytes=read_bytes))
         progress = stack.enter_context(work_progress("exporting"))
         if follows:
             summary = follow_export(source, target, options, engine, progress, follow=follow)
@@ -126,14 +126,13 @@ def export(choices: ExportChoices) -> Result:
     return Exported(summary)
 
 
-def has_no_task(source: Source, target: Target, options: ExportOptions, choices: ExportChoices) -> bool:
-    """Return whether Spark, which takes seconds to start, has nothing to do; False for the local engine."""
+def planned_bytes(source: Source, target: Target, options: ExportOptions) -> int:
+    """Return about how many bytes an export will read, 0 only if it has no task."""
     from kcli.spark.export.dry_run import plan_export
 
-    if choices.engine.is_local:
-        return False
     plan = plan_export(source, target, options)
-    return plan.resumes_plan is None and not plan.partitions
+    has_task = plan.resumes_plan is not None or bool(plan.partitions)
+    return max(int(has_task), sum(part.size_bytes for part in plan.partitions))
 
 
 def dry_run(choices: ExportChoices) -> Result:

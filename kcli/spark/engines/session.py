@@ -123,7 +123,7 @@ OLDEST_PYSPARK = (4, 2)
 _STOP_SECONDS = 20
 
 _LOCAL_DEFAULTS = {"spark.driver.memory": "1g", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
-_SCHEDULING_DEFAULTS = {
+_BRIEF_DEFAULTS = {
     # Its code runs for seconds: full optimization costs more than it gains, a third of a short export.
     "spark.driver.extraJavaOptions": (
         "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -138,8 +138,8 @@ class SessionSettings:
     """The master URL; by default all cores of this machine, with up to four attempts per task."""
     conf: Mapping[str, str] = field(default_factory=dict)
     app_name: str = "kcli"
-    only_schedules: bool = False
-    """Whether the JVM of a local session never handles rows."""
+    is_brief: bool = False
+    """Whether the JVM of a local session handles few rows or none, and ends before optimizing pays off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def spark_conf(settings: SessionSettings, *, cores: int) -> dict[str, str]:
     master = settings.master or given.get("spark.master") or f"local[{cores}, 4]"
     conf = {"spark.app.name": settings.app_name, **_DEFAULTS}
     if master.startswith("local"):
-        conf |= _LOCAL_DEFAULTS | (_SCHEDULING_DEFAULTS if settings.only_schedules else {})
+        conf |= _LOCAL_DEFAULTS | (_BRIEF_DEFAULTS if settings.is_brief else {})
     return conf | given | {"spark.master": master}
 
 

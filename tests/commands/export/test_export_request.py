@@ -42,6 +42,7 @@ from kcli.commands.export.source_options import (
 )
 from kcli.errors import UsageError
 from kcli.protocol.topics import TopicPartition
+from kcli.spark.engines.session import SessionSettings
 from kcli.spark.export.engine import NoProgress
 from kcli.spark.export.options import ExportOptions, FollowOptions, Mode, WriteOptions
 from kcli.spark.source.ranges.offset_specs import (
@@ -230,6 +231,44 @@ def test_spark_is_started_only_for_a_task() -> None:
             assert late.slots == 3
             late.run(tasks, lambda _: None, NoProgress())  # type: ignore[arg-type]
         assert engine.events == events
+
+
+class NoSession:
+    """A session whose engines do nothing."""
+
+    def engine(self) -> Recorder:
+        return Recorder()
+
+    def sql_engine(self, *, via_connector: bool | None) -> NoSession:
+        return self
+
+    def check(self, options: WriteOptions) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("by_sql", "read_bytes", "is_brief"),
+    [
+        (None, None, True),
+        (WriteOptions(), 3_000, True),
+        (WriteOptions(), 10**9, False),
+        (WriteOptions(), None, False),
+    ],
+    ids=["the tasks write", "a few records", "many records", "nobody knows how many"],
+)
+def test_a_jvm_that_handles_few_rows_is_brief(
+    by_sql: WriteOptions | None, read_bytes: int | None, is_brief: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Optimizing its code took more CPU time than all the rest of a small export by Spark SQL."""
+    opened: list[SessionSettings] = []
+
+    @contextmanager
+    def open_session(settings: SessionSettings) -> Iterator[Any]:
+        opened.append(settings)
+        yield NoSession()
+
+    monkeypatch.setattr("kcli.spark.engines.session.open_session", open_session)
+    with EngineChoice().open(by_sql=by_sql, read_bytes=read_bytes):
+        assert [settings.is_brief for settings in opened] == [is_brief]
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,12 @@ def test_a_cluster_is_not_told_to_be_on_loopback() -> None:
     assert "spark.driver.memory" not in conf
 
 
-def test_a_jvm_that_only_schedules_does_not_optimize() -> None:
+def test_a_brief_jvm_does_not_optimize() -> None:
     name = "spark.driver.extraJavaOptions"
-    assert "TieredStopAtLevel=1" in spark_conf(SessionSettings(only_schedules=True), cores=1)[name]
-    given = SessionSettings(only_schedules=True, conf={name: "-ea"})
+    assert "TieredStopAtLevel=1" in spark_conf(SessionSettings(is_brief=True), cores=1)[name]
+    given = SessionSettings(is_brief=True, conf={name: "-ea"})
     assert spark_conf(given, cores=1)[name] == "-ea"
-    assert name not in spark_conf(SessionSettings(only_schedules=True, master="spark://host:7077"), cores=1)
+    assert name not in spark_conf(SessionSettings(is_brief=True, master="spark://host:7077"), cores=1)
 
 
 def test_a_property_that_is_not_of_spark_is_refused() -> None:
