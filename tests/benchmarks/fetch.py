@@ -15,29 +15,24 @@ threads have one core, so that they hardly meet at it. Java's consumer, too, is 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
-
-import pytest
 
 from tests.benchmarks import wire
 from tests.benchmarks.jemalloc import JemallocClient, find_jemalloc
 from tests.benchmarks.librdkafka import consume
 from tests.benchmarks.measure import alternate_rounds, cpu_seconds, on_cores, paired_ratio
-from tests.benchmarks.peers import running
+from tests.benchmarks.peers import kafka_tools, running
 from tests.benchmarks.table import Gate, Table
-from tests.support.apache_kafka import KafkaTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tests.benchmarks.peers import Peer
+    from tests.support.apache_kafka import KafkaTools
 
 PEERS = ("kcli", "apache", "kfake")
 MEGABYTE = 1_000_000
@@ -85,7 +80,7 @@ CASES = (
 def run() -> list[Table]:
     """Fill every peer for each case, then read in turn."""
     library = find_jemalloc()
-    with running(*PEERS, "drain") as found, _tools() as tools:
+    with running(*PEERS, "drain") as found, kafka_tools() as tools:
         drain = found.pop("drain")
         head = ("records, batches", *found, *LAST_COLUMNS)
         titles = ("librdkafka", "raw frames", "kafka-consumer-perf-test")
@@ -110,23 +105,6 @@ def run() -> list[Table]:
                 with peer.connect() as client:
                     wire.drop_topic(client, topic.name)
     return tables
-
-
-@contextmanager
-def _tools() -> Iterator[KafkaTools | None]:
-    """Have Apache Kafka's tools, if there is a Java to run them."""
-    with TemporaryDirectory(prefix="kcli-benchmarks-") as directory:
-        tools = KafkaTools(Path(directory))
-        try:
-            tools("kafka-consumer-perf-test", "--version")
-        except pytest.skip.Exception as reason:
-            print(f"left out: kafka-consumer-perf-test: {reason}", file=sys.stderr)
-            yield None
-            return
-        try:
-            yield tools
-        finally:
-            tools.close()
 
 
 @contextmanager

@@ -84,6 +84,23 @@ def running(
 
 
 @contextmanager
+def kafka_tools() -> Iterator[KafkaTools | None]:
+    """Have Apache Kafka's tools, if there is a Java to run them."""
+    with tempfile.TemporaryDirectory(prefix="kcli-benchmarks-") as directory:
+        tools = KafkaTools(Path(directory))
+        try:
+            tools("kafka-consumer-perf-test", "--version")
+        except pytest.skip.Exception as reason:
+            print(f"left out: Apache Kafka's perf tests: {reason}", file=sys.stderr)
+            yield None
+            return
+        try:
+            yield tools
+        finally:
+            tools.close()
+
+
+@contextmanager
 def _kcli(directory: Path, settings: Mapping[str, str], nodes: int) -> Iterator[Peer]:
     broker = KcliBroker(directory, settings=settings, arguments=("--port", "0", "--nodes", str(nodes)))
     try:

@@ -1,13 +1,15 @@
-"""Produce throughput: librdkafka and raw frames, by batch size and record size.
+"""Produce throughput: librdkafka, raw frames and Java's producer, by batch size and record size.
 
 librdkafka sends 1 KB and 100 B records in batches as large as the row says; "python" is confluent-kafka's
 producer with its defaults, one call and one delivery callback per record. The raw rows send one ready-made
 frame again and again, eight unanswered at most. The limit beside them is the same bytes over loopback with
-nobody looking at them.
+nobody looking at them. The last table is what Apache Kafka's `kafka-producer-perf-test` says of itself with
+its default settings, batches of 16 KB and acks=all.
 
 With records of 100 B librdkafka is the limit, with its own mock cluster, too: the program's thread allocates
 messages, the client's frees them, and both want one lock of the allocator. So kcli is compared with Apache
-Kafka in the rows "jemalloc", with an allocator that has no such lock.
+Kafka in the rows "jemalloc", with an allocator that has no such lock. In batches of 16 KB the broker is the
+limit whatever their records are, which it looks at one by one.
 
 Ratios are medians of what each round found, for the machine is not the same in each. kcli and Apache Kafka
 keep little of what they are sent, so that its memory is used again: where a virtual machine has to ask its
@@ -16,9 +18,11 @@ host for every new page, that would be most of what is measured.
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import ExitStack
 from functools import partial
+from random import Random
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,15 +32,17 @@ from tests.benchmarks import wire
 from tests.benchmarks.jemalloc import JemallocClient, find_jemalloc
 from tests.benchmarks.librdkafka import LOG_ERRORS, Producer
 from tests.benchmarks.measure import alternate_rounds, paired_ratio
-from tests.benchmarks.peers import running
+from tests.benchmarks.peers import kafka_tools, running
 from tests.benchmarks.table import Gate, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tests.benchmarks.peers import Peer
+    from tests.support.apache_kafka import KafkaTools
 
 PEERS = ("kcli", "mock", "apache", "kfake")
+RIVALS = ("mock", "apache", "kfake")
 SETTINGS = {
     "log.segment.bytes": "67108864",
     "log.retention.bytes": "67108864",
@@ -48,22 +54,51 @@ RUN_BYTES = 64 * MEGABYTE
 CLIENT_RUN_BYTES = 192 * MEGABYTE
 """What librdkafka sends in one run: where the client is the limit, shorter runs differ by a tenth."""
 ROUNDS = 9
+PAYLOADS = 64
+SMALL_BATCH_BYTES = 16_384
+"""The default of Java's producer; the broker, not the client, is the limit."""
+JAVA_RECORD_BYTES = (100, 1000)
+JAVA_RUN_BYTES = 96 * MEGABYTE
+JAVA_ROUNDS = 5
+JAVA_WARM_UP = 2
+JAVA_RATE = re.compile(r"([\d.]+) records/sec")
 IN_FLIGHT = 8
 PYTHON_RECORDS = 200_000
 
 
 class Case(NamedTuple):
-    """What librdkafka is to send, and the lowest share of the mock cluster's throughput for kcli."""
+    """What librdkafka is to send, and the lowest share of the mock cluster's throughput for kcli.
+
+    `largest_bytes` is above `record_bytes` for records of any size between them.
+    """
 
     record_bytes: int
     batch_bytes: int
     codec: str
     gate: float
+    largest_bytes: int = 0
 
     @property
     def label(self) -> str:
         """What its rows begin with."""
-        return f"{self.record_bytes} B, {_size(self.batch_bytes)}, {self.codec}"
+        records = f"{self.record_bytes} to {self.largest_bytes}" if self.largest_bytes else self.record_bytes
+        return f"{records} B, {_size(self.batch_bytes)}, {self.codec}"
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """The values of the records, sent again and again."""
+        values = wire.payloads(self.largest_bytes or self.record_bytes, PAYLOADS)
+        if self.largest_bytes:
+            sizes = Random(self.record_bytes)
+            values = [value[: sizes.randint(self.record_bytes, self.largest_bytes)] for value in values]
+        return values
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the broker is the limit, so that kcli must not be slower than Apache Kafka."""
+        if self.batch_bytes == SMALL_BATCH_BYTES:
+            return True
+        return self.record_bytes >= LARGE_RECORD_BYTES and _is_large(self.batch_bytes)
 
     @property
     def config(self) -> dict[str, object]:
@@ -72,11 +107,12 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case(1000, 16_384, "none", 0.45),
+    Case(1000, SMALL_BATCH_BYTES, "none", 0.7),
     Case(1000, 131_072, "none", 0.5),
     Case(1000, 1_000_000, "none", 0.5),
     Case(1000, 1_000_000, "lz4", 0.85),
-    Case(100, 16_384, "none", 0.0),
+    Case(100, SMALL_BATCH_BYTES, "none", 0.7),
+    Case(50, SMALL_BATCH_BYTES, "none", 0.7, largest_bytes=500),
     Case(100, 131_072, "none", 0.8),
     Case(100, 1_000_000, "none", 0.8),
 )
@@ -89,27 +125,32 @@ LARGE_RECORD_BYTES = 1000
 
 def run() -> list[Table]:
     """Measure every case with every peer, in turn."""
-    with running(*PEERS, "drain", settings=SETTINGS) as found:
+    with running(*PEERS, "drain", settings=SETTINGS) as found, kafka_tools() as tools:
         peers = {name: peer for name, peer in found.items() if name != "drain"}
-        return [_librdkafka(peers), _raw(peers, found["drain"])]
+        tables = [_librdkafka(peers), _raw(peers, found["drain"])]
+        if tools is not None:
+            tables.append(_java(peers, tools))
+        return tables
 
 
 def _librdkafka(peers: Mapping[str, Peer]) -> Table:
     table = Table(
-        "produce: librdkafka, MB/s", ("records, batches, codec", *peers, "kcli / mock", "kcli / apache")
+        "produce: librdkafka, MB/s",
+        ("records, batches, codec", *peers, *(f"kcli / {name}" for name in RIVALS)),
     )
     library = find_jemalloc()
     for number, case in enumerate(CASES):
         topic = f"case-{number}"
         is_large = case.record_bytes >= LARGE_RECORD_BYTES
         producers = {name: _producer(peer, topic, case) for name, peer in peers.items()}
-        count = CLIENT_RUN_BYTES // case.record_bytes
+        size = sum(map(len, case.payloads))
+        count = CLIENT_RUN_BYTES // size * PAYLOADS
         subjects = {
-            name: partial(_rate, partial(producer.send, count), CLIENT_RUN_BYTES)
+            name: partial(_rate, partial(producer.send, count), count // PAYLOADS * size)
             for name, producer in producers.items()
         }
         rates = alternate_rounds(subjects, rounds=ROUNDS)
-        _add(table, case.label, rates, mock_gate=case.gate, is_gated=is_large and _is_large(case.batch_bytes))
+        _add(table, case.label, rates, mock_gate=case.gate, is_gated=case.is_gated)
         for name, producer in producers.items():
             producer.close()
             _drop(peers[name], topic)
@@ -124,7 +165,7 @@ def _librdkafka(peers: Mapping[str, Peer]) -> Table:
 def _producer(peer: Peer, topic: str, case: Case) -> Producer:
     with peer.connect() as client:
         wire.make_topic(client, topic)
-    producer = Producer(peer.bootstrap, topic, wire.payloads(case.record_bytes), case.config)
+    producer = Producer(peer.bootstrap, topic, case.payloads, case.config)
     producer.send(1)
     return producer
 
@@ -185,7 +226,8 @@ def _drop(peer: Peer, topic: str) -> None:
 
 def _raw(peers: Mapping[str, Peer], drain: Peer) -> Table:
     table = Table(
-        "produce: raw frames, MB/s", ("records, batches", *peers, "limit", "kcli / mock", "kcli / apache")
+        "produce: raw frames, MB/s",
+        ("records, batches", *peers, "limit", *(f"kcli / {name}" for name in RIVALS)),
     )
     for number, (record_bytes, batch_bytes) in enumerate(RAW_CASES):
         batch, _ = wire.batch_of(batch_bytes, record_bytes)
@@ -209,6 +251,38 @@ def _raw(peers: Mapping[str, Peer], drain: Peer) -> Table:
     return table
 
 
+def _java(peers: Mapping[str, Peer], tools: KafkaTools) -> Table:
+    """Return what Java's producer achieves with its default settings."""
+    table = Table(
+        "produce: kafka-producer-perf-test, MB/s", ("records", *peers, *(f"kcli / {name}" for name in RIVALS))
+    )
+    for record_bytes in JAVA_RECORD_BYTES:
+        topic = f"java-{record_bytes}"
+        for peer in peers.values():
+            with peer.connect() as client:
+                wire.make_topic(client, topic)
+        subjects = {
+            name: partial(_perf_test, tools, peer, topic, record_bytes) for name, peer in peers.items()
+        }
+        found = alternate_rounds(subjects, rounds=JAVA_ROUNDS, warm_up=JAVA_WARM_UP)
+        _add(table, f"{record_bytes} B", found, mock_gate=0, is_gated=True)
+        for peer in peers.values():
+            _drop(peer, topic)
+    return table
+
+
+def _perf_test(tools: KafkaTools, peer: Peer, topic: str, record_bytes: int) -> float:
+    result = tools(
+        "kafka-producer-perf-test", "--bootstrap-server", peer.bootstrap, "--topic", topic,
+        "--num-records", str(JAVA_RUN_BYTES // record_bytes), "--record-size", str(record_bytes),
+        "--throughput", "-1",
+    )  # fmt: skip
+    rates = JAVA_RATE.findall(result.output)
+    if result.code or not rates:
+        raise wire.BenchmarkFailed(result.errors or result.output)
+    return float(rates[-1]) * record_bytes / MEGABYTE
+
+
 def _drain(client: wire.RawClient, batch: bytes, count: int) -> None:
     wire.send_size(client.socket, b"R", count * len(batch))
     for _ in range(count):
@@ -230,14 +304,16 @@ def _add(
     mock_gate: float,
     is_gated: bool = False,
 ) -> None:
-    """Add a row; with `is_gated` kcli must not be slower than Apache Kafka."""
+    """Add a row; with `is_gated` kcli must be as fast as Apache Kafka, with `mock_gate` as kfake, too."""
     kcli = found["kcli"]
-    against = {name: paired_ratio(kcli, found[name]) for name in ("mock", "apache") if name in found}
+    against = {name: paired_ratio(kcli, found.get(name, [])) for name in RIVALS}
     table.add(label, *map(median, found.values()), *against.values())
-    if mock_gate and "mock" in against:
+    if mock_gate and "mock" in found:
         table.gates.append(Gate(f"{label}: kcli / mock", against["mock"], mock_gate, at_least=True))
-    if is_gated and "apache" in against:
+    if is_gated and "apache" in found:
         table.gates.append(Gate(f"{label}: kcli / apache", against["apache"], 1, at_least=True))
+    if is_gated and mock_gate and "kfake" in found:
+        table.gates.append(Gate(f"{label}: kcli / kfake", against["kfake"], 1, at_least=True))
 
 
 def _is_large(batch_bytes: int) -> bool:
