@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from kcli.storage.log.log_config import LogConfig
 
 
+LOST_ENTRIES = 16
+"""An offset index without entries that lacks so many has lost them.
+
+Kafka counts the bytes since the last entry from 0 again after a start, so that fewer may never have been
+written.
+"""
+
+
 class SegmentIndexes:
     """The indexes of the segment at `base_offset`; `records` is its log file."""
 
@@ -156,7 +164,7 @@ class SegmentIndexes:
         self.offsets.truncate_to(offset)
         self._time_index.truncate_to(offset)
         self.transactions.truncate_to(offset)
-        self._bytes_since_entry = 0
+        self._bytes_since_entry = self._records.size - self._offset_index.last_position
         self._update_is_full()
         if not self._records.size:
             self._first_timestamp = None
@@ -224,6 +232,7 @@ class SegmentIndexes:
             if not len(self._time_index) and records.size and self.first_timestamp >= 0:
                 raise CorruptIndex(f"no entries for {records.size} bytes of log: `{self._time_index.path}`")
             self._max_timestamp, self._offset_of_max_timestamp = self._time_index.last_entry
+            self._bytes_since_entry = records.size - self._offset_index.last_position
             self._update_is_full()
         except (CorruptIndex, FileNotFoundError) as error:
             reason = error.message if isinstance(error, CorruptIndex) else f"`{error.filename}` is missing"
@@ -233,16 +242,17 @@ class SegmentIndexes:
         return self._max_timestamp
 
     def _lacks_offsets(self) -> bool:
-        """Whether the log is so long that an index without entries must have lost them.
-
-        A batch has an entry if more than the interval lies before it.
-        """
-        if self._records.size <= self._interval_bytes:
+        """Whether the log is so long that an index without entries must have lost them."""
+        if self._records.size <= LOST_ENTRIES * self._interval_bytes:
             return False
+        lacking = start = 0
         try:
-            for number, entry in enumerate(self._records.entries(), 1):
-                if number > 2 and entry.position > self._interval_bytes:
-                    return True
+            for entry in self._records.entries():
+                if entry.position - start > self._interval_bytes:
+                    lacking += 1
+                    start = entry.position
+                    if lacking == LOST_ENTRIES:
+                        return True
         except CorruptRecord:
             # The index ends here; a read of the records behind it reports the damage.
             return False
