@@ -34,6 +34,7 @@ from kcli.broker.handlers.produce.slow_batches import (
     LongReading,
     LongWriting,
     OtherWriting,
+    must_read_long,
 )
 from kcli.broker.handlers.produce.wire import TOPIC_IDS_FROM, ProduceData, encode_rows
 from kcli.broker.network.access import Operation
@@ -104,8 +105,12 @@ def produce(
     request: ProduceData | ShortProduce, context: RequestContext
 ) -> Produced | Coroutine[Any, Any, Produced]:
     """Append the records; the response waits for `acks`."""
+    reads_long = False
     if type(request) is tuple:
-        response = short_path.append(request, context)
+        try:
+            response = short_path.append(request, context)
+        except TooMuchToRead:
+            response, reads_long = None, True
         if response is not None:
             return response
         request = short_path.in_full(request, context.api_version)
@@ -119,7 +124,7 @@ def produce(
         authorize_transactional_id(context, Operation.WRITE, request.transactional_id)
     if request.acks not in (-1, 0, 1):
         return failed_produce(request, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1"))
-    append = _Append(request, context)
+    append = _Append(request, context, reads_long=reads_long)
     steps = append.steps()
     if request.size > YIELD_BYTES:
         return _produce_in_turns(append, steps)
@@ -151,6 +156,7 @@ class _Append:
         "_errors",
         "_now_ms",
         "_pending",
+        "_reads_long",
         "_replica_manager",
         "_request",
         "_rows",
@@ -158,8 +164,9 @@ class _Append:
         "to_flush",
     )
 
-    def __init__(self, request: ProduceData, context: RequestContext) -> None:
+    def __init__(self, request: ProduceData, context: RequestContext, *, reads_long: bool) -> None:
         self._request = request
+        self._reads_long = reads_long
         self._context = context
         self._version = context.api_version
         self._replica_manager = context.node.replica_manager
@@ -186,7 +193,7 @@ class _Append:
                 try:
                     partition = self._check(known, index, records)
                     log_start = partition.log.log_start_offset
-                    if partition.writing is None and len(records or b"") <= WRITTEN_ON_LOOP_BYTES:
+                    if partition.writing is None and not self._must_wait(records or _NO_RECORDS):
                         try:
                             info = self._append(partition, records or _NO_RECORDS)
                         except TooMuchToRead:
@@ -199,6 +206,10 @@ class _Append:
                     row = refused_row(index, error, log_start)
                 rows.append(row)
                 yield None
+
+    def _must_wait(self, records: memoryview) -> bool:
+        """Return whether a thread has to read or to write the records."""
+        return self._reads_long or len(records) > WRITTEN_ON_LOOP_BYTES or must_read_long(records)
 
     def _name(self, topic: Topic) -> str | None:
         """Return the name of a topic, None for an id that names none."""

@@ -17,7 +17,7 @@ from kcli.broker.handlers.produce.refusals import (
     is_transactional,
     refused_row,
 )
-from kcli.broker.handlers.produce.slow_batches import LOOP_DECOMPRESSED_BYTES, YIELD_BYTES
+from kcli.broker.handlers.produce.slow_batches import LOOP_DECOMPRESSED_BYTES, YIELD_BYTES, must_read_long
 from kcli.broker.handlers.produce.wire import FLEXIBLE_FROM, TOPIC_IDS_FROM, decoder, one_row_frame
 from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_topics
@@ -74,7 +74,10 @@ def in_full(request: ShortProduce, version: int) -> ProduceData:
 
 
 def append(request: ShortProduce, context: RequestContext) -> Frame | ProduceResponse | None:
-    """Append and return the response; None leaves the request to the handler."""
+    """Append and return the response; None leaves the request to the handler.
+
+    Raises `TooMuchToRead`, with nothing done, for records that a thread has to read.
+    """
     acks, name, index, records, _, position, end = request
     node = context.node
     partition = node.replica_manager.by_name_bytes.get((name, index))
@@ -94,6 +97,8 @@ def append(request: ShortProduce, context: RequestContext) -> Frame | ProduceRes
     try:
         offset = partition.append_plain(records, node.wall_ms())
         if offset == NOT_PLAIN:
+            if must_read_long(records):
+                raise TooMuchToRead("a large compressed batch")
             if is_transactional(records):
                 return None
             check_one_batch(records, version)
@@ -107,7 +112,7 @@ def append(request: ShortProduce, context: RequestContext) -> Frame | ProduceRes
             )
             offset, append_time = info.first_offset, info.log_append_time
     except TooMuchToRead:
-        return None
+        raise  # No refusal: the handler reads in a thread.
     except KafkaError as error:
         return _refusal(request, partition, error, log_start_offset)
     pack, size, head, tail = one_row_frame(name, version)

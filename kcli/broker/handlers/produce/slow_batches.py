@@ -1,10 +1,10 @@
 """Work of Produce that would block the loop too long, and runs in a thread.
 
-`LongReading`: most batches are stored as they come. Some have to be read to the last record: for the keys of
-a compacted topic, another codec than that of the topic, or formats before 0.11. The size of a batch does not
-tell the cost: eleven kilobytes can hold millions of records. So the loop reads up to
-`LOOP_DECOMPRESSED_BYTES`, and a batch with more is read again in a thread. One at a time, which bounds the
-memory: a reading takes up to about four times `MAX_DECOMPRESSED_BYTES`.
+`LongReading`: every batch is read to its last record. The size of a batch does not tell the cost: eleven
+kilobytes can hold millions of records, and some have to be decoded, for another codec than that of the topic
+or formats before 0.11. So the loop reads up to `LOOP_DECOMPRESSED_BYTES`, and a batch with more is read again
+in a thread, a large compressed one only there. One at a time, which bounds the memory: a reading takes up to
+about four times `MAX_DECOMPRESSED_BYTES`.
 
 `LongWriting`: the page cache takes a megabyte in a fraction of a millisecond; a hundred megabytes, or a busy
 disk, take far longer. So above `WRITTEN_ON_LOOP_BYTES` a thread writes behind the end of the segment, which
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.protocol.error_codes import KafkaError
+from kcli.protocol.records.batch_header import CODEC_MASK
 
 if TYPE_CHECKING:
     from kcli.broker.replication.partition import Partition
@@ -30,11 +31,18 @@ if TYPE_CHECKING:
 YIELD_BYTES = 1024 * 1024
 """A request above this size lets others run between its partitions."""
 LOOP_DECOMPRESSED_BYTES = 512 * 1024
-"""Decompressed in a millisecond; a record counts as at least 128 bytes (`BYTES_PER_RECORD`)."""
+LOOP_COMPRESSED_BYTES = 128 * 1024
+"""Larger compressed batches are read in a thread at once, while the loop receives the next request."""
 MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 """The most bytes that the check of a batch may decompress; a larger batch is refused."""
 
+_ATTRIBUTES_POSITION = 22
 _ONE_AT_A_TIME = trio.CapacityLimiter(1)
+
+
+def must_read_long(records: memoryview) -> bool:
+    """Return whether the records are so large and compressed that the loop should not even begin."""
+    return len(records) > LOOP_COMPRESSED_BYTES and records[_ATTRIBUTES_POSITION] & CODEC_MASK != 0
 
 
 class LongReading:

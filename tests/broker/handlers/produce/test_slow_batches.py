@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 import trio.testing
 
+from kcli.protocol.compression.codecs import Codec, decompress
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.records.batch import iter_batches
+from kcli.protocol.records.batch_header import HEADER_SIZE
 from kcli.storage.log.file_records import WriteAhead
 from kcli.storage.log.log_read import Isolation
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
@@ -178,3 +181,23 @@ async def test_a_stop_meanwhile_leaves_a_whole_log(gate: Gate, tmp_path: Path) -
     assert read.file_slice is not None
     assert [each.base_offset for each in iter_batches(read.file_slice.read())] == [0, 1]  # type: ignore[union-attr]
     again.log_manager.close(now_ms=START_MS)
+
+
+async def test_a_large_compressed_batch_is_decompressed_once_and_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decompressed: list[tuple[int, bool]] = []
+    loop = threading.current_thread()
+
+    def noticed(codec: Codec, data: Any, *limits: Any, **options: Any) -> bytes:
+        decompressed.append((len(data), threading.current_thread() is loop))
+        return decompress(codec, data, *limits, **options)
+
+    monkeypatch.setattr("kcli.protocol.records.batch.decompress", noticed)
+    large = batch(*[random.Random(number).randbytes(1000) for number in range(200)], codec=Codec.LZ4)
+    small = batch(b"v", codec=Codec.LZ4)
+    async with running_node(tmp_path) as node, connected(node) as client:
+        topic(node)
+        for records in (large, small):
+            assert produced(await client.ask(produce_request("t", records), 9)).error_code == 0
+    assert decompressed == [(len(large) - HEADER_SIZE, False), (len(small) - HEADER_SIZE, True)]
