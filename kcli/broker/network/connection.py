@@ -6,6 +6,10 @@ in the socket. Only if a request has been carried out and merely lacks its respo
 waits for its replicas, the next requests of the same API are handled, so that their batches are copied
 together.
 
+A client that closes its side may still read, and gets the responses to all that it has asked for, as from
+Kafka. If it turns out to be gone, its parked requests are dropped at once; those behind them are carried out.
+Nothing tells of that while the window of the socket is full of unread requests.
+
 `on_readable`, which the reactor calls, and `_send_ended`, which the timer calls when operations end, do
 everything that takes no waiting. The task of the connection goes on where those have to stop, and sleeps
 otherwise.
@@ -29,6 +33,7 @@ from trio.lowlevel import checkpoint
 
 from kcli.broker.network.inbox import Inbox, read_size
 from kcli.broker.network.outbox import Outbox
+from kcli.broker.network.reactor import GONE, READABLE
 from kcli.broker.network.request_context import CloseConnection
 from kcli.broker.network.responses import ResponseQueue
 from kcli.broker.network.transport import TURN_BYTES
@@ -82,6 +87,7 @@ class Connection:
         "_gate",
         "_hung_up",
         "_in",
+        "_is_gone",
         "_listener",
         "_more",
         "_out",
@@ -110,6 +116,8 @@ class Connection:
         self._sleeper = Sleeper()
         # Whether there may be more to receive: after a hang-up, until the end of the stream was seen.
         self._more = self._hung_up = False
+        # Whether the client does not read any more, either.
+        self._is_gone = False
         # What `on_readable` leaves to the task.
         self._stop: _Stop | None = None
         self.address = context.peer_address
@@ -168,13 +176,14 @@ class Connection:
     def sweep(self, now: float, max_idle_ms: int) -> bool:
         """Close the connection if it was idle too long at `now`, in trio's time.
 
-        Return whether a request is parked: such a connection is not idle, but its client may have left.
+        Return whether a request is parked whose client may have left without a reactor to tell: such a
+        connection is not idle.
         """
         if self.active:
             self.active = False
             self.idle_since = now
         elif self.is_parked:
-            return True
+            return self._listener.reactor is None
         elif self._context.is_mute:
             self.idle_since = now
         elif 0 <= max_idle_ms < (now - self.idle_since) * 1000:
@@ -190,10 +199,10 @@ class Connection:
     def fileno(self) -> int:
         return self._transport.fileno()
 
-    def on_readable(self, *, hung_up: bool) -> None:
+    def on_readable(self, events: int) -> None:
         """Serve what has come; leave to the task what takes waiting."""
-        if hung_up:
-            self._hung_up = True
+        if events != READABLE:
+            self._on_hang_up(is_gone=bool(events & GONE))
         if self._sleeper.task is None or self._unanswered.holds_back:
             self._more = True
             return
@@ -202,6 +211,30 @@ class Connection:
                 self._sleeper.wake()
         except Exception as error:
             self._sleeper.fail(error)
+
+    def _on_hang_up(self, *, is_gone: bool) -> None:
+        """Note that the client has closed its side, and drop what is parked if it `is_gone`."""
+        self._hung_up = True
+        if is_gone:
+            self._note_gone()
+        if self._sleeper.task is not None and self._unanswered.waiting:
+            self._look_after_hang_up()
+            if self._is_gone:
+                self._sleeper.wake()
+
+    def _look_after_hang_up(self) -> None:
+        """Drop the responses that wait if the client is gone; else have the reactor tell when it is."""
+        if not self._is_gone and self._unanswered.awaits_frame:
+            try:
+                self._out.probe()
+            except OSError:
+                self._note_gone()
+        if self._is_gone:
+            self._unanswered.give_up_responses(self._listener.purgatory)
+
+    def _note_gone(self) -> None:
+        self._is_gone = True
+        self._out.discard()
 
     def _serve_now(self) -> bool:
         """Receive and answer; return whether nothing is left to do.
@@ -273,7 +306,15 @@ class Connection:
             await self._transport.readable()
             self._more = True
         else:
-            await self._sleeper.sleep()
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        """Sleep until woken, unless the client is gone and nothing is left to wait for."""
+        if self._hung_up:
+            self._look_after_hang_up()
+            if self._is_gone and not self._unanswered.waiting:
+                return
+        await self._sleeper.sleep()
 
     def _handle_received(self, count: int) -> None:
         """Handle the requests that `count` more bytes complete."""
@@ -392,7 +433,7 @@ class Connection:
             await self._out.send()
             if unanswered.waiting and not unanswered.has_ended:
                 self._more = True  # So that the last response wakes the task.
-                await self._sleeper.sleep()
+                await self._sleep()
 
     async def _deliver(self, response: AwaitedResponse) -> None:
         """Await a response and take it, now that those before it are sent."""

@@ -2,22 +2,27 @@
 
 Small parts are joined and sent by one system call; a large slice goes from its file to the socket. If a file
 was truncated below a slice, the connection is closed, because the client knows the size already.
+
+A client that has closed its socket looks like one that only ends its side and still reads, until it is sent
+something. `probe` sends what is known of a response before there is one: its first byte, which is 0 in sizes
+below 16 MB. A client that reads waits for the rest; the system of one that is gone resets the connection.
 """
 
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from trio import ClosedResourceError
 from trio.lowlevel import checkpoint
 
 from kcli.broker.network.request_context import CloseConnection
-from kcli.broker.network.transport import TURN_BYTES
+from kcli.broker.network.transport import TURN_BYTES, NoReader
 from kcli.storage.log.file_records import FileSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kcli.broker.network.transport import Transport
 
@@ -27,6 +32,8 @@ JOINED_BYTES = 256 * 1024
 SENDFILE_FROM = 16 * 1024
 """From this size on `sendfile` is cheaper than to read and send."""
 _MORE = getattr(socket, "MSG_MORE", 0)
+_FIRST_BYTE = b"\x00"
+"""The first byte of a frame of less than 16 MB."""
 
 
 class Outbox:
@@ -38,6 +45,7 @@ class Outbox:
     __slots__ = (
         "_file_sent",
         "_has_files",
+        "_is_begun",
         "_is_closed",
         "_is_full",
         "_send",
@@ -49,17 +57,21 @@ class Outbox:
     def __init__(self, transport: Transport) -> None:
         self.parts: list[Any] = []
         self.size_bytes = 0
-        self._transport = transport
-        self._send = transport.send
+        self._transport: Transport | NoReader = transport
+        self._send: Callable[..., int] = transport.send
         self._has_files = False
         # The bytes of the first part that are sent, if it is a slice.
         self._file_sent = 0
         # Whether the last send stopped at a full socket, and not at the end of a turn.
         self._is_full = False
         self._is_closed = False
+        # Whether the first byte of the next frame is sent.
+        self._is_begun = False
 
     def add(self, parts: Iterable[Any]) -> None:
-        """Add a frame in parts, some of which may be `FileSlice`."""
+        """Add a frame in parts, some of which may be `FileSlice`. Raises `CloseConnection`."""
+        if self._is_begun:
+            parts = self._rest_of(parts)
         for part in parts:
             self.parts.append(part)
             self.size_bytes += len(part)
@@ -69,6 +81,28 @@ class Outbox:
     def close(self) -> None:
         """Let `send` no longer wait for room: nothing would wake it."""
         self._is_closed = True
+
+    def probe(self) -> None:
+        """Send the first byte of the next frame, unless it is sent or others wait. Raises `OSError`."""
+        if not self._is_begun and not self.parts:
+            # If the socket is full, what the client has not read will reset the connection.
+            with suppress(BlockingIOError):
+                self._is_begun = self._send(_FIRST_BYTE) == len(_FIRST_BYTE)
+
+    def discard(self) -> None:
+        """Drop what is there and what will be added: the client is gone."""
+        self._transport = transport = NoReader()
+        self._send = transport.send
+
+    def _rest_of(self, frame: Iterable[Any]) -> Iterable[Any]:
+        """Return a frame without its first byte, which is sent."""
+        parts = list(frame)
+        if parts:
+            if not parts[0].startswith(_FIRST_BYTE):
+                raise CloseConnection("a response of 16 MB or more to a client that had closed its side")
+            parts[0] = parts[0][len(_FIRST_BYTE) :]
+            self._is_begun = False
+        return parts
 
     async def send(self) -> None:
         """Send everything. Raises `OSError`, `CloseConnection` and, once closed, `ClosedResourceError`."""

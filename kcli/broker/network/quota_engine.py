@@ -3,7 +3,7 @@
 A client that wrote too much gets its response at once, with the pause in it, and its connection is mute for
 that long: any request that comes meanwhile is held back. The Fetch handler checks the quota for reading,
 because the fetch session has to know what was sent. A request that is held back is a parked operation: it is
-dropped with its connection, and no request behind it is handled.
+dropped if the broker closes the connection, but not if the client does, as in Kafka.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.network.client_quotas import ClientQuotas
 from kcli.broker.network.request_engine import Layer
-from kcli.broker.network.responses import AwaitedResponse, ParkedResponse, then
+from kcli.broker.network.responses import AwaitedResponse, HeldRequest, then
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.frames import decode_response, encode_response
@@ -63,7 +63,7 @@ class QuotaEngine:
         """Return a response that is parked for the pause; the request is handled after it."""
         pause = DelayedOperation()
         context.node.purgatory.park(pause, (), pause_ms)
-        return ParkedResponse(pause, lambda: AwaitedResponse(frame, partial(self._feed_awake, context)))
+        return HeldRequest(pause, lambda: AwaitedResponse(frame, partial(self._feed_awake, context)))
 
     async def _feed_awake(self, context: RequestContext, frame: bytearray) -> Response:
         """Handle a request that was held back; a paused node handles it when it goes on."""

@@ -5,7 +5,8 @@ reactor calls `on_readable` of the connection, which receives, answers and retur
 wakes the task: a parked fetch, a slow client, a large request.
 
 Registrations are edge-triggered and never change: an event says that bytes have arrived, and the connection
-then reads until there are no more. The kernel also reports only once that a client has closed its side.
+then reads until there are no more. The kernel also reports only once that a client has closed its side, and
+once more if it turns out to be gone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import trio
 
 READABLE = getattr(select, "EPOLLIN", 0)
+GONE = getattr(select, "EPOLLHUP", 0) | getattr(select, "EPOLLERR", 0)
+"""Set if the client neither sends nor reads any more."""
 READY_AT_ONCE = 64
 TURN_SECONDS = 0.0005
 """The time connections are served before other tasks run."""
@@ -33,8 +36,11 @@ class Readable(Protocol):
     def fileno(self) -> int:
         """Return the descriptor."""
 
-    def on_readable(self, *, hung_up: bool) -> None:
-        """Serve the bytes that arrived. `hung_up`: no more will come. Never raises."""
+    def on_readable(self, events: int) -> None:
+        """Serve the bytes that arrived; with any other event than `READABLE`, no more will come.
+
+        Never raises.
+        """
 
 
 class Reactor:
@@ -72,7 +78,7 @@ class Reactor:
                     for descriptor, events in ready:
                         connection = connections.get(descriptor)
                         if connection is not None:
-                            connection.on_readable(hung_up=events != READABLE)
+                            connection.on_readable(events)
                         if perf_counter() > turn_ends:
                             await checkpoint()
                             if self._gate.is_closed:

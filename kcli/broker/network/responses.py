@@ -4,6 +4,7 @@
 |---|---|
 | `Frame` | the parts of an encoded response; empty if the client expects none |
 | `ParkedResponse` | a parked operation will make it; the connection needs no task for that |
+| `HeldRequest` | the same, but the request has not even been handled |
 | `AwaitedResponse` | the task of the connection awaits it |
 
 Layers before the engine change a response with `then`, whichever type it has. A coroutine that was never
@@ -64,7 +65,7 @@ class ParkedResponse(PendingResponse):
         self.finish = finish
 
     def then(self, step: Step, on_close: Callable[[], object] | None = None) -> ParkedResponse:
-        return ParkedResponse(self.operation, partial(_finish_then, self.finish, step, on_close))
+        return type(self)(self.operation, partial(_finish_then, self.finish, step, on_close))
 
     async def wait(self, purgatory: Purgatory) -> Frame:
         await purgatory.wait(self.operation)
@@ -72,6 +73,12 @@ class ParkedResponse(PendingResponse):
 
     def give_up(self, purgatory: Purgatory) -> None:
         purgatory.drop(self.operation)
+
+
+class HeldRequest(ParkedResponse):
+    """The response to a request that is handled only once `operation` has ended; there may be none."""
+
+    __slots__ = ()
 
 
 class AwaitedResponse(PendingResponse):
@@ -241,6 +248,11 @@ class ResponseQueue:
         """Whether no request may be handled before all of these have their frames."""
         return self._passing == _NO_API and bool(self.waiting)
 
+    @property
+    def awaits_frame(self) -> bool:
+        """Whether the next thing to send is a frame that is not there yet."""
+        return bool(self.waiting) and not isinstance(self.waiting[0], HeldRequest)
+
     def hold_back(self) -> None:
         """Let no request be handled before all of these have their frames."""
         self._passing = _NO_API
@@ -297,8 +309,18 @@ class ResponseQueue:
             self._out.add(response)
         return None
 
+    def give_up_responses(self, purgatory: Purgatory) -> None:
+        """Give up every response that waits, but for those to requests that are still to be handled."""
+        held: list[Frame | ParkedResponse] = []
+        for response in self.waiting:
+            if isinstance(response, HeldRequest):
+                held.append(response)
+            elif isinstance(response, PendingResponse):
+                response.give_up(purgatory)
+        self.waiting[:] = held
+
     def give_up(self, purgatory: Purgatory) -> None:
-        """Give up every response: the client has left."""
+        """Give up everything: the connection ends."""
         for response in self.waiting:
             if isinstance(response, PendingResponse):
                 response.give_up(purgatory)

@@ -1,8 +1,8 @@
 """SocketServer: the listeners of one node and the connections they accept (class `SocketServer`).
 
 `serve` accepts on one listening socket. `sweep` is the one periodic task for all connections: it closes those
-that were idle too long and those whose client left while a request was parked. Neither a failed accept nor a
-failed connection ends a listener.
+that were idle too long and, without a reactor to tell, those whose client left while a request was parked.
+Neither a failed accept nor a failed connection ends a listener.
 
 `ConnectionQuotas` bounds the connections of a node. `max.connections.per.ip` (with
 `max.connections.per.ip.overrides`) refuses: the new connection is closed. `max.connections` makes room: the
@@ -44,7 +44,7 @@ BACKLOG = 4096
 """If the backlog is full, the kernel drops the SYN of a client, which sends it again after a second."""
 ACCEPTS_PER_TURN = 64
 SWEEP_SECONDS = 5.0
-"""The time between sweeps: how long a parked request may outlive its client."""
+"""The time between sweeps: how long a parked request may outlive its client where there is no epoll."""
 SWEEP_CHUNK = 1000
 
 _POLLRDHUP = 0x2000
@@ -267,7 +267,7 @@ class SocketServer:
 
 
 def _close_abandoned(parked: list[Connection]) -> None:
-    """Close the parked connections whose clients have closed theirs: one system call for all."""
+    """Close the parked connections whose clients have closed their side: one system call for all."""
     by_descriptor = {connection.fileno(): connection for connection in parked}
     by_descriptor.pop(-1, None)
     if not by_descriptor:

@@ -13,6 +13,7 @@ from trio.lowlevel import notify_closing, wait_readable, wait_writable
 if TYPE_CHECKING:
     import socket
 
+    from kcli.protocol.corruption import Buffer
     from kcli.storage.log.file_records import FileSlice
 
 TURN_BYTES = 1024 * 1024
@@ -64,3 +65,18 @@ class Transport:
 
     def close(self) -> None:
         self._socket.close()
+
+
+class NoReader:
+    """Where responses go whose client is gone: takes everything."""
+
+    is_flushed = True
+
+    def send(self, data: Buffer, _flags: int = 0) -> int:
+        return len(data)
+
+    def send_file(self, _part: FileSlice, _position: int, count: int) -> int:
+        return count
+
+    async def writable(self) -> None:
+        """Return at once."""

@@ -311,16 +311,8 @@ def test_damaged_frames_harm_nobody_else(
             node.create_topic("t")
             node.create_topic("empty")
             async with connected(node) as client:
-                await client.stream.send_all(b"".join(frames) + tail)
-                await client.stream.send_eof()
-                with trio.fail_after(30):
-                    closed = False
-                    while not closed:
-                        # A damaged wait may be weeks long; the sweep sees that the client has gone.
-                        with trio.move_on_after(0.02) as scope:
-                            closed = await client.is_closed()
-                        if scope.cancelled_caught:
-                            await node.server.sweep_once(trio.current_time())
+                with contextlib.suppress(trio.BrokenResourceError):
+                    await client.stream.send_all(b"".join(frames) + tail)
             async with connected(node) as other:
                 assert produced(await other.ask(produce_request("t", batch(b"fine")), 9)).error_code == 0
             await until(lambda: not node.server.connections)

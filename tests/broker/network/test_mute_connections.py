@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -171,20 +173,26 @@ async def test_a_held_write_in_turns_that_waits_for_replicas_is_answered_once(
         assert await has_no_answer(client)
 
 
-async def test_what_waits_for_the_end_of_a_pause_is_dropped_when_the_client_has_left(
-    tmp_path: Path, clock: trio.testing.MockClock
+@pytest.mark.parametrize("how", ["closed", "reset"])
+async def test_what_waits_for_the_end_of_a_pause_is_carried_out_though_the_client_has_left(
+    tmp_path: Path, clock: trio.testing.MockClock, how: str
 ) -> None:
     async with limited_node(tmp_path, producer_byte_rate=LIMIT) as node:
         server = node.server  # type: ignore[attr-defined]
         async with connected(node) as client:
             response = await client.ask(produce_request("t", batch(VALUE)), 7)
-            await client.send(produce_request("t", batch(b"v")), 7)
+            await client.stream.send_all(
+                frame_of(produce_request("t", batch(b"v"), acks=0), 7, 101)
+                + frame_of(produce_request("t", batch(b"w")), 7, 102)
+            )
             await held(node)
-        # The first finds that something has come since the last one.
-        for _ in range(2):
-            await server.sweep_once(trio.current_time())
-        await until(lambda: not server.connections)
-        assert node.timer.count == 0
-        clock.jump(pause_of(response) / 1000 + 0.001)
+            if how == "reset":
+                client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        log = node.replica_manager.partition("t", 0).log
+        await server.sweep_once(trio.current_time())
         await trio.testing.wait_all_tasks_blocked()
-        assert node.replica_manager.partition("t", 0).log.log_end_offset == 1
+        assert (log.log_end_offset, len(server.connections)) == (1, 1)
+        for _ in range(2):
+            clock.jump(pause_of(response) / 1000 + 0.001)
+            await trio.testing.wait_all_tasks_blocked()
+        assert (log.log_end_offset, node.timer.count, len(server.connections)) == (3, 0, 0)

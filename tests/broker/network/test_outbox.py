@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+import struct
 from contextlib import contextmanager
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -201,3 +202,41 @@ async def test_what_the_socket_takes_at_once_is_sent_although_it_is_closed() -> 
         outbox.close()
         await outbox.send()
         assert other.recv(100) == b"last words"
+
+
+@pytest.mark.parametrize("head", [b"\x00\x00\x00\x05hel", b"\x00"])
+async def test_a_frame_whose_first_byte_is_sent_goes_on_behind_it(head: bytes) -> None:
+    with client() as (outbox, other):
+        outbox.probe()
+        outbox.probe()
+        assert other.recv(100) == b"\x00"
+        outbox.add(())
+        outbox.add((head, b"lo"))
+        outbox.add((b"\x00next",))
+        await outbox.send()
+        assert other.recv(100) == head[1:] + b"lo" + b"\x00next"
+
+
+async def test_nothing_goes_before_what_is_on_its_way() -> None:
+    with client() as (outbox, other):
+        outbox.add((b"whole",))
+        outbox.probe()
+        await outbox.send()
+        assert other.recv(100) == b"whole"
+
+
+async def test_a_frame_whose_first_byte_was_guessed_wrong_closes_the_connection() -> None:
+    with client() as (outbox, _):
+        outbox.probe()
+        with pytest.raises(CloseConnection, match="16 MB"):
+            outbox.add((struct.pack(">i", 1 << 24), b""))
+
+
+async def test_what_is_for_a_client_that_is_gone_is_dropped(tmp_path: Path) -> None:
+    with client() as (outbox, other):
+        outbox.discard()
+        outbox.add((b"head", records(tmp_path / "log", bytes(3 * SENDFILE_FROM)).slice(0, 3 * SENDFILE_FROM)))
+        await outbox.send()
+        assert (outbox.parts, outbox.size_bytes) == ([], 0)
+        with pytest.raises(BlockingIOError):
+            other.recv(1)

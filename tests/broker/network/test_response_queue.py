@@ -186,6 +186,19 @@ async def test_closing_gives_up_what_waits(tmp_path: Path) -> None:
         assert (node.purgatory.parked, node.purgatory.watched_keys) == (0, 0)
 
 
+async def test_a_client_that_closes_gives_up_what_waits(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        node.create_topic("t")
+        partition = with_follower(node)
+        async with connected(node) as client:
+            await client.stream.send_all(frames(writes(3)))
+            await until(lambda: node.purgatory.parked == 3)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not node.server.connections  # type: ignore[attr-defined]
+        assert (node.purgatory.parked, node.purgatory.watched_keys) == (0, 0)
+        assert partition.log.log_end_offset == 3
+
+
 async def test_closing_gives_up_what_is_behind_a_request_that_waits(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node:
         node.create_topic("t")
