@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.apache_kafka import ApacheKafka
+from kcli.broker.metadata.metadata_log import MetadataLog
+from kcli.broker.metadata.metadata_replay import replay
+from tests.support.apache_kafka import NEWEST, OLDER, ApacheKafka
 from tests.support.copies import copy_running
 from tests.support.producing import create_topic, delete_topic, end_offsets, produce, read_partition
 from tests.support.records import Shape, TestRecord, generate
+from tests.support.waiting import first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
 
+    from tests.conftest import Finished
     from tests.support.apache_kafka import KafkaTools
     from tests.support.kcli_broker import KcliBroker
 
@@ -25,6 +30,9 @@ pytestmark = pytest.mark.interop
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COUNT = 1500
+GOLDEN = Path(__file__).parent.parent / "golden" / "storage"
+GROUP = [["g1", "orders", str(number), "10"] for number in range(3)]
+NOW_MS = 1_800_000_000_000
 SMALL_SEGMENTS = {"segment.bytes": "1048576", "index.interval.bytes": "1024"}
 
 
@@ -164,6 +172,116 @@ def test_apache_kafka_starts_on_a_directory_that_kcli_wrote(
         assert end_offsets(apache.bootstrap, "disk")[0] == (0, len(written.records) + 1)
     finally:
         apache.stop()
+
+
+ACL_SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "offsets.retention.minutes": "100000000",
+}
+DYNAMIC_QUORUM = {"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": "127.0.0.1:9093"}
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of Apache Kafka that wrote a directory of the golden files, and what it needs to read it."""
+
+    version: str
+    module: str
+    settings: Mapping[str, str]
+    unserved: str
+
+
+RELEASES = (
+    Release(
+        "4.3.1",
+        NEWEST,
+        DYNAMIC_QUORUM,
+        "share groups (`share.version` 1), streams groups (`streams.version` 1), transactions "
+        "(`transaction.version` 2), ",
+    ),
+    Release("4.1.1", OLDER, {}, "transactions (`transaction.version` 2), "),
+)
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=[release.version for release in RELEASES])
+def test_a_cluster_of_apache_kafka_goes_to_kcli_and_back(
+    release: Release,
+    new_kcli_broker: Callable[..., KcliBroker],
+    kafka_tool: KafkaTools,
+    kcli: Callable[..., Finished],
+    tmp_path: Path,
+) -> None:
+    """Nothing is lost on the way: topics, offsets, configurations, quotas, credentials, ACLs, the voters."""
+    broker = new_kcli_broker(settings={"offsets.retention.minutes": "100000000"})
+    shutil.copytree(GOLDEN / f"cluster-{release.version}", broker.node_directory)
+    broker.start()
+    assert len(read_partition(broker.bootstrap, "orders", 0)) == 10
+    address = ("-b", broker.bootstrap, "-o", "text")
+    offsets = kcli("consumer-groups", "describe", "g1", *address).out
+    assert [line.split()[:4] for line in offsets.splitlines() if line.startswith("g1")] == GROUP
+    produce(broker.bootstrap, "orders", [TestRecord(0, -1, int(time.time() * 1000), b"k", b"more")])
+    create_topic(broker.bootstrap, "made-by-kcli", 2)
+    assert (
+        kcli("configs", "alter", "--broker-defaults", "--add", "num.io.threads=10", *address).exit_code == 0
+    )
+    assert broker.stop() == 0
+    warned = [line for line in broker.log.read_text().splitlines() if "not served" in line]
+    kept = f"{release.unserved}2 access control entries, 1 SCRAM credential"
+    assert [line.partition("WARNING ")[2] for line in warned] == [
+        f"kept for Apache Kafka, but not served here: {kept}: every client gets in"
+    ]
+    replace_by_snapshot(broker.node_directory)
+
+    settings = {**ACL_SETTINGS, **release.settings}
+    apache = ApacheKafka(
+        tmp_path, kafka_tool, data=broker.node_directory, settings=settings, module=release.module
+    )
+    apache.start()
+    try:
+
+        def shown(tool: str, *arguments: str) -> str:
+            result = kafka_tool(tool, "--bootstrap-server", apache.bootstrap, *arguments)
+            assert result.code == 0, result
+            return result.output
+
+        ends = {("orders", 0): 11, ("orders", 1): 10, ("orders", 2): 10, ("made-by-kcli", 0): 0}
+        for (topic, partition), end in ends.items():
+            assert end_offsets(apache.bootstrap, topic)[partition] == (0, end)
+        lines = first(
+            lambda: shown("kafka-consumer-groups", "--describe", "--group", "g1").splitlines(),
+            lambda lines: any(line.startswith("g1") for line in lines),
+            "the coordinator has read the group",
+        )
+        assert [line.split()[:4] for line in lines if line.startswith("g1")] == GROUP
+        brokers = shown("kafka-configs", "--describe", "--entity-type", "brokers", "--entity-default")
+        assert re.findall(r"^  (\S+=\S+)", brokers, re.MULTILINE) == [
+            "log.cleaner.threads=2",
+            "min.insync.replicas=1",
+            "num.io.threads=10",
+        ]
+        users = shown("kafka-configs", "--describe", "--entity-type", "users", "--entity-name", "alice")
+        assert "producer_byte_rate=1.0E7" in users
+        assert "SCRAM-SHA-256=iterations=4096" in users
+        orders = shown("kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", "orders")
+        assert "max.message.bytes=123456" in orders
+        acls = shown("kafka-acls", "--list")
+        assert "principal=User:alice, host=*, operation=READ, permissionType=ALLOW" in acls
+        assert "principal=User:bob, host=*, operation=WRITE, permissionType=DENY" in acls
+        features = kafka_tool("kafka-features", "--bootstrap-server", apache.bootstrap, "describe").output
+        levels = dict(re.findall(r"Feature: (\S+) .*FinalizedVersionLevel: (\S+)", features))
+        assert levels["metadata.version"].startswith(release.version[:3])
+        assert levels["transaction.version"] == "2"
+        assert levels["kraft.version"] == str(int(release.settings is DYNAMIC_QUORUM))
+    finally:
+        apache.stop()
+
+
+def replace_by_snapshot(node_directory: Path) -> None:
+    """Replace the metadata log by a snapshot, as a start does with a long one."""
+    log = MetadataLog.open(str(node_directory), node_id=1, wall_ms=lambda: NOW_MS, report=print)
+    log.restart_from(replay(log.replay()))
+    log.close()
 
 
 @pytest.mark.parametrize("running", [True, False], ids=["copied-while-running", "copied-after-shutdown"])

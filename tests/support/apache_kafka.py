@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+NEWEST, OLDER = "apache-kafka", "apache-kafka-4.1"
+"""Modules of `interop/java`: 4.3.1 and 4.1.1."""
+
 BROKER_HEAP = "320m"
 START_TIMEOUT_SECONDS = 180.0
 TOOL_TIMEOUT_SECONDS = 180.0
@@ -37,6 +40,7 @@ JVM_OPTIONS = (
 
 TOOLS = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
@@ -146,7 +150,7 @@ class ApacheKafka:
     """A broker of one node on free ports of the loopback interface.
 
     Its directory is formatted by its own storage tool, unless `data` names one that was written before. It
-    runs in a small JVM that starts fast, unless `jvm_options` ask for another one.
+    runs in a small JVM that starts fast, unless `jvm_options` ask for another one. `module` has the jars.
     """
 
     def __init__(
@@ -157,11 +161,13 @@ class ApacheKafka:
         settings: Mapping[str, str] | None = None,
         data: Path | None = None,
         jvm_options: Sequence[str] | None = None,
+        module: str = NEWEST,
     ) -> None:
         self.directory = directory
         self.data = data or directory / "data"
         self._jvm_options = jvm_options
-        self._archive = ClassArchive()
+        self._module = module
+        self._archive = ClassArchive() if module == NEWEST else None
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._process: ChildProcess | None = None
@@ -200,8 +206,9 @@ class ApacheKafka:
         """Start the JVM without waiting for anything."""
         options = self._jvm_options
         if options is None:
-            options = (*JVM_OPTIONS, f"-Xmx{BROKER_HEAP}", "-Xms64m", *self._archive.options())
-        path = f"{java_libraries() / 'apache-kafka'}/*"
+            archive = self._archive.options() if self._archive is not None else ()
+            options = (*JVM_OPTIONS, f"-Xmx{BROKER_HEAP}", "-Xms64m", *archive)
+        path = f"{java_libraries() / self._module}/*"
         command = ["java", *options, "-cp", path, "kafka.Kafka", str(self._properties)]
         self._process = ChildProcess(command, stderr=self.directory / "broker.log")
         return self._process
@@ -227,7 +234,8 @@ class ApacheKafka:
         if self._process is not None:
             self._process.stop()
             self._process = None
-            self._archive.keep()
+            if self._archive is not None:
+                self._archive.keep()
 
 
 def random_cluster_id() -> str:

@@ -117,6 +117,15 @@ CLIENTS = (
         creates_topics=False,
         reads_headers=False,
     ),
+    Client(
+        "Java 0.10.0",  # It sends no ApiVersions.
+        _java("0.10.0"),
+        Shape(headers=False),
+        codecs=OLD_CODECS,
+        idempotence=False,
+        creates_topics=False,
+        reads_headers=False,
+    ),
     Client("franz-go", _go("franz")),
     Client("sarama", _go("sarama")),
     Client("KafkaJS", _node, Shape(null_header_values=False)),

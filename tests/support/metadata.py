@@ -88,7 +88,7 @@ class MemoryLog:
         self.end_offset += 1
         return self.epoch
 
-    def append(self, records: Sequence[MetadataRecord]) -> int:
+    def append(self, records: Sequence[MetadataRecord], metadata_version: int) -> int:
         if self.failure is not None:
             raise self.failure
         self.end_offset += len(records)

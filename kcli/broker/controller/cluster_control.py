@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kcli.broker.controller.feature_control import UNSERVED_FEATURES
 from kcli.broker.controller.result import ControllerResult
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import (
@@ -190,7 +191,7 @@ def _registered(image: MetadataImage, node_id: int) -> BrokerRegistration:
 def _check_features(image: MetadataImage, node_id: int, features: Mapping[str, tuple[int, int]]) -> None:
     for name, level in image.features.items():
         lowest, highest = features.get(name, (0, 0))
-        if not lowest <= level <= highest:
+        if name not in UNSERVED_FEATURES and not lowest <= level <= highest:
             raise KafkaError(
                 ErrorCode.INVALID_REGISTRATION,
                 f"node {node_id} does not support the cluster's `{name}` level {level}",

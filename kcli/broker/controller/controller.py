@@ -80,8 +80,8 @@ class ControllerLog(Protocol):
     def begin_epoch(self) -> int:
         """Begin the next epoch."""
 
-    def append(self, records: Sequence[MetadataRecord]) -> int:
-        """Write one batch durably; return the offset of its last record."""
+    def append(self, records: Sequence[MetadataRecord], metadata_version: int) -> int:
+        """Write one batch durably, at a level of `metadata.version`; return its last record's offset."""
 
 
 class Controller:
@@ -120,7 +120,7 @@ class Controller:
 
     def _append(self, records: Sequence[MetadataRecord]) -> None:
         try:
-            last_offset = self._log.append(records)
+            last_offset = self._log.append(records, self.image.metadata_version)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write the metadata log: {error.strerror}"

@@ -97,7 +97,7 @@ class ReplicatedMetadataLog:
         assert snapshot is not None
         self._each(lambda copy: copy.install(*snapshot, sync=False))
 
-    def append(self, records: Sequence[MetadataRecord]) -> int:
+    def append(self, records: Sequence[MetadataRecord], metadata_version: int) -> int:
         """Write one decision, durably in this node's copy. Raises `OSError` and `KafkaError`."""
         if self.is_over:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self.node_id} is not the controller any more")
@@ -106,7 +106,7 @@ class ReplicatedMetadataLog:
                 ErrorCode.NOT_CONTROLLER, f"node {self.node_id}, the controller, is cut off from most nodes"
             )
         start = self._log.end_offset
-        batch = self._log.encode(records)
+        batch = self._log.encode(records, metadata_version)
         try:
             self._log.write(batch)
             self._log.sync()

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 from kcli.broker.controller.result import ControllerResult
 from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.internal.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
+from kcli.protocol.internal.metadata_records import (
+    METADATA_VERSION,
+    NEWEST_METADATA_VERSION,
+    ClearElrRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,19 +84,25 @@ def _config(broker: str, value: str | None) -> ConfigRecord:
     )
 
 
-METADATA_VERSION = "metadata.version"
 GROUP_VERSION = "group.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     # From 3.3-IV3, the first level without ZooKeeper, to 4.3-IV0.
-    METADATA_VERSION: (7, 30),
+    METADATA_VERSION: (7, NEWEST_METADATA_VERSION),
     # 1 enables groups whose coordinator assigns (KIP-848).
     GROUP_VERSION: (0, 1),
     # 1 enables eligible leader replicas (KIP-966).
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
 }
 """Lowest and highest level by name."""
+
+UNSERVED_FEATURES: Mapping[str, str] = {
+    "share.version": "share groups",
+    "streams.version": "streams groups",
+    "transaction.version": "transactions",
+}
+"""Features of Kafka 4.3 without APIs here, and what they are for; their levels stay as Kafka has set them."""
 
 _WITH_NEW_RECORDS = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
 """Levels of `metadata.version` with records that the level below does not know (class `MetadataVersion`)."""
@@ -162,6 +174,23 @@ def update_features(
         if update.level != current:
             records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
     return ControllerResult(tuple(records), None)
+
+
+def unserved_warning(image: MetadataImage) -> str | None:
+    """Return a line that names what the cluster uses and kcli does not serve, None for nothing."""
+    found = [
+        f"{what} (`{name}` {image.features[name]})"
+        for name, what in UNSERVED_FEATURES.items()
+        if image.features.get(name)
+    ]
+    if image.security:
+        from kcli.protocol.internal.security_records import counted  # Few clusters have any.
+
+        found += counted(image.security.values())
+    if not found:
+        return None
+    ending = ": every client gets in" if image.security else ""
+    return f"kept for Apache Kafka, but not served here: {', '.join(found)}{ending}"
 
 
 def _unsupported(image: MetadataImage, update: FeatureUpdate) -> str | None:

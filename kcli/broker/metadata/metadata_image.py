@@ -18,9 +18,13 @@ from kcli.broker.metadata.registrations import (
     TopicImage,
 )
 from kcli.protocol.configs import ConfigResourceType
+from kcli.protocol.internal.metadata_records import METADATA_VERSION, NEWEST_METADATA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from kcli.protocol.internal.security_records import SecurityRecord
+    from kcli.protocol.records.control_records import ControlRecordType
 
 __all__ = [
     "EMPTY_IMAGE",
@@ -63,7 +67,9 @@ class MetadataImage:
 
     `topics` is by name, `topics_by_id` by 16-byte id, `configs` by resource, `client_quotas` by entity.
     `features` has the finalized levels above 0, `disabled_features` the names set to 0. The next block of
-    producer ids begins at `next_producer_id`.
+    producer ids begins at `next_producer_id`. `quorum` has Kafka's control records about the voters of the
+    quorum, by type. `security` has the records of credentials, access control lists
+    and the like, by class and identity: nothing here acts on them, but Apache Kafka shall find them again.
     """
 
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=_nothing)
@@ -73,9 +79,16 @@ class MetadataImage:
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_nothing)
     features: Mapping[str, int] = field(default_factory=_nothing)
     disabled_features: frozenset[str] = frozenset()
+    quorum: Mapping[ControlRecordType, bytes] = field(default_factory=_nothing)
+    security: Mapping[tuple[object, ...], SecurityRecord] = field(default_factory=_nothing)
     next_producer_id: int = 0
     offset: int = -1
     epoch: int = 0
+
+    @property
+    def metadata_version(self) -> int:
+        """The level of `metadata.version`, the newest in a new cluster."""
+        return self.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
 
     def config(self, type: int, name: str) -> Mapping[str, str]:
         """Return the configuration of a resource, empty if it has none."""

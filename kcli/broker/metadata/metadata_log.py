@@ -30,9 +30,11 @@ from kcli.broker.metadata.metadata_snapshot import (
     SnapshotId,
     decode_snapshot,
     encode_snapshot,
+    quorum_records,
 )
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import (
+    NEWEST_METADATA_VERSION,
     MetadataRecord,
     decode_metadata_record,
     encode_metadata_record,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kcli.broker.metadata.metadata_image import MetadataImage
+    from kcli.protocol.internal.security_records import SecurityRecord
 
 QUORUM_STATE = "quorum-state"
 
@@ -220,22 +223,24 @@ class MetadataLog:
         data = json.dumps(state, separators=(",", ":")).encode()
         write_atomically(f"{self.directory}/{QUORUM_STATE}", data, sync=leader == self.node_id)
 
-    def append(self, records: Sequence[MetadataRecord]) -> int:
+    def append(
+        self, records: Sequence[MetadataRecord], metadata_version: int = NEWEST_METADATA_VERSION
+    ) -> int:
         """Write one decision durably and return the offset of its last record.
 
         After an `OSError` while writing, nothing of it is left. Raises `MetadataLogFailed` if the log could
         not be synced: the content of the disk is unknown then.
         """
-        self.write(self.encode(records))
+        self.write(self.encode(records, metadata_version))
         self.sync()
         return self.end_offset - 1
 
-    def encode(self, records: Sequence[MetadataRecord]) -> bytearray:
-        """Return the batch of one decision for the end of the log."""
+    def encode(self, records: Sequence[MetadataRecord], metadata_version: int) -> bytearray:
+        """Return the batch of one decision for the end of the log, at a level of `metadata.version`."""
         builder = RecordBatchBuilder(base_offset=self.end_offset, leader_epoch=self.epoch)
         now_ms = self._wall_ms()
         for record in records:
-            builder.append(now_ms, None, encode_metadata_record(record))
+            builder.append(now_ms, None, encode_metadata_record(record, metadata_version))
         return builder.build()
 
     def write(self, batch: bytes | bytearray) -> None:
@@ -411,10 +416,10 @@ class MetadataLog:
 
 def decoded(data: bytes) -> MetadataBatch:
     batch = RecordBatch(data)
-    records: list[MetadataRecord] = []
+    records: list[MetadataRecord | SecurityRecord] = []
     if not batch.is_control:
         records = [decode_metadata_record(record.value or b"") for record in batch.records()]
-    return MetadataBatch(batch.last_offset, batch.partition_leader_epoch, records)
+    return MetadataBatch(batch.last_offset, batch.partition_leader_epoch, records, quorum_records(batch))
 
 
 def _leader_change(leader: int, voters: Sequence[int]) -> bytes:

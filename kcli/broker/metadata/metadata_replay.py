@@ -47,14 +47,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kcli.protocol.internal.metadata_records import MetadataRecord
+    from kcli.protocol.internal.security_records import SecurityRecord
+    from kcli.protocol.records.control_records import ControlRecordType
 
 
 class MetadataBatch(NamedTuple):
-    """One batch of the metadata log: the records of one decision, none for a control record."""
+    """One batch of the metadata log: the records of one decision, none for a control record.
+
+    `quorum` has the control records about the voters of the quorum, by type.
+    """
 
     last_offset: int
     epoch: int
-    records: Sequence[MetadataRecord]
+    records: Sequence[MetadataRecord | SecurityRecord]
+    quorum: Mapping[ControlRecordType, bytes] = NOTHING
 
 
 class InvalidMetadata(KcliError):
@@ -88,7 +94,7 @@ def replay(batches: Iterable[MetadataBatch]) -> MetadataImage:
     """Return the image of a log without unfinished transactions (KIP-868). Raises `InvalidMetadata`."""
     draft = _Draft(EMPTY_IMAGE)
     offset, epoch = -1, 0
-    transaction: list[MetadataRecord] | None = None
+    transaction: list[MetadataRecord | SecurityRecord] | None = None
     for batch in batches:
         for record in batch.records:
             match record:
@@ -104,6 +110,8 @@ def replay(batches: Iterable[MetadataBatch]) -> MetadataImage:
                     transaction.append(record)
                 case _:
                     draft.apply(record)
+        if batch.quorum:
+            draft.quorum = MappingProxyType({**draft.quorum, **batch.quorum})
         offset, epoch = batch.last_offset, batch.epoch
     return draft.finish(offset=offset, epoch=epoch)[0]
 
@@ -118,10 +126,12 @@ class _Draft:
         self._removed: set[bytes] = set()
         self._configs = dict(image.configs)
         self._quotas = dict(image.client_quotas)
+        self.quorum = image.quorum
+        self._security: dict[tuple[object, ...], SecurityRecord] | None = None
         self._features = {**dict.fromkeys(image.disabled_features, 0), **image.features}
         self._next_producer_id = image.next_producer_id
 
-    def apply(self, record: MetadataRecord) -> None:  # one case per record type
+    def apply(self, record: MetadataRecord | SecurityRecord) -> None:  # one case per record type
         match record:
             case TopicRecord():
                 self._topics[record.topic_id] = (record.name, {})
@@ -154,8 +164,10 @@ class _Draft:
                 self._next_producer_id = record.next_producer_id
             case NoOpRecord() | RegisterControllerRecord():
                 pass
-            case _:
+            case BeginTransactionRecord() | EndTransactionRecord() | AbortTransactionRecord():
                 raise InvalidMetadata(f"a {type(record).__name__} cannot stand alone")
+            case _:
+                self._keep(record)
 
     def finish(self, *, offset: int, epoch: int) -> tuple[MetadataImage, MetadataDelta]:
         image = self._image
@@ -169,6 +181,8 @@ class _Draft:
             client_quotas=_share(image.client_quotas, self._quotas),
             features=_share(image.features, features),
             disabled_features=frozenset(self._features.keys() - features.keys()),
+            quorum=self.quorum,
+            security=image.security if self._security is None else MappingProxyType(self._security),
             next_producer_id=self._next_producer_id,
             offset=offset,
             epoch=epoch,
@@ -252,6 +266,17 @@ class _Draft:
             values[record.key] = record.value
         if values:
             self._quotas[entity] = MappingProxyType(values)
+
+    def _keep(self, record: SecurityRecord) -> None:
+        from kcli.protocol.internal.security_records import identity, removed_class  # Few logs have any.
+
+        if self._security is None:
+            self._security = dict(self._image.security)
+        removed = removed_class(record)
+        if removed is None:
+            self._security[(type(record), *identity(record))] = record
+        else:
+            self._security.pop((removed, *identity(record)), None)
 
     def _broker(self, node_id: int) -> BrokerRegistration:
         if node_id not in self._brokers:

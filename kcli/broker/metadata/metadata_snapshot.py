@@ -2,7 +2,8 @@
 
 A snapshot replaces the log below its end offset. Its file, beside the segments, has that offset and the epoch
 before it in its name: `00000000000000007822-0000000005.checkpoint`. It consists of record batches with
-offsets of their own: a header control record, the records, a footer control record. Without the footer it is
+offsets of their own: a header control record, those of a quorum whose voters may change, the records, a
+footer control record. Without the footer it is
 unfinished and not used.
 """
 
@@ -37,10 +38,12 @@ if TYPE_CHECKING:
 
     from kcli.broker.metadata.metadata_image import BrokerRegistration, MetadataImage
     from kcli.protocol.internal.metadata_records import MetadataRecord
+    from kcli.protocol.internal.security_records import SecurityRecord
 
 RECORDS_PER_BATCH = 1000
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
+_QUORUM_TYPES = (ControlRecordType.KRAFT_VERSION, ControlRecordType.KRAFT_VOTERS)
 # Version, timestamp of the last record below the end offset, no tags.
 _HEADER = Struct(">hqb")
 _FOOTER = Struct(">hb")
@@ -68,7 +71,7 @@ class SnapshotId(NamedTuple):
         return cls(int(match[1]), int(match[2])) if match else None
 
 
-def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
+def image_records(image: MetadataImage) -> Iterator[MetadataRecord | SecurityRecord]:
     """Yield the records that make this image from an empty one, in Kafka's order."""
     for name, level in image.features.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
@@ -90,6 +93,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     if image.next_producer_id:
         # The broker of the last block is not part of the image, and is never needed.
         yield ProducerIdsRecord(broker_id=-1, next_producer_id=image.next_producer_id)
+    yield from image.security.values()
 
 
 def encode_snapshot(image: MetadataImage, *, now_ms: int) -> bytes:
@@ -97,11 +101,14 @@ def encode_snapshot(image: MetadataImage, *, now_ms: int) -> bytes:
     header = _HEADER.pack(0, now_ms, 0)
     data = control_batch(ControlRecordType.SNAPSHOT_HEADER, header, timestamp=now_ms, leader_epoch=epoch)
     offset = 1
+    for control_type, value in image.quorum.items():
+        data += control_batch(control_type, value, timestamp=now_ms, base_offset=offset, leader_epoch=epoch)
+        offset += 1
     records = image_records(image)
     while chunk := list(islice(records, RECORDS_PER_BATCH)):
         builder = RecordBatchBuilder(base_offset=offset, leader_epoch=epoch)
         for record in chunk:
-            builder.append(now_ms, None, encode_metadata_record(record))
+            builder.append(now_ms, None, encode_metadata_record(record, image.metadata_version))
         data += builder.build()
         offset += len(chunk)
     data += control_batch(
@@ -116,8 +123,9 @@ def encode_snapshot(image: MetadataImage, *, now_ms: int) -> bytes:
 
 def decode_snapshot(data: bytes, snapshot_id: SnapshotId) -> MetadataBatch:
     """Return a snapshot's records as one batch. Raises `InvalidSnapshot`, and `DecodeError`."""
-    records: list[MetadataRecord] = []
+    records: list[MetadataRecord | SecurityRecord] = []
     controls: list[ControlRecordType] = []
+    quorum: dict[ControlRecordType, bytes] = {}
     size = next_offset = 0
     try:
         for batch in iter_batches(data):
@@ -131,6 +139,7 @@ def decode_snapshot(data: bytes, snapshot_id: SnapshotId) -> MetadataBatch:
                     controls.append(parse_control_key(record.key))
                 else:
                     records.append(decode_metadata_record(record.value or b""))
+            quorum |= quorum_records(batch)
     except CorruptRecord as error:
         raise InvalidSnapshot(f"snapshot `{snapshot_id.file_name}`: {error}") from error
     is_whole = controls[:1] == [ControlRecordType.SNAPSHOT_HEADER] and (
@@ -138,7 +147,15 @@ def decode_snapshot(data: bytes, snapshot_id: SnapshotId) -> MetadataBatch:
     )
     if not is_whole:
         raise InvalidSnapshot(f"snapshot `{snapshot_id.file_name}` is not finished")
-    return MetadataBatch(snapshot_id.end_offset - 1, snapshot_id.epoch, records)
+    return MetadataBatch(snapshot_id.end_offset - 1, snapshot_id.epoch, records, quorum)
+
+
+def quorum_records(batch: RecordBatch) -> dict[ControlRecordType, bytes]:
+    """Return the control records of a batch about the voters of the quorum (KIP-853), by type."""
+    if not batch.is_control:
+        return {}
+    found = {parse_control_key(record.key): bytes(record.value or b"") for record in batch.records()}
+    return {type: value for type, value in found.items() if type in _QUORUM_TYPES}
 
 
 def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:

@@ -19,6 +19,7 @@ from kcli.broker.config.broker_definitions import ControllerSettings
 from kcli.broker.config.config_definition import view
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.controller_election import ControllerElection, ControllerLink
+from kcli.broker.controller.feature_control import unserved_warning
 from kcli.broker.metadata.metadata_copies import MetadataCopies
 from kcli.broker.metadata.metadata_damage import MetadataFault, find_fault, has_served
 from kcli.broker.metadata.metadata_publisher import MetadataPublisher
@@ -366,6 +367,8 @@ class Cluster:
             ) from error
         controller.nodes_went_down(returning=node_ids)
         self.publisher.observe(ConfigWarnings(controller.image).follow)
+        if line := unserved_warning(controller.image):
+            _log.warning(line)
         return controller
 
     def new_node(self, config: BrokerConfig) -> Node:

@@ -7,12 +7,14 @@ The value of a log record is a frame around the record's own fields:
     version        unsigned varint
     body           the fields, always in the flexible form
 
-Field order, names, defaults and versions are the published schemas'. Records are written in their newest
-version and read in all. In a change record a field with its default value means no change.
+Field order, names, defaults and versions are the published schemas'. Records are written in the newest
+version that the cluster's `metadata.version` has, and read in all. In a change record a field with its
+default value means no change.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kcli.protocol.schema.declaration import (
@@ -41,8 +43,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kcli.protocol.corruption import Buffer
+    from kcli.protocol.internal.security_records import SecurityRecord
 
 FRAME_VERSION = 1
+
+METADATA_VERSION = "metadata.version"
+"""The feature whose level says which versions of records the log may have."""
+NEWEST_METADATA_VERSION = 30
+"""Level 4.3-IV0."""
 
 NO_LEADER = -1
 """The leader of a partition without a leader."""
@@ -280,10 +288,41 @@ MetadataRecord = (
 METADATA_RECORDS: dict[int, type[Any]] = {message_info(cls).key: cls for cls in MetadataRecord.__args__}
 
 
-def encode_metadata_record(value: MetadataRecord) -> bytes:
-    """Return the value of a log record, in the newest version of the record's type."""
+_ADDED: Mapping[type[Any], tuple[tuple[int, int, dict[str, Any]], ...]] = {
+    RegisterBrokerRecord: (
+        (30, 4, {"cordoned_log_dirs": None}),
+        (17, 3, {"log_dirs": []}),
+        (8, 2, {"is_migrating_zk_broker": False}),
+    ),
+    PartitionRecord: (
+        (23, 2, {"eligible_leader_replicas": None, "last_known_elr": None}),
+        (17, 1, {"directories": []}),
+    ),
+    PartitionChangeRecord: (
+        (23, 2, {"eligible_leader_replicas": None, "last_known_elr": None}),
+        (17, 1, {"directories": None}),
+    ),
+    BrokerRegistrationChangeRecord: ((30, 3, {"cordoned_log_dirs": None}), (17, 2, {"log_dirs": []})),
+}
+"""Versions by record: the level of `metadata.version` that has one, and its new fields without a value."""
+
+
+def encode_metadata_record(
+    value: MetadataRecord | SecurityRecord, metadata_version: int = NEWEST_METADATA_VERSION
+) -> bytes:
+    """Return the value of a log record, in the newest version that a level of `metadata.version` has.
+
+    Fields that are newer are left out (class `MetadataVersion`).
+    """
     info = message_info(type(value))
     version = info.max_version
+    if metadata_version < NEWEST_METADATA_VERSION:
+        for level, added_in, without in _ADDED.get(type(value), ()):
+            if metadata_version < level:
+                version = added_in - 1
+                value = copy(value)
+                for name, nothing in without.items():
+                    setattr(value, name, nothing)
     frame = bytes(
         encode_unsigned_varint(FRAME_VERSION)
         + encode_unsigned_varint(info.key)
@@ -292,9 +331,14 @@ def encode_metadata_record(value: MetadataRecord) -> bytes:
     return frame + codec(type(value), version).encode(value)
 
 
-def decode_metadata_record(data: Buffer) -> MetadataRecord:
+def decode_metadata_record(data: Buffer) -> MetadataRecord | SecurityRecord:
     """Return the record in a log record's value; raise `DecodeError` if it is malformed or unknown."""
-    value, _ = decode_framed(data, METADATA_RECORDS)
+    classes = METADATA_RECORDS
+    if len(data) > 1 and data[1] not in classes:  # The type, which is below 128.
+        from kcli.protocol.internal.security_records import SECURITY_RECORDS  # Few logs have any.
+
+        classes = SECURITY_RECORDS
+    value, _ = decode_framed(data, classes)
     return value  # type: ignore[no-any-return]  # one of the classes
 
 

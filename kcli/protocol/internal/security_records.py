@@ -1,13 +1,17 @@
 """Records of the metadata log that kcli's broker does not write: credentials, access control, migration.
 
-One class per published schema, as in `metadata_records`.
+One class per published schema, as in `metadata_records`. A broker keeps those that Apache Kafka wrote.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from kcli.protocol.schema.declaration import bytes_, i8, i32, i64, message_info, record, string, uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @record(type=10, versions="0", flexible="0+")
@@ -81,3 +85,40 @@ SecurityRecord = (
 )
 
 SECURITY_RECORDS: dict[int, type[Any]] = {message_info(cls).key: cls for cls in SecurityRecord.__args__}
+
+_REMOVALS = {
+    RemoveAccessControlEntryRecord: AccessControlEntryRecord,
+    RemoveUserScramCredentialRecord: UserScramCredentialRecord,
+    RemoveDelegationTokenRecord: DelegationTokenRecord,
+}
+
+
+def removed_class(record: SecurityRecord) -> type[Any] | None:
+    """Return the class of the record that this one removes, None for a record that sets something."""
+    return _REMOVALS.get(type(record))
+
+
+def identity(record: SecurityRecord) -> tuple[object, ...]:
+    """Return what tells a record from others of its kind; a removal has that of what it removes."""
+    match record:
+        case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
+            return (record.id,)
+        case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
+            return record.name, record.mechanism
+        case DelegationTokenRecord() | RemoveDelegationTokenRecord():
+            return (record.token_id,)
+        case ZkMigrationStateRecord():
+            return ()
+
+
+_NOUNS = {
+    AccessControlEntryRecord: ("access control entry", "access control entries"),
+    UserScramCredentialRecord: ("SCRAM credential", "SCRAM credentials"),
+    DelegationTokenRecord: ("delegation token", "delegation tokens"),
+}
+
+
+def counted(records: Iterable[SecurityRecord]) -> list[str]:
+    """Return how many of each kind there are, for a message."""
+    numbers = Counter(map(type, records))
+    return [f"{numbers[cls]} {nouns[numbers[cls] > 1]}" for cls, nouns in _NOUNS.items() if numbers[cls]]

@@ -132,6 +132,13 @@ def test_who_is_not_registered_or_quotes_an_old_epoch_is_refused(
         assert caught.value.code is code
 
 
+def test_a_node_need_not_support_features_without_apis_here() -> None:
+    features = {"metadata.version": 30, "share.version": 1, "streams.version": 1, "transaction.version": 2}
+    image = MetadataImage(features=features)
+    after, _ = apply(image, register(image, 1).records)
+    assert after.features == features
+
+
 def test_a_node_must_support_what_the_cluster_works_at() -> None:
     image = MetadataImage(features={"metadata.version": 31})
     with pytest.raises(KafkaError, match=r"does not support the cluster's `metadata.version` level 31"):

@@ -12,6 +12,7 @@ from kcli.broker.controller.feature_control import (
     FeatureUpdate,
     UpgradeType,
     finalize_features,
+    unserved_warning,
     update_features,
 )
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, MetadataImage
@@ -19,6 +20,7 @@ from kcli.broker.metadata.metadata_replay import apply
 from kcli.broker.metadata.metadata_snapshot import image_records
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import ConfigRecord, FeatureLevelRecord
+from kcli.protocol.internal.security_records import UserScramCredentialRecord
 from tests.support.metadata import broker, image_of
 
 UP, DOWN, FORCED = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
@@ -46,6 +48,25 @@ def test_a_level_that_somebody_has_set_is_kept_over_terms_and_snapshots() -> Non
     assert restored.disabled_features == lowered.disabled_features == {"group.version"}
     raised, _ = apply(lowered, update_features(lowered, [FeatureUpdate("group.version", 1, UP)]).records)
     assert (raised.features["group.version"], raised.disabled_features) == (1, frozenset())
+
+
+def test_one_line_names_what_is_kept_and_not_served() -> None:
+    assert unserved_warning(cluster(metadata_version=30, share_version=0)) is None
+    image = cluster(metadata_version=30, group_version=1, transaction_version=2, share_version=1)
+    line = (
+        "kept for Apache Kafka, but not served here: share groups (`share.version` 1), "
+        "transactions (`transaction.version` 2)"
+    )
+    assert unserved_warning(image) == line
+    assert finalize_features(image).records == ()
+    credentials = [
+        UserScramCredentialRecord(
+            name=name, mechanism=1, salt=b"", stored_key=b"", server_key=b"", iterations=4096
+        )
+        for name in ("a", "b")
+    ]
+    with_users, _ = apply(image, credentials)
+    assert unserved_warning(with_users) == f"{line}, 2 SCRAM credentials: every client gets in"
 
 
 @pytest.mark.parametrize(

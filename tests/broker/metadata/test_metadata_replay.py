@@ -26,9 +26,75 @@ from kcli.protocol.internal.metadata_records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from kcli.protocol.internal.security_records import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+    ZkMigrationStateRecord,
+)
 from tests.support.metadata import broker, directory_of, image_of, topic_id, with_topic
 
 ONE = with_topic(image_of(broker(1), broker(2)), "a", 1, [1, 2], [2, 1])
+
+
+def entry(number: int, principal: str = "User:a") -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        id=number.to_bytes(16, "big"),
+        resource_type=2,
+        resource_name="a",
+        pattern_type=3,
+        principal=principal,
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+
+
+def credential(name: str, mechanism: int, iterations: int = 4096) -> UserScramCredentialRecord:
+    return UserScramCredentialRecord(
+        name=name, mechanism=mechanism, salt=b"", stored_key=b"", server_key=b"", iterations=iterations
+    )
+
+
+def token(id: str, expiration: int) -> DelegationTokenRecord:
+    return DelegationTokenRecord(
+        owner="User:a",
+        requester="User:a",
+        renewers=[],
+        issue_timestamp=1,
+        max_timestamp=9,
+        expiration_timestamp=expiration,
+        token_id=id,
+    )
+
+
+def test_records_of_security_are_kept_until_they_are_removed_or_replaced() -> None:
+    first = [entry(1), entry(2), credential("u", 1), credential("u", 2), token("t", 5), token("s", 5)]
+    image, delta = apply(ONE, first)
+    assert list(image.security.values()) == first
+    assert delta.is_empty
+    after, _ = apply(
+        image,
+        [
+            RemoveAccessControlEntryRecord(id=entry(1).id),
+            credential("u", 1, iterations=8192),
+            RemoveUserScramCredentialRecord(name="u", mechanism=2),
+            token("t", 7),
+            RemoveDelegationTokenRecord(token_id="s"),
+            RemoveDelegationTokenRecord(token_id="never there"),
+            ZkMigrationStateRecord(zk_migration_state=0),
+        ],
+    )
+    assert list(after.security.values()) == [
+        entry(2),
+        credential("u", 1, iterations=8192),
+        token("t", 7),
+        ZkMigrationStateRecord(zk_migration_state=0),
+    ]
+    assert apply(after, [NoOpRecord()])[0].security is after.security
 
 
 def test_what_does_not_change_is_shared() -> None:
