@@ -16,7 +16,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "kcli").rglob("*.py"))
 
-BASE = ("kcli.errors", "kcli.properties", "kcli.control_socket", "kcli.stop_signals", "kcli.assignors")
+BASE = (
+    "kcli.errors",
+    "kcli.escapes",
+    "kcli.properties",
+    "kcli.control_socket",
+    "kcli.stop_signals",
+    "kcli.assignors",
+)
 
 ROOMS: dict[str, tuple[str, ...]] = {
     # room: the other rooms that it may import; the longest room that holds a module counts
@@ -24,6 +31,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "kcli.__main__": ("kcli.cli", "kcli.commands.shortcut"),
     "kcli.cli": ("kcli.__version__", "kcli.commands"),
     "kcli.errors": (),
+    "kcli.escapes": (),
     "kcli.properties": ("kcli.errors",),
     "kcli.control_socket": ("kcli.errors",),
     "kcli.stop_signals": (),
@@ -43,7 +51,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "kcli.commands": (*BASE, "kcli.protocol", "kcli.client"),
     "kcli.commands.broker": (*BASE, "kcli.protocol", "kcli.storage.disk", "kcli.broker", "kcli.commands"),
-    "kcli.commands.dump": ("kcli.errors", "kcli.protocol", "kcli.storage", "kcli.forensics", "kcli.commands"),
+    "kcli.commands.dump": (
+        "kcli.errors",
+        "kcli.escapes",
+        "kcli.protocol",
+        "kcli.storage",
+        "kcli.forensics",
+        "kcli.commands",
+    ),
     "kcli.commands.verify": (
         "kcli.errors",
         "kcli.protocol",

@@ -71,7 +71,7 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
         position = _REQUEST_START.size
         client_id = None
         if length >= 0:
-            client_id = str(buffer[position : position + length], "utf-8")
+            client_id = str(buffer[position : position + length], "utf-8", "replace")
             position += length
         elif length != -1:
             raise ValueError("a negative length of the client id")

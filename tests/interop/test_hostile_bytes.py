@@ -253,7 +253,9 @@ def test_bytes_behind_a_whole_body_are_passed_over(besieged: BesiegedBroker) -> 
 def test_text_that_is_not_utf_8(besieged: BesiegedBroker) -> None:
     for text in (b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\x80"):
         for start in (struct.pack(">hhih", 3, 1, 1, len(text)) + text, struct.pack(">hhih", 3, 1, 1, -1)):
-            assert besieged.strike(sized(start + struct.pack(">ih", 1, len(text)) + text)) == []
+            stream = sized(start + struct.pack(">ih", 1, len(text)) + text)
+            ((_, response),) = besieged.strike(stream)  # As Kafka, which reads it as U+FFFD.
+            assert [topic.error_code for topic in response.topics] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
             besieged.check()
 
 

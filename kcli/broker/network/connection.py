@@ -134,7 +134,7 @@ class Connection:
                     reactor.add(self)
                 await self._serve()
             except CloseConnection as error:
-                _log.warning("closed the connection from %s: %s", self.address, error.shown)
+                _log.warning("closed the connection from %s: %s", self.address, error.message)
             except (OSError, trio.ClosedResourceError):
                 raise
             except Exception:

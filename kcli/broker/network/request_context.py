@@ -22,19 +22,12 @@ if TYPE_CHECKING:
     from kcli.broker.node_context import NodeContext
 
 
-SHOWN_CHARACTERS = 300
 EMPTY_HEADER = Struct(">ii2s")
 """API key and version, taken as one number; correlation id; the size of a client id without bytes."""
 
 
 class CloseConnection(KcliError):
     """The connection has to be closed without a response; the message says why, for the log."""
-
-    @property
-    def shown(self) -> str:
-        """The message for the log: bytes of a client must not look like lines of it."""
-        text = self.message.encode("unicode_escape").decode()
-        return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
 class RequestContext:

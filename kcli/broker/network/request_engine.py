@@ -220,10 +220,7 @@ class RequestEngine:
         return start + context.header_size
 
     def _client_id(self, raw: bytes) -> str:
-        try:
-            client_id = raw.decode()
-        except UnicodeDecodeError as error:
-            raise CloseConnection("the client id is not UTF-8") from error
+        client_id = raw.decode(errors="replace")  # As in Java.
         if len(raw) <= _MAX_CACHED_CLIENT_ID_BYTES:
             if len(self._client_ids) >= _MAX_CACHED_CLIENT_IDS:
                 self._client_ids.clear()

@@ -26,6 +26,7 @@ import trio
 
 from kcli.broker.process.cluster import Cluster, ClusterOptions
 from kcli.broker.process.control_server import ControlServer
+from kcli.broker.process.log_handler import LogHandler
 from kcli.broker.process.pid_file import PidFile, RunningBroker
 from kcli.errors import KcliError
 from kcli.protocol.records.record_walk import RECORD_WALK
@@ -45,17 +46,15 @@ async def serve(
     options: ClusterOptions, *, verbose: bool, as_json: bool = False, scenario: Scenario | None = None
 ) -> None:
     """Serve until a signal; print the ready line when all listeners accept, then start the scenario."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-    )
+    log = LogHandler(sys.stderr)
+    logging.basicConfig(handlers=[log], level=logging.DEBUG if verbose else logging.INFO)
     prepare_interpreter()
     with data_directory(options) as data_dir:
         cluster = Cluster(replace(options, data_dir=data_dir))
         pid_file = PidFile(data_dir)
         try:
             async with stopping_on_signal(cluster), trio.open_nursery() as nursery:
+                nursery.start_soon(log.tell_counts)
                 await nursery.start(cluster.run)
                 pid_file.lock()  # First, because the control socket might still belong to another process.
                 server = ControlServer(cluster, data_dir, operations=_operations)
@@ -70,6 +69,7 @@ async def serve(
                 await cluster.stopped.wait()
                 nursery.cancel_scope.cancel()
         finally:
+            log.tell_rest()
             pid_file.remove()
 
 

@@ -18,10 +18,10 @@ from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.shared.arguments import flag
-from kcli.commands.shared.escapes import escaped_bytes, escaped_json_bytes
 from kcli.commands.shared.java import java_json, java_text
 from kcli.commands.shared.serdes import Convert, Decode, decoder, deserializer
 from kcli.errors import KcliError, UsageError
+from kcli.escapes import escaped_bytes, escaped_json_bytes
 from kcli.protocol.internal.coordinator_records import (
     DecodedRecord,
     UnknownRecordType,

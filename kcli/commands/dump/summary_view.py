@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from kcli.commands.dump.summary import LogSummary
 from kcli.commands.dump.table_view import StreamedColumns, moment
 from kcli.commands.dump.view import DumpView
-from kcli.commands.shared.escapes import escaped
 from kcli.commands.shared.formatting import counted
 from kcli.commands.shared.output import OutputFormat, note
+from kcli.escapes import escaped
 from kcli.forensics.entries.scanned_entry import records_of
 from kcli.protocol.records.message_set import LegacyEntry
 

@@ -12,9 +12,9 @@ from kcli.commands.dump.control_records import control_text
 from kcli.commands.dump.segment import SegmentDump
 from kcli.commands.dump.text_lines import CODEC_NAMES
 from kcli.commands.dump.view import DumpOutput, Layout, OptionalLong, RangedView
-from kcli.commands.shared.escapes import escaped
 from kcli.commands.shared.java import java_utf8
 from kcli.commands.shared.output import OutputFormat, block_lines, note, screen_width
+from kcli.escapes import escaped
 from kcli.forensics.entries.scanned_entry import ScannedEntry, records_of
 from kcli.forensics.entries.segment_scan import scan
 from kcli.protocol.corruption import CorruptRecord

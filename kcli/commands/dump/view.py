@@ -178,7 +178,7 @@ def terminal_escape(form: OutputFormat, *, is_raw: bool) -> Escape | None:
     """Return how text is escaped for standard output: not at all unless that is a terminal."""
     if is_raw or not sys.stdout.isatty():
         return None
-    from kcli.commands.shared.escapes import escaped, escaped_json
+    from kcli.escapes import escaped, escaped_json
 
     return escaped_json if form == "json" else partial(escaped, keep="\n\t")
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from kcli.commands.shared.escapes import escaped
 from kcli.commands.shared.formatting import size_text, time_text
 from kcli.commands.shared.output import note
+from kcli.escapes import escaped
 
 if TYPE_CHECKING:
     from kcli.spark.export.log.receipt import Receipt

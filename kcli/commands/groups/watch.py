@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 import typer
 
-from kcli.commands.shared.escapes import escaped
 from kcli.commands.shared.interrupts import ending_with_reader, interruptible
 from kcli.commands.shared.options import OutputFormat
 from kcli.commands.shared.output import (
@@ -24,6 +23,7 @@ from kcli.commands.shared.output import (
     shown_table,
 )
 from kcli.errors import Interrupted, KcliError
+from kcli.escapes import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -41,7 +41,7 @@ def names_beginning_with(incomplete: str, fetch: Fetch, parameters: Mapping[str,
     """Return the fetched names that begin with `incomplete`, none if the cluster cannot be asked."""
     import trio
 
-    from kcli.commands.shared.escapes import is_safe
+    from kcli.escapes import is_safe
 
     try:
         names = trio.run(ask_cluster, fetch, parameters)

@@ -3,7 +3,7 @@
 A result is a `NamedTuple` of plain values with a method `lines()`, and `tables()` if columns help. Only data
 goes to stdout. rich is imported only for a table.
 
-Nothing that is printed controls a terminal (`kcli.commands.shared.escapes`): tables and messages are escaped
+Nothing that is printed controls a terminal (`kcli.escapes`): tables and messages are escaped
 everywhere, text and JSON only on a terminal. A pipe gets the bytes that Kafka's tools print.
 """
 
@@ -15,8 +15,8 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from kcli.commands.shared.escapes import escaped, escaped_json
 from kcli.errors import KcliError, UsageError
+from kcli.escapes import escaped, escaped_json
 
 if TYPE_CHECKING:
     from rich.console import Console

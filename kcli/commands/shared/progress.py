@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kcli.commands.shared.escapes import escaped
+from kcli.escapes import escaped
 
 Advance = Callable[[int], None]
 

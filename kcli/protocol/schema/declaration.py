@@ -88,7 +88,7 @@ Without a limit a request of 100 MB can name fifty million topics, which take gi
 
 
 class DecodeError(KcliError):
-    """Malformed bytes: cut short, out of range, not UTF-8."""
+    """Malformed bytes: cut short, out of range."""
 
 
 class EncodeError(KcliError):

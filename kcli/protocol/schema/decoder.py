@@ -244,7 +244,10 @@ class _DecoderWriter:
             case "bytes":
                 return f"bytes(b[p:{stop}])" if self.has_records else f"b[p:{stop}]"
             case _:
-                return f"str(b[p:{stop}], 'utf-8')" if self.has_records else f"b[p:{stop}].decode()"
+                # What is not UTF-8 becomes U+FFFD, as in Java.
+                if self.has_records:
+                    return f"str(b[p:{stop}], 'utf-8', 'replace')"
+                return f"b[p:{stop}].decode('utf-8', 'replace')"
 
     def array(self, field: Field, target: str) -> None:
         length = self.length("i")

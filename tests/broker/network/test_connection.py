@@ -159,7 +159,6 @@ async def test_the_limit_of_a_request_is_configured(tmp_path: Path) -> None:
         struct.pack(">hhi", 3, 1, 1),
         struct.pack(">hhih", 3, 1, 1, 5) + b"ab",
         struct.pack(">hhih", 3, 1, 1, -2) + b"ab",
-        struct.pack(">hhih", 3, 1, 1, 1) + b"\xff" + b"\xff" * 4,
         struct.pack(">hhih", 3, 9, 1, -1),
         struct.pack(">hhih", 3, 9, 1, -1) + b"\x01\x05",
         struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 2**31 - 1),
@@ -173,6 +172,15 @@ async def test_what_cannot_be_read_closes_only_its_connection(
         assert await client.is_closed()
         assert (await other.ask(all_metadata(), 9)).topics == []
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+async def test_a_client_id_that_is_not_utf_8_is_served_as_by_kafka(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        for client_id in (b"\xff", b"client \xc3(", b"client"):
+            body = struct.pack(">hhih", 3, 1, 6, len(client_id)) + client_id + bytes(4)
+            await client.stream.send_all(struct.pack(">i", len(body)) + body)
+            correlation_id, response = await client.receive(3, 1)
+            assert (correlation_id, response.topics) == (6, [])
 
 
 async def test_tagged_fields_in_a_header_are_skipped(tmp_path: Path) -> None:

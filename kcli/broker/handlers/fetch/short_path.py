@@ -192,10 +192,7 @@ def _short_flexible(fields: Sequence[Any], buffer: memoryview, start: int, end: 
 
 
 def _with_name(manager: ReplicaManager, name: bytes, index: int) -> Partition | None:
-    try:
-        return manager.partitions.get((name.decode(), index))
-    except UnicodeDecodeError:
-        return None
+    return manager.partitions.get((name.decode(errors="replace"), index))
 
 
 def _with_id(manager: ReplicaManager, topic_id: bytes, index: int) -> Partition | None:

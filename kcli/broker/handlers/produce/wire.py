@@ -157,7 +157,7 @@ def _text(body: memoryview, position: int, length: int) -> tuple[str, int]:
     stop = position + length
     if not position <= stop <= len(body):
         raise ValueError("cut short")
-    return str(body[position:stop], "utf-8"), stop
+    return str(body[position:stop], "utf-8", "replace"), stop
 
 
 def _count(body: memoryview, position: int) -> tuple[int, int]:

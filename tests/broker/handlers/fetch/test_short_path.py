@@ -33,7 +33,7 @@ from kcli.protocol.messages.fetch import (
     ReplicaState,
 )
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
-from kcli.protocol.schema.declaration import DecodeError, codec
+from kcli.protocol.schema.declaration import codec
 from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.log.file_records import FileSlice
 from kcli.storage.producers.producer_state import AppendOrigin
@@ -152,17 +152,12 @@ def check_reading(data: bytes, version: int) -> None:
     found = read(data, version)
     if found is None:
         return
-    try:
-        request, end = codec(FetchRequest, version).decode(memoryview(data), 0, len(data))
-    except DecodeError:
-        # A name that is not UTF-8 is that of no partition.
-        with pytest.raises(UnicodeDecodeError):
-            found[0].decode()
-        return
+    request, end = codec(FetchRequest, version).decode(memoryview(data), 0, len(data))
     assert end == len(data)
     ((topic,), ((row,),)) = request.topics, [topic.partitions for topic in request.topics]
-    assert found == (
-        topic.topic_id if version >= TOPIC_IDS_FROM else topic.topic.encode(),
+    named = found[0] if version >= TOPIC_IDS_FROM else found[0].decode(errors="replace")
+    assert (named, *found[1:]) == (
+        topic.topic_id if version >= TOPIC_IDS_FROM else topic.topic,
         row.partition,
         row.current_leader_epoch,
         row.fetch_offset,

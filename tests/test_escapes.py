@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import kcli.commands
-from kcli.commands.shared.escapes import escaped, escaped_bytes, escaped_json, is_safe
 from kcli.commands.shared.output import Table, note, print_error, print_tables, warn
 from kcli.errors import KcliError
+from kcli.escapes import escaped, escaped_bytes, escaped_json, is_safe
 
 UNSAFE = [
     "\x00",
