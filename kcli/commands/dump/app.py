@@ -181,7 +181,8 @@ def dump_log(
                         followed by` is the beginning of a later segment.
     `kcli verify-index --explain` lists all kinds of damage and what to do. --repair
     copies the batches before the first damage, with --continue all valid ones; a
-    broker can start on the copy.
+    broker can start on the copy. With --from-offset or --to-offset, damage to other
+    offsets is counted in a note, and changes no exit code.
 
     \b
     Differences from kafka-dump-log 4.3.1:

@@ -59,6 +59,11 @@ class Filter(NamedTuple):
         """Whether a batch passes only if one of its records passes."""
         return self.key is not None or self.from_time is not None or self.to_time is not None
 
+    def leaves_out(self, first: int, last: int) -> bool:
+        """Whether no offset from `first` to `last` is asked for."""
+        is_behind = self.to_offset is not None and first >= self.to_offset
+        return is_behind or (self.from_offset is not None and last < self.from_offset)
+
     def may_hold(self, entry: ScannedEntry) -> bool:
         """Whether the header of a batch allows that records in it pass."""
         batch = entry.batch

@@ -16,7 +16,8 @@ from kcli.storage.log_paths import parse_replica_directory
 if TYPE_CHECKING:
     from kcli.forensics.repair.partition_repair import PartitionRepair, SegmentRepair
 
-MOST_SHOWN = 20
+MOST_SHOWN = 3
+"""How many damaged places of a log are shown."""
 HINT_TO_CARVE = "`--continue` copies the valid batches behind it, too"
 
 
@@ -35,18 +36,38 @@ class Repairs(NamedTuple):
         found = [ChecksFailed(damage, hint=hint)] if count else []
         return [*self.errors, *found]
 
+    @property
+    def shown(self) -> Sequence[PartitionRepair]:
+        """The copies to show: those that differ from their logs; an only one in any case."""
+        return [each for each in self.repairs if len(self.repairs) == 1 or not is_whole(each)]
+
+    @property
+    def whole(self) -> Sequence[PartitionRepair]:
+        """The copies of logs without damage, which are only counted."""
+        return [] if len(self.repairs) == 1 else [each for each in self.repairs if is_whole(each)]
+
     def lines(self) -> Iterator[str]:
-        for repair in self.repairs:
+        for repair in self.shown:
             yield from repair_lines(repair)
+        if whole := self.whole:
+            kept = counted(sum(each.kept_bytes for each in whole), "byte")
+            yield f"{counted(len(whole), 'log')} without damage: {kept} kept"
 
     def tables(self) -> Iterator[Table]:
         columns = ("segment", "bytes", "kept", "dropped", "batches", "damage", "offsets")
-        for repair in self.repairs:
-            rows = [row_of(segment) for segment in repair.segments]
+        for repair in self.shown:
+            rows = [row_of(segment) for segment in repair.segments if not is_sound(segment, repair)]
+            sound = [segment for segment in repair.segments if is_sound(segment, repair)]
+            if sound:
+                sums = (sum(each.source_bytes for each in sound), sum(each.kept_entries for each in sound))
+                rows.append((f"{len(sound):,} without damage", sums[0], sums[0], 0, sums[1], 0, None))
             yield Table(columns, rows, title=f"{repair.source} -> {repair.target}")
-        notes = [(repair.target, note) for repair in self.repairs for note in notes_of(repair)]
+        notes = [(repair.target, note) for repair in self.shown for note in notes_of(repair)]
         if notes:
             yield Table(("copy", "note"), notes)
+        if whole := self.whole:
+            row = (len(whole), sum(each.kept_bytes for each in whole))
+            yield Table(("logs without damage", "bytes kept"), [row])
 
     def document(self) -> object:
         return {"repairs": [document_of(repair) for repair in self.repairs], "failures": self.failures}
@@ -97,22 +118,43 @@ def target_of(source: str, target: str) -> str:
     return f"{target}/{name}" if parse_replica_directory(name) is not None else target
 
 
+def is_whole(repair: PartitionRepair) -> bool:
+    """Tell whether a copy has all that its log has."""
+    return not (repair.damage_count or repair.dropped_bytes or notes_of(repair))
+
+
+def is_sound(segment: SegmentRepair, repair: PartitionRepair) -> bool:
+    """Tell whether a segment is one of several of its log, and copied whole."""
+    is_cut = segment.is_behind_cut or segment.dropped_bytes or segment.damage_count
+    return len(repair.segments) > 1 and not is_cut
+
+
 def repair_lines(repair: PartitionRepair) -> Iterator[str]:
-    """Yield the lines about a log; only the first damages of each segment are listed."""
+    """Yield the lines about a log: what was wrong first; more damage and sound segments are only counted."""
     yield (
         f"{repair.source} -> {repair.target}: {counted(repair.kept_bytes, 'byte')} kept, "
         f"{repair.dropped_bytes:,} dropped, end offset {repair.end_offset}"
     )
+    left = MOST_SHOWN
     for segment in repair.segments:
+        if is_sound(segment, repair):
+            continue
         name = os.path.basename(segment.source)
         if segment.is_behind_cut:
             yield f"  {name}: {counted(segment.source_bytes, 'byte')} dropped, behind the cut"
         else:
             kept = f"{counted(segment.kept_entries, 'batch')} of {counted(segment.kept_bytes, 'byte')} kept"
             yield f"  {name}: {kept}, {counted(segment.dropped_bytes, 'byte')} dropped"
-        for damage in segment.damages[:MOST_SHOWN]:
+        for damage in segment.damages[:left]:
             for line in damage.lines(segment.source):
                 yield f"    {line}"
+        left = max(left - len(segment.damages), 0)
+    if repair.damage_count > MOST_SHOWN:
+        more = counted(repair.damage_count - MOST_SHOWN, "more damaged place")
+        yield f"  {more}: `kcli verify-index {repair.source}` lists all"
+    if sound := [segment for segment in repair.segments if is_sound(segment, repair)]:
+        kept = counted(sum(segment.kept_bytes for segment in sound), "byte")
+        yield f"  {counted(len(sound), 'segment')} without damage: {kept} kept"
     for note in notes_of(repair):
         yield f"  {note}"
 

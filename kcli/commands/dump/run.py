@@ -98,6 +98,7 @@ class DumpRun:
         self.failures: list[KcliError] = []
         self.problems = 0
         self.damaged_files = 0
+        self._damages_outside = 0
         self._options = options
         self._view = view
         self._errors = errors
@@ -117,8 +118,16 @@ class DumpRun:
                     else:
                         self._dump(file, advance)
                 self._view.close()
+            self._note_outside()
         except OutputLost as lost:
             raise lost.error from lost
+
+    def _note_outside(self) -> None:
+        if self._damages_outside:
+            from kcli.commands.shared.formatting import counted
+            from kcli.commands.shared.output import note
+
+            note(f"note: {counted(self._damages_outside, 'damaged place')} outside of these offsets")
 
     def _dump(self, file: DumpFile, advance: Advance) -> None:
         self._view.file_begins(file)
@@ -172,6 +181,7 @@ class DumpRun:
         if rest.segment is None:
             return 0
         self._can_go_on |= rest.segment.can_go_on
+        self._damages_outside += rest.segment.damages_outside
         return rest.segment.damages
 
     def result(self) -> list[KcliError]:

@@ -14,7 +14,13 @@ from kcli.forensics.entries.record_checks import check_records
 from kcli.forensics.entries.scanned_entry import records_of
 from kcli.forensics.entries.segment_scan import scan_runs
 from kcli.protocol.corruption import CorruptRecord
-from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION, MIN_LENGTHS, SIZE_POSITION
+from kcli.protocol.records.batch_header import (
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    MAX_OFFSET,
+    MIN_LENGTHS,
+    SIZE_POSITION,
+)
 
 if TYPE_CHECKING:
     from kcli.commands.dump.options import DumpOptions
@@ -26,6 +32,9 @@ if TYPE_CHECKING:
 PROGRESS_BYTES = 1024 * 1024
 
 _LENGTH = Struct(">i")
+
+ABOUT_OFFSETS = (DamageKind.BAD_OFFSET, DamageKind.BAD_OFFSET_DELTA, DamageKind.OFFSET_GOING_BACK)
+"""Damage to an entry whose own offsets do not tell where it belongs."""
 
 
 class Shown(NamedTuple):
@@ -39,13 +48,19 @@ NOTHING = Shown()
 
 
 class SegmentDump:
-    """Shows one log to a view; `damages` counts damages that are not harmless."""
+    """Shows one log to a view; `damages` counts damages that are not harmless.
+
+    Damage that surely lies outside of the asked offsets is only counted, in `damages_outside`.
+    """
 
     def __init__(self, file: DumpFile, options: DumpOptions, view: DumpView) -> None:
         self._file = file
         self._options = options
         self._view = view
         self.damages = 0
+        self.damages_outside = 0
+        self._pending: list[tuple[Damage, int]] = []
+        """Damage before the next entry, and the first offset that it may hide; the entry tells the last."""
         self.can_go_on = False
         """Whether valid batches follow the damage that ended the dump."""
 
@@ -68,18 +83,27 @@ class SegmentDump:
             segment_base=base,
             stop=stop,
         )
+        is_limited, entry = limit is not None, (-1, -1)
         for item in items:
             if isinstance(item, Damage):
-                self._note(item, is_limited=limit is not None)
+                if item.skipped_bytes:
+                    self._pending.append((item, shown.last_offset + 1))
+                elif item.kind in ABOUT_OFFSETS:
+                    self._note(item, is_limited=is_limited)
+                else:
+                    self._judge(item, *entry, is_limited=is_limited)
                 position = max(shown.next_position, item.position + item.skipped_bytes)
                 shown = shown._replace(next_position=position)
                 continue
+            first = item.base_offsets[0] if isinstance(item, BatchRun) else item.first_offset
+            self._judge_pending(first - 1, is_limited=is_limited)
             self._show_item(item)
             last = item.last_offsets[-1] if isinstance(item, BatchRun) else item.last_offset
-            shown = Shown(last, item.end)
+            shown, entry = Shown(last, item.end), (first, last)
             if item.end - reported >= PROGRESS_BYTES:
                 advance(item.end - reported)
                 reported = item.end
+        self._judge_pending(MAX_OFFSET, is_limited=is_limited)
         advance(max((shown.next_position if stop is not None else size) - reported, 0))
         return shown
 
@@ -91,6 +115,18 @@ class SegmentDump:
         else:
             for entry in item.entries():
                 self._show(entry)
+
+    def _judge_pending(self, last: int, *, is_limited: bool) -> None:
+        for damage, first in self._pending:
+            self._judge(damage, first, last, is_limited=is_limited)
+        self._pending.clear()
+
+    def _judge(self, damage: Damage, first: int, last: int, *, is_limited: bool) -> None:
+        """Show damage to records from offset `first` to `last`, or count it if none of them is asked for."""
+        if self._options.filter.leaves_out(first, last):
+            self.damages_outside += not damage.is_harmless
+        else:
+            self._note(damage, is_limited=is_limited)
 
     def _note(self, damage: Damage, *, is_limited: bool) -> None:
         if damage.kind in TRUNCATIONS and is_limited:

@@ -96,6 +96,63 @@ def test_a_copy_that_cannot_be_made_is_told_by_where_it_would_be(here: Path, kcl
     assert finished.err.startswith("error: cannot create `file/copy")
 
 
+BEFORE_RANGE = ("--from-offset", "8")
+BEHIND_RANGE = ("--to-offset", "4")
+AROUND_RANGE = ("--from-offset", "5", "--to-offset", "6")
+
+
+@pytest.mark.parametrize("how", ["flip", "garbage", "size", "magic", "cut", "tail", "records"])
+@pytest.mark.parametrize("form", ["text", "table", "json"])
+def test_damage_outside_of_the_asked_offsets_is_only_counted(
+    here: Path, kcli: Kcli, how: str, form: str
+) -> None:
+    segment(here / "x-0", [damaged(how)])
+    options = ("--continue", "--deep-iteration", "-o", form)
+    behind = kcli("dump-log", "x-0", *BEHIND_RANGE, *options)
+    # What the records hold is looked at only in batches that are shown.
+    note = "" if how == "records" else "note: 1 damaged place outside of these offsets\n"
+    assert (behind.exit_code, behind.err) == (0, note)
+    whole = kcli("dump-log", "x-0", *options)
+    assert whole.exit_code == 3
+    if how in ("flip", "garbage", "size", "magic"):
+        before = kcli("dump-log", "x-0", *BEFORE_RANGE, *options)
+        assert (before.exit_code, before.err) == (0, note)
+    if how in ("flip", "size", "magic"):
+        inside = kcli("dump-log", "x-0", *AROUND_RANGE, *options)
+        assert inside.exit_code == 3
+        assert "outside" not in inside.err
+
+
+def test_damage_that_ends_a_dump_before_the_asked_offsets_is_shown(here: Path, kcli: Kcli) -> None:
+    segment(here / "x-0", [damaged("garbage")])
+    finished = kcli("dump-log", "x-0", *BEFORE_RANGE, "-o", "text")
+    assert finished.exit_code == 3
+    assert "garbage" in finished.err
+    assert "`--continue` goes on behind the damage" in finished.err
+
+
+@pytest.mark.parametrize("form", ["text", "table"])
+def test_a_repair_of_many_logs_shows_what_was_wrong_and_counts_the_rest(
+    here: Path, kcli: Kcli, form: str
+) -> None:
+    for partition in range(50):
+        segment(here / "data" / f"good-{partition}", [batch_of(KEYED)])
+    places = [b"x" * 100 + batch_of(KEYED, number * 4) for number in range(9)]
+    segment(here / "data" / "bad-0", places)
+    segment(here / "data" / "bad-0", [batch_of(KEYED, 40)], 40)
+    finished = kcli("dump-log", "data", "--repair", "out", "--continue", "-o", form)
+    assert (finished.exit_code, len(list((here / "out").iterdir()))) == (3, 51)
+    lines = finished.out.splitlines()
+    assert len(lines) < 20
+    if form == "text":
+        assert lines[0].startswith("data/bad-0 -> out/bad-0: ")
+        assert [line.strip() for line in lines[-3:]] == [
+            "6 more damaged places: `kcli verify-index data/bad-0` lists all",
+            "1 segment without damage: 136 bytes kept",
+            "50 logs without damage: 6,800 bytes kept",
+        ]
+
+
 def test_originals_are_never_written(here: Path, kcli: Kcli) -> None:
     data = log_directory(here)
     segment(data / "x-0", [damaged("garbage")])
