@@ -110,7 +110,8 @@ class ColumnChoice(NamedTuple):
         typer.Option(
             metavar="FILE|DDL|registry:URL",
             help="The schema of values. For json: Spark DDL (id BIGINT, name STRING) or "
-            "Spark's JSON form; for avro: the reader's schema or a schema registry",
+            "Spark's JSON form; for avro: the reader's schema or a schema registry. Later exports may "
+            "add fields, which are null in older files",
         ),
     ] = None
     on_bad_value: Annotated[

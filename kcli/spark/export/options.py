@@ -6,7 +6,7 @@ whose records a target holds and in which form: `export.json`, written once.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -163,6 +163,24 @@ class Identity:
         for name, mine in self._form().items():
             if mine != asked[name]:
                 raise _mismatch(target, name, mine, asked[name])
+        self._check_schemas(present, target)
+
+    def with_schemas(self, present: Identity) -> Identity:
+        """Return this identity with the schemas of `present`, an identity that `check` accepts."""
+        return replace(self, key=present.key, value=present.value)
+
+    def _check_schemas(self, present: Identity, target: str) -> None:
+        """Raise `TargetMismatch` unless the schemas differ in new fields at most."""
+        from kcli.spark.export.schema_change import schema_difference
+
+        for side, mine, other in (("key", self.key, present.key), ("value", self.value, present.value)):
+            difference = schema_difference(mine, other)
+            if difference is not None:
+                raise TargetMismatch(
+                    f"`{target}` was exported with another {side} schema: {difference}",
+                    hint="new fields may be added; export to another directory, or replace what is there "
+                    "with `--mode overwrite`",
+                )
 
     def _form(self) -> dict[str, str]:
         """Return what files depend on."""
@@ -171,19 +189,29 @@ class Identity:
             "layout": ",".join(self.partition_by) or "flat",
             "key format": self.key.name,
             "value format": self.value.name,
-            "key schema": self.key.schema or "none",
-            "value schema": self.value.schema or "none",
             "form of headers": "map" if self.headers_as_map else "array",
             "select": self.select or "none",
         }
 
 
 def _mismatch(target: str, name: str, mine: str, other: str) -> TargetMismatch:
+    mine, other = _shortened(mine, other)
     return TargetMismatch(
-        f"`{target}` was exported with another {name}: {_shortened(mine)} (now: {_shortened(other)})",
+        f"`{target}` was exported with another {name}: {mine} (now: {other})",
         hint="export to another directory, or replace what is there with `--mode overwrite`",
     )
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else text[:59] + "…"
+def _shortened(mine: str, other: str) -> tuple[str, str]:
+    """Return two texts that differ, cut to what is around their first difference if they are long."""
+    if max(len(mine), len(other)) <= 100:
+        return mine, other
+    pairs = enumerate(zip(mine, other, strict=False))
+    differs = next((index for index, (one, two) in pairs if one != two), min(len(mine), len(other)))
+    start = max(0, differs - 20)
+    return _cut(mine, start), _cut(other, start)
+
+
+def _cut(text: str, start: int) -> str:
+    end = start + 60
+    return ("…" if start else "") + text[start:end] + ("…" if len(text) > end else "")

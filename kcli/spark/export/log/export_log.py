@@ -145,10 +145,19 @@ class ExportLog:
 
     def write_commit(self, commit: Commit) -> None:
         """Write the commit of the pending plan: its files count now."""
+        if self.pending is not None and not commit.overwrites:
+            self._adopt_schemas(self.pending.identity)
         self.target.write_atomically(commit_path(commit.number), encoded(commit.to_json()))
         self.commits.append(commit.number)
         self.last = commit
         self.pending = None
+
+    def _adopt_schemas(self, present: Identity) -> None:
+        """Make the schemas of a plan those of the target, just before its commit."""
+        if self.identity is not None:
+            adopted = self.identity.with_schemas(present)
+            if adopted != self.identity:
+                self.write_identity(adopted)
 
     def write_identity(self, identity: Identity) -> None:
         self.target.write_atomically(IDENTITY, encoded(identity.to_json()))
