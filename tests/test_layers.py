@@ -75,7 +75,8 @@ SUBROOMS: dict[str, str] = {
     # room: what stands in it, from top to bottom; each may import what comes after it
     "kcli.assignors": "strategies sticky range server_assignors replica_placer members",
     "kcli.protocol": (
-        "internal records compression messages frames consumer_protocol schema configs re2 topics"
+        "internal records compression messages frames consumer_protocol schema configs"
+        " topic_expression re2 topics"
         " apis error_codes java uuids corruption"
     ),
     "kcli.storage": "dirs log producers index checkpoints log_paths disk",

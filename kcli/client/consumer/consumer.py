@@ -37,13 +37,12 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from kcli.client.admin.types import CommittedOffset, OffsetAndTimestamp
     from kcli.client.client import Client
     from kcli.client.fetch.completed_fetch import FetchedRecords
-    from kcli.client.fetch.subscription_state import SubscriptionPattern
+    from kcli.client.fetch.subscription_state import SubscriptionPattern, TopicPattern
     from kcli.client.groups.classic_membership import GroupMetadata
     from kcli.client.groups.group_commits import Offsets, Settled
     from kcli.client.groups.member import Member
@@ -123,7 +122,7 @@ class Consumer(Background):
 
     def subscribe(
         self,
-        topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern,
+        topics: Iterable[str] | TopicPattern | SubscriptionPattern,
         listener: RebalanceListener | None = None,
     ) -> None:
         """Read topics, or all topics whose whole name matches a pattern, as a member of the group.

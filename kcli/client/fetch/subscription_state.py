@@ -6,14 +6,13 @@ import math
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable, Mapping
 
     from kcli.client.fetch.completed_fetch import CompletedFetch
@@ -163,6 +162,14 @@ class SubscriptionConflict(KcliError):
     """Topics, a pattern and partitions cannot be read together."""
 
 
+@runtime_checkable
+class TopicPattern(Protocol):
+    """Matches whole names of topics: a `re.Pattern`, or a `TopicExpression`, which never takes long."""
+
+    def fullmatch(self, topic: str, /) -> object:
+        """Return something true if the whole name matches."""
+
+
 @dataclass(frozen=True, slots=True)
 class SubscriptionPattern:
     """An RE2 expression that the coordinator matches with topics, internal ones too."""
@@ -198,7 +205,7 @@ class TopicSubscription:
     def __init__(self, *, exclude_internal: bool) -> None:
         self.mode = SubscriptionMode.NONE
         self.topics: frozenset[str] = frozenset()
-        self.pattern: re.Pattern[str] | None = None
+        self.pattern: TopicPattern | None = None
         self.expression: str | None = None
         self.joined: frozenset[str] | None = None
         """The topics that the last JoinGroup named."""
@@ -224,7 +231,7 @@ class TopicSubscription:
         self.become(SubscriptionMode.TOPICS)
         self.topics = frozenset(topics)
 
-    def subscribe_pattern(self, pattern: re.Pattern[str], cluster: ClusterMetadata) -> None:
+    def subscribe_pattern(self, pattern: TopicPattern, cluster: ClusterMetadata) -> None:
         self.become(SubscriptionMode.PATTERN)
         self.pattern = pattern
         self.topics = frozenset()
@@ -262,7 +269,7 @@ class TopicSubscription:
     def _matches(self, topic: str) -> bool:
         return (
             self.pattern is not None
-            and self.pattern.fullmatch(topic) is not None
+            and bool(self.pattern.fullmatch(topic))
             and not (self._exclude_internal and topic in INTERNAL_TOPICS)
         )
 

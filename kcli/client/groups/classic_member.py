@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.client.fetch.subscription_state import SubscriptionMode, SubscriptionPattern
+from kcli.client.fetch.subscription_state import SubscriptionMode, SubscriptionPattern, TopicPattern
 from kcli.client.groups.classic_join import ClassicJoin, LastAssignment
 from kcli.client.groups.classic_membership import ClassicMembership, GroupMetadata, MemberState
 from kcli.client.groups.coordinator_link import LEAVE_SECONDS
@@ -72,13 +71,13 @@ class ClassicMember(Member):
     def is_settled(self) -> bool:
         return self.membership.state is MemberState.STABLE and self.membership.reason is None
 
-    def subscribe(self, topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern) -> None:
+    def subscribe(self, topics: Iterable[str] | TopicPattern | SubscriptionPattern) -> None:
         if isinstance(topics, SubscriptionPattern):
             raise KcliError(
                 "the broker matches topics only for members of the consumer protocol",
                 hint="set `group.protocol` to consumer",
             )
-        if isinstance(topics, re.Pattern):
+        if isinstance(topics, TopicPattern):
             if self.topics.mode is not SubscriptionMode.PATTERN:
                 self.topics.become(SubscriptionMode.PATTERN)
                 self._client.follow_all_topics(True)

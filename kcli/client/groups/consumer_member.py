@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.client.fetch.subscription_state import SubscriptionMode, SubscriptionPattern
+from kcli.client.fetch.subscription_state import SubscriptionMode, SubscriptionPattern, TopicPattern
 from kcli.client.groups.classic_membership import GroupMetadata
 from kcli.client.groups.consumer_heartbeat import ConsumerHeartbeat, HeartbeatFields
 from kcli.client.groups.consumer_membership import ConsumerMembership, ConsumerState
@@ -77,9 +76,9 @@ class ConsumerMember(Member):
         membership = self.membership
         return membership.state is ConsumerState.STABLE and bool(membership.owned or membership.is_quiet)
 
-    def subscribe(self, topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern) -> None:
+    def subscribe(self, topics: Iterable[str] | TopicPattern | SubscriptionPattern) -> None:
         is_new = self.topics.mode is SubscriptionMode.NONE
-        if isinstance(topics, re.Pattern):
+        if isinstance(topics, TopicPattern):
             self.topics.subscribe_pattern(topics, self._client.cluster)
         elif isinstance(topics, SubscriptionPattern):
             self.topics.subscribe_expression(topics.expression)

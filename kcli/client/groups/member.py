@@ -10,14 +10,13 @@ from kcli.client.groups.group_commits import GroupCommits
 from kcli.client.groups.rebalance_listener import GroupAssignment
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterable
 
     import trio
 
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
-    from kcli.client.fetch.subscription_state import AssignedPartitions, SubscriptionPattern
+    from kcli.client.fetch.subscription_state import AssignedPartitions, SubscriptionPattern, TopicPattern
     from kcli.client.groups.classic_membership import ClassicMembership, GroupMetadata
     from kcli.client.groups.consumer_membership import ConsumerMembership
     from kcli.client.groups.heartbeat import MemberHeartbeat
@@ -82,7 +81,7 @@ class Member:
         """Return whether the member has its assignment and no change of it is known."""
         raise NotImplementedError
 
-    def subscribe(self, topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern) -> None:
+    def subscribe(self, topics: Iterable[str] | TopicPattern | SubscriptionPattern) -> None:
         """Read topics, or all topics that a pattern matches."""
         raise NotImplementedError
 

@@ -1,30 +1,33 @@
 """How options name topics, partitions and brokers: Kafka's topic lists, partition patterns, ids.
 
-A topic list is a regular expression in which a comma means "or"; it must match the whole name (Kafka class
-`IncludeList`). A partition pattern is `[topic regex][:partitions]` where partitions is `N`, `N-M` (M
-excluded), `N-` or `-M` (KIP-815, Kafka class `TopicPartitionFilter`).
+A topic list is a regular expression of RE2 in which a comma means "or"; it must match the whole name (Kafka
+class `IncludeList`, which takes Java's expressions, however long they last). A partition pattern is
+`[topic regex][:partitions]` where partitions is `N`, `N-M` (M excluded), `N-` or `-M` (KIP-815, Kafka class
+`TopicPartitionFilter`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.shared.arguments import LARGEST_INT32, whole_number
 from kcli.errors import UsageError
 from kcli.protocol.topics import INTERNAL_TOPICS, TopicPartition
 
+if TYPE_CHECKING:
+    from kcli.protocol.topic_expression import TopicExpression
+
 COLLISION_WARNING = (
     "warning: metric names cannot tell `.` from `_` in topic names: use either of them, but not both"
 )
-PLAIN_NAME = re.compile(r"[\w.-]+", re.ASCII)
+PLAIN_NAME = r"[a-zA-Z0-9._-]+"
 """A topic's name. A dot is taken literally here, although it matches any character."""
 
-BRACKETS = re.compile(r"[(\[{\\]")
-PARTITION_PATTERN = re.compile(
-    r"([^:,]*)(?::(?:([0-9]{1,10})|(?:([0-9]{1,10})-([0-9]{0,10}))|-([0-9]{1,10}))?)?"
-)
+PLAIN_NAMES = r"[a-zA-Z0-9._|-]*"
+BRACKETS = r"[(\[{\\]"
+PARTITION_PATTERN = r"([^:,]*)(?::(?:([0-9]{1,10})|(?:([0-9]{1,10})-([0-9]{0,10}))|-([0-9]{1,10}))?)?"
 
 PartitionFilter = Callable[[str, int], bool]
 
@@ -32,22 +35,27 @@ PartitionFilter = Callable[[str, int], bool]
 class PartitionRange(NamedTuple):
     """Topics that match a pattern, partitions from `first` to before `end`."""
 
-    topics: re.Pattern[str]
+    topics: re.Pattern[str] | TopicExpression
     first: int = 0
     end: int | None = None
 
     def accepts(self, topic: str, partition: int) -> bool:
         in_range = self.first <= partition and (self.end is None or partition < self.end)
-        return in_range and self.topics.fullmatch(topic) is not None
+        return in_range and bool(self.topics.fullmatch(topic))
 
 
-def topic_pattern(topic_list: str) -> re.Pattern[str]:
+def topic_pattern(topic_list: str) -> re.Pattern[str] | TopicExpression:
     """Compile a topic list, ignoring blanks and surrounding quotes."""
     expression = _unquoted(topic_list.replace(",", "|"))
+    if expression == ".*" or re.fullmatch(PLAIN_NAMES, expression):
+        return re.compile(expression)  # nothing repeats, so nothing takes long
+    from kcli.protocol.re2 import InvalidExpression
+    from kcli.protocol.topic_expression import TopicExpression
+
     try:
-        return re.compile(expression)
-    except re.error as error:
-        raise UsageError(f"`{topic_list}` is not a regular expression: {error.msg}") from error
+        return TopicExpression(expression)
+    except InvalidExpression as error:
+        raise UsageError(f"`{topic_list}` is not a regular expression: {error.message}") from error
 
 
 def select_topics(
@@ -64,10 +72,16 @@ def select_topics(
 
 def named_topics(patterns: str) -> list[str]:
     """Return the plain names in a topic list or partition patterns, none if a bracket may enclose a comma."""
-    if BRACKETS.search(patterns):
+    if re.search(BRACKETS, patterns):
         return []
     names = (_unquoted(pattern.partition(":")[0]) for pattern in _unquoted(patterns).split(","))
-    return [*dict.fromkeys(name for name in names if PLAIN_NAME.fullmatch(name))]
+    return [*dict.fromkeys(name for name in names if re.fullmatch(PLAIN_NAME, name))]
+
+
+def plain_names(topic_list: str) -> list[str] | None:
+    """Return the names of a list of nothing but names, each once; None for an expression."""
+    names = [_unquoted(name) for name in _unquoted(topic_list).split(",")]
+    return list(dict.fromkeys(names)) if all(re.fullmatch(PLAIN_NAME, name) for name in names) else None
 
 
 def partition_filter(patterns: str) -> PartitionFilter:
@@ -77,7 +91,7 @@ def partition_filter(patterns: str) -> PartitionFilter:
 
 
 def parse_pattern(pattern: str) -> PartitionRange:
-    match = PARTITION_PATTERN.fullmatch(pattern)
+    match = re.fullmatch(PARTITION_PATTERN, pattern)
     if match is None:
         raise UsageError(
             f"`{pattern}` is not a partition pattern", hint="topic, topic:0, topic:0-3, topic:5- or topic:-3"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kcli.commands.shared.arguments import LARGEST_INT32, parse_properties, signed_number
+from kcli.commands.shared.confirmation import Confirmation
 from kcli.commands.shared.options import (
     ClusterAddress,
     OutputFormat,
@@ -234,6 +235,7 @@ async def alter(
         bool, typer.Option("--force", help="Alter without warnings; add partitions to internal topics too")
     ] = False,
     *,
+    confirmation: Confirmation,
     cluster: ClusterAddress,
     output: OutputFormat | None = None,
 ) -> AlteredTopics:
@@ -254,11 +256,12 @@ async def alter(
         )
     settings = parse_properties(config, "--config")
     async with cluster.connect() as client:
-        names = await matching_topics(client, pattern)
-        if not names and not if_exists:
-            raise unknown_topic(pattern)
-        refused = {} if force or partitions is None else guarded(names, done="altered", hint=ALTER_HINT)
+        names, refused = await meant_topics(client, pattern, confirmation, if_exists=if_exists)
+        if not force and partitions is not None:
+            refused |= guarded(names, done="altered", hint=ALTER_HINT)
         allowed = [name for name in names if name not in refused]
+        if confirmation.dry_run:
+            return AlteredTopics(allowed, list(refused.values()), dry_run=True)
         if partitions is not None and allowed:
             if not force:
                 note("warning: with more partitions, records with keys go to other partitions than before")
@@ -270,7 +273,7 @@ async def alter(
     return AlteredTopics(altered, list(refused.values()))
 
 
-@command(app, "delete", example="kcli topics delete orders")
+@command(app, "delete", example="kcli topics delete 'test-.*' --dry-run")
 async def delete(
     topic: TopicsArgument = None,
     topic_option: TopicOption = None,
@@ -278,6 +281,7 @@ async def delete(
     exclude_internal: ExcludeInternal = False,
     force: Annotated[bool, typer.Option("--force", help="Delete internal topics too")] = False,
     *,
+    confirmation: Confirmation,
     cluster: ClusterAddress,
     output: OutputFormat | None = None,
 ) -> Deleted:
@@ -288,12 +292,21 @@ async def delete(
 
     pattern = one_topic(topic, topic_option)
     async with cluster.connect() as client:
-        names = await matching_topics(client, pattern, exclude_internal=exclude_internal)
-        if not names and not if_exists:
-            raise unknown_topic(pattern)
-        refused = {} if force else guarded(names, done="deleted", hint=DELETE_HINT)
+        names, refused = await meant_topics(
+            client,
+            pattern,
+            confirmation,
+            if_exists=if_exists,
+            exclude_internal=exclude_internal,
+            verb="delete",
+        )
+        if not force:
+            refused |= guarded(names, done="deleted", hint=DELETE_HINT)
         failures = list(refused.values())
-        results = await admin.delete_topics(client, [name for name in names if name not in refused])
+        allowed = [name for name in names if name not in refused]
+        if confirmation.dry_run:
+            return Deleted(allowed, failures, dry_run=True)
+        results = await admin.delete_topics(client, allowed)
     failures += [
         failure(f"cannot delete topic `{name}`", result)
         for name, result in results.items()
@@ -308,6 +321,30 @@ def unknown_topic(pattern: str | None) -> KcliError:
     return KcliError(
         f"topic `{pattern}` does not exist", hint="`kcli topics list` shows the topics there are"
     )
+
+
+async def meant_topics(
+    client: Client,
+    wanted: str,
+    confirmation: Confirmation,
+    *,
+    if_exists: bool,
+    exclude_internal: bool = False,
+    verb: str = "alter",
+) -> tuple[Sequence[str], dict[str, KcliError]]:
+    """Return the topics that a command may change, and the errors of those that do not exist.
+
+    What an expression matches is asked for.
+    """
+    choice = confirmation.choose(
+        await matching_topics(client, None, exclude_internal=exclude_internal), wanted
+    )
+    missing = {} if if_exists else {name: unknown_topic(name) for name in choice.missing}
+    if not choice.names and not if_exists:
+        raise next(iter(missing.values()), unknown_topic(wanted))
+    if choice.is_expression and not confirmation.dry_run:
+        confirmation.confirm(verb, choice.names, wanted)
+    return choice.names, missing
 
 
 async def matching_topics(

@@ -139,7 +139,7 @@ def chosen_partitions(topics: str | None, partitions: str | None, patterns: str 
         return partition_filter(patterns)
     ids = set(parse_ids(partitions or "", "--partitions"))
     expression = topic_pattern(topics or ".*")
-    return lambda topic, partition: (not ids or partition in ids) and expression.fullmatch(topic) is not None
+    return lambda topic, partition: (not ids or partition in ids) and bool(expression.fullmatch(topic))
 
 
 def absent_topics(asked: str, existing: Iterable[str]) -> list[str]:

@@ -45,29 +45,33 @@ class Created(NamedTuple):
 
 
 class AlteredTopics(NamedTuple):
-    """The result of `topics alter`. Kafka's tool prints nothing."""
+    """The result of `topics alter`. Kafka's tool prints nothing, and has no dry run."""
 
     altered: Sequence[str]
     failures: Sequence[KcliError] = ()
+    dry_run: bool = False
 
     def lines(self) -> Sequence[str]:
-        return ()
+        return [f"would alter {name}" for name in self.altered] if self.dry_run else ()
 
     def tables(self) -> Sequence[Table]:
-        return [Table(("Altered",), [(name,) for name in self.altered])] if self.altered else []
+        column = "Would be altered" if self.dry_run else "Altered"
+        return [Table((column,), [(name,) for name in self.altered])] if self.altered else []
 
 
 class Deleted(NamedTuple):
-    """The result of `topics delete`. Kafka's tool prints nothing."""
+    """The result of `topics delete`. Kafka's tool prints nothing, and has no dry run."""
 
     deleted: Sequence[str]
     failures: Sequence[KcliError] = ()
+    dry_run: bool = False
 
     def lines(self) -> Sequence[str]:
-        return ()
+        return [f"would delete {name}" for name in self.deleted] if self.dry_run else ()
 
     def tables(self) -> Sequence[Table]:
-        return [Table(("Deleted",), [(name,) for name in self.deleted])] if self.deleted else []
+        column = "Would be deleted" if self.dry_run else "Deleted"
+        return [Table((column,), [(name,) for name in self.deleted])] if self.deleted else []
 
 
 class TopicNames(NamedTuple):

@@ -5,7 +5,14 @@ Lines of stderr are marked with `!` in the goldens.
 
 from __future__ import annotations
 
+import io
+from contextlib import nullcontext
+
+import pytest
+
 from kcli.client import admin
+from kcli.commands.shared.confirmation import Confirmation
+from kcli.errors import Interrupted, KcliError
 from tests.commands.conftest import Transcript
 from tests.commands.fake_cluster import FakeCluster
 
@@ -117,7 +124,7 @@ def test_topics_that_are_internal(cluster: FakeCluster, transcript: Transcript) 
         "topics create __share_group_state",
         "topics create __share_group_state --if-not-exists",
         "topics alter __share_group_state --partitions 2",
-        "topics alter '.*' --partitions 2 --config retention.ms=5 -o json",
+        "topics alter '.*' --partitions 2 --config retention.ms=5 --yes -o json",
         "topics describe",
         "topics alter __share_group_state --config retention.ms=6",
         "topics alter __share_group_state --partitions 3 --config retention.ms=7 --force",
@@ -131,7 +138,10 @@ def test_topics_delete(orders: FakeCluster, transcript: Transcript) -> None:
         "topics_delete",
         "topics delete orders",
         "topics delete '.*' -o json",
-        "topics delete '.*' --exclude-internal",
+        "topics delete '.*' --dry-run",
+        "topics delete '.*' --dry-run -o json",
+        "topics delete '.*' --yes -o json",
+        "topics delete '.*' --exclude-internal --yes",
         "topics delete '.*' --exclude-internal --if-exists",
         "topics delete __consumer_offsets --force -o table",
         "topics delete orders",
@@ -148,8 +158,34 @@ def test_topics_that_an_expression_chose_are_told(cluster: FakeCluster, transcri
         "topics alter my.topic --config retention.ms=5",
         "topics alter 'clicks,orders' --config retention.ms=5",
         "topics alter my.topic --config retention.ms=5 -o json",
+        "topics alter 'my.*' --config retention.ms=5",
+        "topics alter 'my.*' --config retention.ms=5 --yes",
+        "topics delete my.topic --dry-run",
         "topics delete my.topic",
-        "topics delete a,b",
-        "topics delete my.topic --if-exists",
-        "topics delete '.*s'",
+        "topics delete my.topic",
+        "topics delete my.topic --regex",
+        "topics delete my.topic --regex --yes",
+        "topics delete a,b,c",
+        "topics delete '.*s' --yes",
     )
+
+
+class Terminal(io.StringIO):
+    """A terminal at which somebody types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("typed", "refused"), [("y\n", None), ("n\n", KcliError), ("", Interrupted)])
+def test_a_terminal_is_asked_about_what_an_expression_matches(
+    typed: str, refused: type[KcliError] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(typed))
+    monkeypatch.setattr("sys.stderr", asked)
+    with pytest.raises(refused) if refused else nullcontext():
+        Confirmation().confirm("delete", [f"topic-{number}" for number in range(22)], "topic-.*")
+    shown = asked.getvalue().splitlines()
+    assert shown[:2] == ["  topic-0", "  topic-1"]
+    assert shown[20:] == ["  and 2 more", "delete 22 topics? [y/N] "]

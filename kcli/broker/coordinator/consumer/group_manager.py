@@ -31,13 +31,13 @@ from kcli.broker.coordinator.consumer.member import (
     ConsumerMember,
     MemberState,
 )
-from kcli.broker.coordinator.consumer.topic_regex import Effort, TakesTooLong, expression
 from kcli.broker.coordinator.effects import Effect, Reply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import ConsumerGroupMetadataKey
 from kcli.protocol.messages.consumer_group_describe import DescribedGroup
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from kcli.protocol.re2 import InvalidExpression
+from kcli.protocol.topic_expression import Effort, TakesTooLong, expression
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from kcli.assignors.server_assignors import ServerMember, assign_range, assign_uniform
 from kcli.broker.coordinator.consumer.group import ConsumerGroupRecords
 from kcli.broker.coordinator.consumer.member import Reconciliation
-from kcli.broker.coordinator.consumer.topic_regex import Effort, ResolvedRegex, expression
+from kcli.broker.coordinator.consumer.topic_regex import ResolvedRegex
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.re2 import InvalidExpression
+from kcli.protocol.topic_expression import Effort, expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

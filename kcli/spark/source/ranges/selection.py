@@ -6,11 +6,12 @@ internal topics; a topic that is named may be internal.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from kcli.errors import UsageError
+from kcli.protocol.re2 import InvalidExpression
+from kcli.protocol.topic_expression import TopicExpression
 from kcli.protocol.topics import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def select(selection: Selection, topics: Sequence[TopicIdentity]) -> Selected:
             chosen = {
                 TopicPartition(name, index)
                 for name, topic in known.items()
-                if name not in INTERNAL_TOPICS and found.search(name)
+                if name not in INTERNAL_TOPICS and found.fullmatch(name)
                 for index in topic.partitions
             }
             missing = set()
@@ -88,9 +89,9 @@ def select(selection: Selection, topics: Sequence[TopicIdentity]) -> Selected:
     return Selected(tuple(sorted(chosen)), identities, tuple(sorted(missing)))
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a compiled topic pattern; raise `UsageError` for an invalid regular expression."""
+def compiled(pattern: str) -> TopicExpression:
+    """Return a pattern for any part of a topic's name; raise `UsageError` for an invalid RE2 expression."""
     try:
-        return re.compile(pattern)
-    except re.error as error:
+        return TopicExpression(f".*(?:{pattern}).*")
+    except InvalidExpression as error:
         raise UsageError(f"invalid topic pattern: {pattern}: {error}") from error

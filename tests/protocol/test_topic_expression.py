@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.broker.coordinator.consumer.topic_regex import (
+from kcli.protocol.re2 import ALPHABET, InvalidExpression, parse
+from kcli.protocol.topic_expression import (
     MOST_STEPS,
     Effort,
     TakesTooLong,
     TopicExpression,
     expression,
 )
-from kcli.protocol.re2 import ALPHABET, InvalidExpression, parse
 from tests.conftest import GOLDEN
 
 NAMES, *ROWS = (GOLDEN / "re2_expressions.txt").read_text(encoding="utf-8").splitlines()
@@ -174,3 +174,16 @@ def test_any_text_is_either_matched_or_refused(text: str, name: str) -> None:
     except InvalidExpression:
         return
     assert compiled.matches(name, Effort()) is compiled.matches(name, Effort())
+
+
+def test_a_hostile_expression_ends_within_the_effort_of_a_command() -> None:
+    hostile = TopicExpression("(a+)+$b")
+    before = hostile.effort.left
+    assert not hostile.fullmatch("a" * 249)
+    assert before - hostile.effort.left < 1_000  # `re` would take 2 ** 249 steps
+
+
+def test_a_command_gives_up_an_expression_that_takes_too_many_steps() -> None:
+    greedy = TopicExpression("(.?){200}(.?){200}[ab]{200}c", Effort(5_000))
+    with pytest.raises(TakesTooLong, match="takes too many steps to match"):
+        greedy.fullmatch("ab" * 124)
