@@ -82,8 +82,8 @@ def test_verbs_that_are_not_named_are_not_looked_at() -> None:
 
 
 COMMAND_MODULES = {
-    "topics list": 50,
-    "topics describe orders": 59,
+    "topics list": 51,
+    "topics describe orders": 60,
     "consumer-groups list": 66,
     "get-offsets orders": 53,
 }
