@@ -332,7 +332,13 @@ def brokers(cluster: Cluster) -> set[int]:
     return {node.id for node in admin.describe_cluster().result(timeout=60).nodes}
 
 
-def test_a_node_that_is_unregistered_is_forgotten_until_it_comes_back(cluster: Cluster) -> None:
+def test_a_node_that_is_unregistered_is_forgotten_until_it_comes_back(
+    cluster: Cluster, kafka_tool: KafkaTools
+) -> None:
+    refused = kafka_tool("kafka-cluster", "unregister", "--id", "4", "--bootstrap-server", cluster.bootstrap)
+    assert (refused.code, refused.output) == (1, "")
+    assert "PolicyViolationException: node 4 is running: stop it first" in refused.errors
+    assert brokers(cluster) == {1, 2, 3, 4}
     cluster.act("stop", 4)
     assert cluster.tool("kafka-cluster", "unregister", "--id", "4") == ["Broker 4 is no longer registered."]
     rows = cluster.tool("kafka-metadata-quorum", "describe", "--replication")[1:]

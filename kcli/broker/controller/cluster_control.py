@@ -112,9 +112,18 @@ def begin_controlled_shutdown(
     return ControllerResult(tuple(records), None)
 
 
-def unregister_broker(decisions: PartitionDecisions, *, node_id: int) -> ControllerResult[None]:
-    """Forget a broker; partitions with only this one in sync wait for a broker with the same id."""
+def unregister_broker(
+    decisions: PartitionDecisions, *, node_id: int, only_fenced: bool = False
+) -> ControllerResult[None]:
+    """Forget a broker; partitions with only this one in sync wait for a broker with the same id.
+
+    With `only_fenced` one that runs is refused: POLICY_VIOLATION.
+    """
     broker = _registered(decisions.image, node_id)
+    if only_fenced and not broker.fenced:
+        is_last = all(other.fenced for other in decisions.image.brokers.values() if other is not broker)
+        what = "the only node that runs" if is_last else "running"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"node {node_id} is {what}: stop it first")
     records: list[MetadataRecord] = list(leave_partitions(decisions, node_id))
     records.append(UnregisterBrokerRecord(broker_id=node_id, broker_epoch=broker.epoch))
     return ControllerResult(tuple(records), None)

@@ -167,9 +167,12 @@ class Controller:
         self.commit(cluster_control.fence_broker(self._decisions(), node_id=node_id, epoch=epoch))
         self._sessions.fenced(node_id)
 
-    def unregister_broker(self, *, node_id: int) -> None:
+    def unregister_broker(self, *, node_id: int, only_fenced: bool = False) -> None:
         """Forget a node; raise `KafkaError` BROKER_ID_NOT_REGISTERED if it is unknown."""
-        self.commit(cluster_control.unregister_broker(self._decisions(), node_id=node_id))
+        decision = cluster_control.unregister_broker(
+            self._decisions(), node_id=node_id, only_fenced=only_fenced
+        )
+        self.commit(decision)
         self._sessions.forget(node_id)
 
     def heartbeat(

@@ -10,7 +10,8 @@
 * UpdateFeatures (KIP-584) changes all features or none, and answers with the first error. Version 0 says only
   whether a level may go down, later ones how (KIP-778). From version 2 on there is one result for all
   features.
-* A broker that is unregistered while it runs registers again at its next start, as in Apache Kafka.
+* A broker that runs is not unregistered: POLICY_VIOLATION. Apache Kafka unregisters even the only one, whose
+  partitions have no leader then until its next start; a request cannot say that this is wanted.
 """
 
 from __future__ import annotations
@@ -78,9 +79,9 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
 
 
 def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
-    """Remove the registration of a broker."""
+    """Remove the registration of a broker that is fenced."""
     authorize_cluster(context, Operation.ALTER)
-    context.node.controller.unregister_broker(node_id=request.broker_id)
+    context.node.controller.unregister_broker(node_id=request.broker_id, only_fenced=True)
     return UnregisterBrokerResponse()
 
 

@@ -167,7 +167,11 @@ async def unregister(
         int | None, typer.Option("--id", "-i", min=0, max=LARGEST_INT32, metavar="ID", hidden=True)
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also a running broker: clients lose it until its next start")
+        bool,
+        typer.Option(
+            "--force",
+            help="Also a running broker, which Apache Kafka allows: clients lose it until its next start",
+        ),
     ] = False,
     *,
     cluster: ClusterAddress,
@@ -175,7 +179,8 @@ async def unregister(
     """Remove a broker that will not come back from the cluster.
 
     Move its replicas first, with `kcli reassign-partitions generate --drain`. A running broker is refused: it
-    would lead nothing, and clients would not learn of it until its next start.
+    would lead nothing, and clients would not learn of it until its next start. A broker of kcli refuses that
+    itself, whoever asks: `kcli broker node remove` stops a node and unregisters it.
     """
     from kcli.client import admin
     from kcli.commands.shared.session import failure

@@ -201,11 +201,29 @@ async def test_an_update_of_nothing_is_invalid(tmp_path: Path) -> None:
         assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
+async def test_the_only_broker_that_runs_is_not_unregistered(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        create(node, "a", [1])
+        response = await client.ask(UnregisterBrokerRequest(broker_id=1), 0)
+        assert (response.error_code, response.error_message) == (
+            ErrorCode.POLICY_VIOLATION,
+            "node 1 is the only node that runs: stop it first",
+        )
+        assert leaders(node, "a") == [1]
+
+
 async def test_a_broker_is_unregistered_once(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
         add_brokers(node)
         create(node, "a", [3, 1])
         create(node, "b", [3])
+        refused = await client.ask(UnregisterBrokerRequest(broker_id=3), 0)
+        assert (refused.error_code, refused.error_message) == (
+            ErrorCode.POLICY_VIOLATION,
+            "node 3 is running: stop it first",
+        )
+        assert leaders(node, "b") == [3]
+        node.controller.fence_broker(node_id=3, epoch=node.image.brokers[3].epoch)
         assert (await client.ask(UnregisterBrokerRequest(broker_id=3), 0)).error_code == 0
         assert 3 not in node.image.brokers
         assert (leaders(node, "a"), leaders(node, "b")) == ([1], [-1])
