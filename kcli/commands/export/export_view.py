@@ -58,6 +58,9 @@ def warnings_of(summary: Summary) -> Iterator[str]:
     """Yield a warning for each kind of record that is not in the files."""
     for gap in summary.gaps:
         yield _missing(gap)
+    for reset in summary.resets:
+        rows = "were removed" if reset.kept_in is None else f"are in {reset.kept_in}"
+        yield f"{reset.topic}-{reset.partition} was made again or truncated: its earlier rows {rows}"
     counters, letters = summary.counters, f"{summary.state}/dead-letter"
     if counters.corrupt_batches:
         kept = f", kept in {letters}/batches" if counters.dead_letter_batches else ""

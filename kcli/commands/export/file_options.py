@@ -257,8 +257,9 @@ class DamageChoice(NamedTuple):
     on_reset: Annotated[
         Reset,
         typer.Option(
-            help="If a topic was recreated or truncated since the last export: fail, or begin "
-            "again at its first offset"
+            help="If a topic was recreated or truncated since the last export: fail, or begin again at its "
+            "first offset and move the earlier rows of its partitions from DIR to old-logs beside the log "
+            "(earliest) or remove them (replace)"
         ),
     ] = Reset.FAIL
 

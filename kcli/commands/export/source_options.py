@@ -49,6 +49,7 @@ class Reset(StrEnum):
 
     FAIL = "fail"
     EARLIEST = "earliest"
+    REPLACE = "replace"
 
 
 class ConnectionChoice(NamedTuple):

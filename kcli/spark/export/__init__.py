@@ -9,6 +9,7 @@ Code names both `_kcli/`; a `Target` knows where that is.
     _kcli/log/0000000007.plan.json              what plan 7 reads, and where each partition then stands
     _kcli/log/0000000007/split-00012.json       receipt: the result of one of its splits
     _kcli/log/0000000007.commit.json            its files; this file makes them count
+    _kcli/old-logs/7/                           files of partitions that plan 7 began again
     _kcli/dead-letter/{batches,values}/         damaged data, as it was found
 
 `export_run.run_export` is a whole run, `export_run.follow_export` repeats it, and an engine runs

@@ -106,6 +106,7 @@ class ExportSession:
                     self._lock.check()
                     self._totals.add(finishing.commit(done, lost, now_ms=self._now_ms()))
                     self.log.remove_dropped()
+                    self.log.retire_resets()
                     return
                 done |= self._run(plan, left)
                 done = finishing.keep_one_each(done)
@@ -190,6 +191,7 @@ def open_session(
         try:
             _tidy(target)
             log.remove_dropped()
+            log.retire_resets()
             yield ExportSession(source, log, options, engine, progress, lock=lock, now_ms=now_ms)
         finally:
             if not log.has_plan:

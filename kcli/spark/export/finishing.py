@@ -86,6 +86,8 @@ class PlanFinishing:
             ),
             counters=sum((one.counters for one in receipts), Counters()),
             gaps=(*plan.gaps, *lost, *_gaps(plan, receipts)),
+            resets=plan.resets,
+            keeps_resets=plan.keeps_resets,
         )
         log.write_commit(written)
         return written

@@ -15,6 +15,7 @@ from kcli.spark.export.options import Identity, Mode
 from kcli.spark.source.data_loss import DataLoss, TopicReset
 from kcli.spark.source.ranges.offset_specs import OnReset
 from kcli.spark.source.ranges.resolve import resolve
+from kcli.spark.source.ranges.selection import select
 from kcli.spark.source.ranges.trigger_limits import limit_offsets
 from kcli.spark.source.source import SplitLimits
 from kcli.spark.split import OffsetInterval
@@ -42,6 +43,8 @@ class NewOffsets:
     """Batches that earlier runs read and the logs still have, the last of each."""
     identity: Identity
     gaps: tuple[Gap, ...]
+    resets: tuple[TopicPartition, ...] = ()
+    """Partitions that begin again: what the target has of them is of another log."""
 
     @property
     def starts(self) -> dict[TopicPartition, int]:
@@ -66,7 +69,7 @@ class NewOffsets:
 def find_new_offsets(source: Source, log: ExportLog, options: ExportOptions) -> NewOffsets:
     """Return the new offsets; raise `KcliError` if they may not go to the log's target."""
     overwrites = options.mode is Mode.OVERWRITE
-    positions = {} if overwrites else _positions(source, log, options)
+    positions, gone = ({}, set()) if overwrites else _positions(source, log, options)
     marks = {one: found for one, found in log.marks.items() if positions.get(one) == log.next_offsets[one]}
     resolved = resolve(source, options.selection, options.rules, positions=positions, marks=marks)
     topics = {topic.name: topic.topic_id for topic in resolved.topics}
@@ -80,7 +83,8 @@ def find_new_offsets(source: Source, log: ExportLog, options: ExportOptions) -> 
         for one, found in marks.items()
         if one not in resolved.changed
     }
-    return NewOffsets(resolved.ranges, resolved.next_positions, kept, identity, gaps)
+    resets = tuple(sorted(gone | resolved.restarted))
+    return NewOffsets(resolved.ranges, resolved.next_positions, kept, identity, gaps, resets)
 
 
 def make_plan(
@@ -89,7 +93,7 @@ def make_plan(
     """Return the plan for new offsets, None if there is nothing to do."""
     overwrites = options.mode is Mode.OVERWRITE and bool(log.commits)
     ranges = {one: interval for one, interval in news.ranges.items() if interval.start < interval.end}
-    if not ranges and not news.gaps and not overwrites:
+    if not ranges and not news.gaps and not news.resets and not overwrites:
         return None
     reading = replace(options.write.reading, read_committed=options.rules.read_committed)
     write = replace(options.write, reading=reading)
@@ -105,11 +109,20 @@ def make_plan(
         identity=news.identity,
         options=write,
         ranges=ranges,
-        next_offsets={**({} if overwrites else log.next_offsets), **news.next_offsets},
+        next_offsets={**_standing(log, news, overwrites=overwrites), **news.next_offsets},
         marks=news.marks,
         gaps=news.gaps,
+        resets=news.resets,
+        keeps_resets=options.rules.on_reset is OnReset.EARLIEST,
         splits=tuple(_planned(index, split, write, number) for index, split in enumerate(splits)),
     )
+
+
+def _standing(log: ExportLog, news: NewOffsets, *, overwrites: bool) -> Mapping[TopicPartition, int]:
+    """Return the next offsets of partitions that the target keeps."""
+    if overwrites:
+        return {}
+    return {one: offset for one, offset in log.next_offsets.items() if one not in news.resets}
 
 
 def check_cover(ranges: Mapping[TopicPartition, OffsetInterval], splits: Sequence[Split]) -> None:
@@ -129,10 +142,16 @@ def _planned(index: int, split: Split, options: WriteOptions, number: int) -> Pl
     return PlannedSplit(index=index, stem=options.layout.stem(split, number), split=split)
 
 
-def _positions(source: Source, log: ExportLog, options: ExportOptions) -> dict[TopicPartition, int]:
-    """Return the next offset of each partition; a topic that was created again begins anew if allowed."""
+def _positions(
+    source: Source, log: ExportLog, options: ExportOptions
+) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+    """Return the next offset of each partition, and the partitions whose topics were created again.
+
+    These begin again if that is allowed.
+    """
     positions = dict(log.next_offsets)
-    present = {topic.name: topic.topic_id for topic in source.topics()}
+    gone: set[TopicPartition] = set()
+    present = {topic.name: topic.topic_id for topic in select(options.selection, source.topics()).topics}
     made_again = [
         name
         for name, topic_id in log.topics.items()
@@ -142,6 +161,7 @@ def _positions(source: Source, log: ExportLog, options: ExportOptions) -> dict[T
         if options.rules.on_reset is OnReset.FAIL:
             raise TopicReset(f"topic {name} was deleted and made again since the last export")
         partitions = [one for one in positions if one.topic == name]
+        gone.update(partitions)
         for one in partitions:
             del positions[one]
         known = [
@@ -151,7 +171,7 @@ def _positions(source: Source, log: ExportLog, options: ExportOptions) -> dict[T
             for index in topic.partitions
         ]
         positions.update(source.earliest(known))
-    return positions
+    return positions, gone
 
 
 def _gap(loss: Loss) -> Gap:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kcli.spark.export.log.export_log import load_export
-from kcli.spark.export.target.layout import STATE, parsed_name
+from kcli.spark.export.target.layout import OLD_LOGS, STATE, parsed_name
 from kcli.spark.export.writing.data_file import BadFooter, checksum, damage_of, read_footer, unreadable_page
 
 if TYPE_CHECKING:
@@ -42,20 +42,21 @@ class Verification:
 def verify_export(target: Target) -> Verification:
     """Check existence, size, footer and bytes of every committed file; find files that no commit names."""
     log = load_export(target)
-    commits = log.live_commits()
-    problems: list[Problem] = []
-    for commit in commits:
-        problems += _overlaps(commit)
-        for file in (*commit.files, *commit.dead_letters):
-            reason = _wrong_with(target, commit, file)
-            if reason:
-                problems.append(Problem(file.path, reason))
-    files = [file for commit in commits for file in commit.files]
+    commits, live = log.live_commits(), log.live_files()
+    problems = [problem for commit in commits for problem in _overlaps(commit)]
+    checked = [(one.commit, one.file) for one in live]
+    checked += [(commit, file) for commit in commits for file in commit.dead_letters]
+    for commit, file in checked:
+        reason = _wrong_with(target, commit, file)
+        if reason:
+            problems.append(Problem(file.path, reason))
+    files = [one.file for one in live if not one.is_of_old_log]
     problems += _strays(target, log, {file.path for file in files})
     notes = []
-    unchecked = sum(
-        file.crc32c is None for commit in commits for file in (*commit.files, *commit.dead_letters)
-    )
+    old = len(live) - len(files)
+    if old:
+        notes.append(f"files of old logs, of topics that were made again or truncated: {old} in {OLD_LOGS}")
+    unchecked = sum(file.crc32c is None for _, file in checked)
     if unchecked:
         notes.append(f"files without a checksum, of which changed values may go unnoticed: {unchecked}")
     if log.pending is not None:

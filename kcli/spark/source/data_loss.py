@@ -41,7 +41,9 @@ class TopicReset(KcliError):
 
     def __init__(self, message: str) -> None:
         super().__init__(
-            message, hint="the topic was made again or truncated: --on-reset earliest begins afresh"
+            message,
+            hint="the topic was made again or truncated: `--on-reset replace` begins again and removes the "
+            "earlier rows, `--on-reset earliest` begins again and keeps them elsewhere",
         )
 
 
@@ -72,7 +74,7 @@ class LossReport:
         if self._fails:
             raise DataLoss(
                 f"{name_of(partition)} is not what it was: {reason}",
-                hint="`--no-fail-on-data-loss` goes on behind them, `--on-reset earliest` begins afresh",
+                hint="`--no-fail-on-data-loss` goes on behind them, `--on-reset replace` begins again",
             )
         self.found.append(Loss(partition, start, end, reason))
 

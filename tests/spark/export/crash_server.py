@@ -142,6 +142,7 @@ def _run(case: dict[str, Any], writes: int) -> None:
             step_us=case.get("step_us", 1_000_000), seconds_per_chunk=case.get("seconds_per_chunk", 0.0)
         )
         source = FakeSource.of(*case["lengths"], fake_reader=reader)
+        source.topic_ids = {"orders": case.get("topic_id", "id-1")}
         export(source, target, options(**_asked(case)))
         code, said = 0, str(target.steps)
     except BaseException:
@@ -154,9 +155,12 @@ def _run(case: dict[str, Any], writes: int) -> None:
 def _asked(case: dict[str, Any]) -> dict[str, Any]:
     from kcli.spark.export.options import Mode, WriteOptions
     from kcli.spark.export.target.layout import Layout
+    from kcli.spark.source.ranges.offset_specs import OnReset, RangeRules
 
+    rules = RangeRules(on_reset=OnReset(case.get("on_reset", "fail")))
     layout = Layout(tuple(case.get("layout", ("topic", "partition"))))
-    return {"mode": Mode(case.get("mode", "append")), "write": WriteOptions(layout=layout)}
+    write = WriteOptions(layout=layout)
+    return {"mode": Mode(case.get("mode", "append")), "write": write, "rules": rules}
 
 
 def moments(seed: int) -> random.Random:

@@ -15,6 +15,7 @@ from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
 from tests.spark.export.crash_server import CrashServer, moments
 from tests.spark.export.exporting import offsets_in, offsets_on_disk, temporary_files
+from tests.support.spark_exports import state_of
 
 ROUNDS = int(os.environ.get("KCLI_CRASH_ROUNDS", "1"))
 DATED = ("topic", "partition", "date")
@@ -73,6 +74,26 @@ def test_an_export_may_be_killed_at_any_moment(server: CrashServer, tmp_path: Pa
             server.export(tmp_path / "lake", killed_after_s=random.uniform(0, 0.12), **case)
         assert server.export(tmp_path / "lake", **case) >= 0
         check(tmp_path / "lake", *lengths)
+
+
+@pytest.mark.parametrize("on_reset", ["earliest", "replace"])
+def test_an_export_of_a_topic_made_again_may_die_at_every_step(
+    server: CrashServer, tmp_path: Path, on_reset: str
+) -> None:
+    before = {"lengths": [60, 30]}
+    after = {"lengths": [40, 50], "topic_id": "id-2", "on_reset": on_reset}
+    server.export(tmp_path / "whole", **before)
+    steps = server.export(tmp_path / "whole", **after)
+    for step in range(1, steps + 1, 1 if ROUNDS > 1 else 3):
+        target = tmp_path / f"died-at-{step}"
+        server.export(target, **before)
+        assert server.export(target, dies_at=step, **after) == -1
+        assert server.export(target, **after) >= 0
+        check(target, 40, 50)
+        old = state_of(target) / "old-logs/2"
+        assert old.exists() == (on_reset == "earliest")
+        if old.exists():
+            assert offsets_on_disk(old) == {("orders", 0): list(range(60)), ("orders", 1): list(range(30))}
 
 
 def test_an_overwriting_export_may_die_at_every_step(server: CrashServer, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from kcli.errors import Interrupted, KcliError
 from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.engine import Progress
 from kcli.spark.export.log.commit import Gap
+from kcli.spark.export.log.export_log import list_export
 from kcli.spark.export.log.receipt import Receipt
 from kcli.spark.export.options import ParquetOptions, TargetMismatch, WriteOptions
 from kcli.spark.export.target.layout import Layout
@@ -28,6 +29,7 @@ from tests.spark.export.exporting import (
     export,
     files_in,
     offsets_in,
+    offsets_on_disk,
     options,
     temporary_files,
 )
@@ -137,21 +139,57 @@ def test_a_topic_that_was_reset_while_a_plan_waited(case: str, tmp_path: Path) -
     summary = export(source, tmp_path, options(rules=RangeRules(on_reset=OnReset.EARLIEST)))
     assert summary.committed_plans == (1, 2)
     end = source.ends[P0]
-    assert offsets_in(tmp_path) == {P0: sorted([*range(100), *range(end)])}
+    assert offsets_in(tmp_path) == offsets_on_disk(tmp_path) == {P0: list(range(end))}
 
 
+@pytest.mark.parametrize("on_reset", [OnReset.EARLIEST, OnReset.REPLACE])
 @pytest.mark.parametrize("case", RESETS)
-def test_a_topic_that_was_reset_between_runs(case: str, tmp_path: Path) -> None:
+def test_a_topic_that_was_reset_between_runs(case: str, on_reset: OnReset, tmp_path: Path) -> None:
+    """Rows of two logs are never beside each other: nothing would tell them apart."""
     export(FakeSource.of(300), tmp_path)
     before = files_in(tmp_path)
     source = RESETS[case]
     with pytest.raises(TopicReset):
         export(source, tmp_path)
     assert files_in(tmp_path) == before
-    export(source, tmp_path, options(rules=RangeRules(on_reset=OnReset.EARLIEST)))
-    assert offsets_in(tmp_path) == {P0: sorted([*range(300), *range(source.ends[P0])])}
-    assert verify_export(LocalTarget(str(tmp_path))).problems == ()
+    summary = export(source, tmp_path, options(rules=RangeRules(on_reset=on_reset)))
+    assert offsets_in(tmp_path) == offsets_on_disk(tmp_path) == {P0: list(range(source.ends[P0]))}
+    verified = verify_export(LocalTarget(str(tmp_path)))
+    assert (verified.problems, verified.rows) == ((), source.ends[P0])
     assert export(source, tmp_path).committed_plans == ()
+    old = state_of(tmp_path) / "old-logs/2"
+    is_kept = on_reset is OnReset.EARLIEST
+    assert [(one.topic, one.partition, one.kept_in) for one in summary.resets] == [
+        ("orders", 0, str(old) if is_kept else None)
+    ]
+    assert old.exists() == is_kept
+    if is_kept:
+        assert offsets_on_disk(old) == {P0: list(range(300))}
+
+
+def test_old_rows_that_are_kept_are_verified(tmp_path: Path) -> None:
+    export(FakeSource.of(300), tmp_path)
+    export(RESETS["made again"], tmp_path, options(rules=RangeRules(on_reset=OnReset.EARLIEST)))
+    damaged = min(state_of(tmp_path).rglob("*.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    (problem,) = verify_export(LocalTarget(str(tmp_path))).problems
+    assert problem.path.startswith("_kcli/old-logs/2/topic=orders/partition=0/part-")
+
+
+def test_partitions_that_the_new_topic_has_not_are_gone(tmp_path: Path) -> None:
+    export(FakeSource.of(300, 200), tmp_path)
+    again = FakeSource({P0: 50}, topic_ids={"orders": "id-2"})
+    export(again, tmp_path, options(rules=RangeRules(on_reset=OnReset.REPLACE)))
+    assert offsets_on_disk(tmp_path) == {P0: list(range(50))}
+    assert list_export(LocalTarget(str(tmp_path))).next_offsets == {"orders": {0: 50}}
+
+
+def test_a_topic_that_is_empty_now_takes_its_old_rows_along(tmp_path: Path) -> None:
+    export(FakeSource.of(300), tmp_path)
+    empty = FakeSource({P0: 0}, topic_ids={"orders": "id-2"})
+    export(empty, tmp_path, options(rules=RangeRules(on_reset=OnReset.REPLACE)))
+    assert offsets_in(tmp_path) == {}
+    assert export(empty, tmp_path).committed_plans == ()
 
 
 def test_a_directory_that_was_moved_meanwhile_is_read_where_it_is(tmp_path: Path) -> None:
@@ -313,3 +351,12 @@ def test_a_first_plan_that_was_interrupted_while_it_was_written_is_finished(tmp_
         export(source, InterruptedAtThePlan(str(tmp_path)))
     export(source, tmp_path)
     assert offsets_in(tmp_path) == {P0: list(range(300))}
+
+
+def test_a_topic_that_was_made_again_and_is_not_asked_for_stays(tmp_path: Path) -> None:
+    clicks = TopicPartition("clicks", 0)
+    source = FakeSource({P0: 30, clicks: 20}, topic_ids={"orders": "a", "clicks": "b"})
+    export(source, tmp_path, options("orders", "clicks"))
+    again = FakeSource({P0: 10, clicks: 25}, topic_ids={"orders": "c", "clicks": "b"})
+    export(again, tmp_path, options("clicks", rules=RangeRules(on_reset=OnReset.REPLACE)))
+    assert offsets_on_disk(tmp_path) == {P0: list(range(30)), clicks: list(range(25))}

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kcli.spark.export.log.receipt import Counters, WrittenFile
-from kcli.spark.source.ranges.json_forms import flat, marks_of, nested
+from kcli.spark.export.target.layout import OLD_LOGS
+from kcli.spark.source.ranges.json_forms import flat, marks_of, nested, resets_of
 from kcli.spark.split import OffsetInterval
 
 if TYPE_CHECKING:
@@ -38,6 +39,16 @@ class PartitionSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reset:
+    """A partition that was read from its beginning again, as the log read before is gone."""
+
+    topic: str
+    partition: int
+    kept_in: str | None
+    """The directory of the earlier rows, None if they were removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The result of a run; all zeros if nothing was new."""
 
@@ -52,6 +63,7 @@ class Summary:
     bytes_written: int = 0
     counters: Counters = field(default_factory=Counters)
     gaps: tuple[Gap, ...] = ()
+    resets: tuple[Reset, ...] = ()
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
 
@@ -65,6 +77,7 @@ class RunTotals:
         self._partitions: dict[TopicPartition, PartitionSummary] = {}
         self._counters = Counters()
         self._gaps: list[Gap] = []
+        self._resets: list[Reset] = []
         self._files = 0
         self._bytes = 0
 
@@ -72,6 +85,12 @@ class RunTotals:
         self._plans.append(commit.number)
         self._counters += commit.counters
         self._gaps += commit.gaps
+        kept_in = None
+        if commit.keeps_resets:
+            kept_in = f"{self._state}/{commit.old_log.partition('/')[2]}"
+        self._resets += [
+            Reset(topic=one.topic, partition=one.partition, kept_in=kept_in) for one in commit.resets
+        ]
         self._files += len(commit.files)
         self._bytes += sum(file.size_bytes for file in commit.files)
         for partition, (start, end) in commit.ranges.items():
@@ -97,6 +116,7 @@ class RunTotals:
             bytes_written=self._bytes,
             counters=self._counters,
             gaps=tuple(self._gaps),
+            resets=tuple(self._resets),
             seconds=seconds,
         )
 
@@ -121,6 +141,15 @@ class Commit:
     dead_letters: tuple[WrittenFile, ...] = ()
     counters: Counters = field(default_factory=Counters)
     gaps: tuple[Gap, ...] = ()
+    resets: tuple[TopicPartition, ...] = ()
+    """Partitions whose files of earlier commits do not count any more: they are of another log."""
+    keeps_resets: bool = False
+    """Whether these files were moved to `old_log`, and not removed."""
+
+    @property
+    def old_log(self) -> str:
+        """Return the directory of files of `resets`, if they are kept; their paths go on in it."""
+        return f"{OLD_LOGS}/{self.number}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -140,6 +169,8 @@ class Commit:
             },
             "counters": asdict(self.counters),
             "gaps": [asdict(gap) for gap in self.gaps],
+            "resets": self.resets,
+            "keeps_resets": self.keeps_resets,
             "files": [asdict(file) for file in self.files],
             "dead_letters": [asdict(file) for file in self.dead_letters],
         }
@@ -160,4 +191,6 @@ class Commit:
             dead_letters=tuple(WrittenFile(**file) for file in stored["dead_letters"]),
             counters=Counters(**stored["counters"]),
             gaps=tuple(Gap(**gap) for gap in stored["gaps"]),
+            resets=resets_of(stored),
+            keeps_resets=stored.get("keeps_resets", False),
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.errors import KcliError
 from kcli.spark.export.failures import TargetRefused
@@ -52,6 +52,15 @@ def decoded(data: bytes, path: str, parse: Callable[[Any], Stored]) -> Stored:
         return parse(json.loads(data))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedLog(f"damaged: `{path}`") from error
+
+
+class LiveFile(NamedTuple):
+    """A data file that counts, and its commit."""
+
+    commit: Commit
+    file: WrittenFile
+    is_of_old_log: bool = False
+    """Whether it was moved aside: its partition was read from the beginning again."""
 
 
 class ExportLog:
@@ -136,6 +145,21 @@ class ExportLog:
                 break
         return found[::-1]
 
+    def live_files(self) -> list[LiveFile]:
+        """Return the data files that count, oldest commit first, and those of old logs that are kept."""
+        found: list[LiveFile] = []
+        commits = self.live_commits()
+        for position, commit in enumerate(commits):
+            for file in commit.files:
+                later = commits[position + 1 :]
+                reset = next((one for one in later if (file.topic, file.partition) in one.resets), None)
+                if reset is None:
+                    found.append(LiveFile(commit, file))
+                elif reset.keeps_resets:
+                    moved = replace(file, path=f"{reset.old_log}/{file.path}")
+                    found.append(LiveFile(commit, moved, is_of_old_log=True))
+        return found
+
     def write_plan(self, plan: Plan) -> None:
         """Write a plan, after the identity if it is the first."""
         if self.identity is None:
@@ -208,6 +232,27 @@ class ExportLog:
             target.remove(plan_path(number))
             target.remove(commit_path(number))
             self.commits.remove(number)
+        for directory in filter(None, directories):
+            target.remove_empty_directories(directory)
+
+    def retire_resets(self) -> None:
+        """Move or remove earlier files of the partitions that the last commit began again.
+
+        Does nothing where that is done. A plan is made only after it.
+        """
+        last, target = self.last, self.target
+        if last is None or not last.resets or last.overwrites:
+            return
+        directories = set()
+        for commit in self.live_commits()[:-1]:
+            for file in commit.files:
+                if (file.topic, file.partition) not in last.resets:
+                    continue
+                if last.keeps_resets:
+                    target.rename(file.path, f"{last.old_log}/{file.path}")
+                else:
+                    target.remove(file.path)
+                directories.add(file.path.rpartition("/")[0])
         for directory in filter(None, directories):
             target.remove_empty_directories(directory)
 
@@ -316,7 +361,7 @@ def list_export(target: Target) -> Listing:
     next_offsets: dict[str, dict[int, int]] = {}
     for (topic, partition), offset in sorted(log.next_offsets.items()):
         next_offsets.setdefault(topic, {})[partition] = offset
-    files = [file for commit in log.live_commits() for file in commit.files]
+    files = [one.file for one in log.live_files() if not one.is_of_old_log]
     return Listing(
         target=target.uri,
         cluster_id=log.identity.cluster_id if log.identity else None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.log.commit import Gap
 from kcli.spark.export.options import Identity, WriteOptions
-from kcli.spark.source.ranges.json_forms import flat, marks_of, nested
+from kcli.spark.source.ranges.json_forms import flat, marks_of, nested, resets_of
 from kcli.spark.split import OffsetInterval, Split
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ class Plan:
     marks: Mapping[TopicPartition, tuple[BatchMark, ...]] = field(default_factory=dict)
     """The last batch of each partition whose log is still the one that earlier plans read."""
     gaps: tuple[Gap, ...] = ()
+    resets: tuple[TopicPartition, ...] = ()
+    """Partitions whose earlier files are of another log, and do not count from the commit on."""
+    keeps_resets: bool = False
+    """Whether these files are moved, and not removed."""
     splits: tuple[PlannedSplit, ...] = field(default=(), repr=False)
 
     @property
@@ -73,6 +77,8 @@ class Plan:
             "next": nested(self.next_offsets),
             "marks": nested(self.marks),
             "gaps": [asdict(gap) for gap in self.gaps],
+            "resets": self.resets,
+            "keeps_resets": self.keeps_resets,
             "splits": [
                 {"index": one.index, "stem": one.stem, "split": one.split.to_json()} for one in self.splits
             ],
@@ -92,6 +98,8 @@ class Plan:
             next_offsets=flat(stored["next"]),
             marks=marks_of(stored),
             gaps=tuple(Gap(**gap) for gap in stored["gaps"]),
+            resets=resets_of(stored),
+            keeps_resets=stored.get("keeps_resets", False),
             splits=tuple(
                 PlannedSplit(index=one["index"], stem=one["stem"], split=Split.from_json(one["split"]))
                 for one in stored["splits"]

@@ -116,6 +116,7 @@ IDENTITY: Final = f"{STATE}/export.json"
 LOCK: Final = f"{STATE}/lock"
 LOG: Final = f"{STATE}/log"
 SET_ASIDE: Final = f"{STATE}/set-aside"
+OLD_LOGS: Final = f"{STATE}/old-logs"
 DEAD_BATCHES: Final = f"{STATE}/dead-letter/batches"
 DEAD_VALUES: Final = f"{STATE}/dead-letter/values"
 

@@ -107,6 +107,11 @@ def flat(by_topic: Mapping[str, Mapping[str, Value]]) -> dict[TopicPartition, Va
     }
 
 
+def resets_of(stored: Mapping[str, Any]) -> tuple[TopicPartition, ...]:
+    """Return the partitions of a plan or commit that begin again; older ones have none."""
+    return tuple(TopicPartition(*one) for one in stored.get("resets", ()))
+
+
 def marks_of(stored: Mapping[str, Any]) -> dict[TopicPartition, tuple[BatchMark, ...]]:
     """Return the marks of a plan or commit; older ones have none."""
     marks = flat(stored.get("marks", {}))

@@ -79,6 +79,9 @@ class OnReset(StrEnum):
 
     FAIL = "fail"
     EARLIEST = "earliest"
+    """Begin again; an export keeps the earlier rows elsewhere."""
+    REPLACE = "replace"
+    """Begin again; an export removes the earlier rows."""
 
 
 @dataclass(frozen=True, slots=True)

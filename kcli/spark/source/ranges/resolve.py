@@ -58,6 +58,8 @@ class Resolved:
     """The accepted data loss."""
     changed: frozenset[TopicPartition] = frozenset()
     """Partitions whose log is not the one that earlier runs read."""
+    restarted: frozenset[TopicPartition] = frozenset()
+    """Those of them that begin again, so that all rows of earlier runs are of another log."""
 
 
 def resolve(
@@ -82,7 +84,14 @@ def resolve(
     ranges, following = {}, {}
     for partition in selected.partitions:
         ranges[partition], following[partition] = bounds.interval(partition, losses)
-    return Resolved(ranges, following, selected.topics, tuple(losses.found), frozenset(bounds.changed))
+    return Resolved(
+        ranges,
+        following,
+        selected.topics,
+        tuple(losses.found),
+        frozenset(bounds.changed),
+        frozenset(bounds.restarted),
+    )
 
 
 class Bounds:
@@ -100,6 +109,7 @@ class Bounds:
         self._rules = rules
         self._positions = positions
         self.changed: set[TopicPartition] = set()
+        self.restarted: set[TopicPartition] = set()
         known_topics = {one.topic for one in positions}
         self._fresh = [one for one in partitions if one.topic not in known_topics]
         check_named(rules.starting, needed=self._fresh, selected=partitions, side="starting")
@@ -169,12 +179,14 @@ class Bounds:
                 f"{name_of(partition)} ends at offset {end}, but offsets before {position} were read already"
             )
         self.changed.add(partition)
+        self.restarted.add(partition)
         return self._earliest[partition]
 
     def _in_other_log(self, partition: TopicPartition, divergence: int, losses: LossReport) -> int:
         """Return the start in a log that was truncated, and has grown beyond the position since."""
         self.changed.add(partition)
-        if self._rules.on_reset is OnReset.EARLIEST:
+        if self._rules.on_reset is not OnReset.FAIL:
+            self.restarted.add(partition)
             return self._earliest[partition]
         position = self._positions[partition]
         losses.add_truncation(partition, max(divergence, self._earliest[partition]), position)

@@ -209,7 +209,7 @@ def test_another_log_below_a_position_is_an_error_that_names_the_offsets() -> No
     )
     assert failed.value.hint is not None
     assert "--no-fail-on-data-loss" in failed.value.hint
-    assert "--on-reset earliest" in failed.value.hint
+    assert "--on-reset replace" in failed.value.hint
 
 
 def test_another_log_is_read_from_the_position_on_if_loss_is_allowed() -> None:
