@@ -32,7 +32,7 @@ LOST_ENTRIES = 16
 """An offset index without entries that lacks so many has lost them.
 
 Kafka counts the bytes since the last entry from 0 again after a start, so that fewer may never have been
-written.
+written. They are added without a word.
 """
 
 
@@ -227,12 +227,15 @@ class SegmentIndexes:
         try:
             self._offset_index.load(records.size)
             self._time_index.load()
-            if not len(self._offset_index) and self._lacks_offsets():
+            lacking = 0 if len(self._offset_index) else self._lacking_offsets()
+            if lacking == LOST_ENTRIES:
                 raise CorruptIndex(f"no entries for {records.size} bytes of log: `{self._offset_index.path}`")
             if not len(self._time_index) and records.size and self.first_timestamp >= 0:
                 raise CorruptIndex(f"no entries for {records.size} bytes of log: `{self._time_index.path}`")
             self._max_timestamp, self._offset_of_max_timestamp = self._time_index.last_entry
             self._bytes_since_entry = records.size - self._offset_index.last_position
+            if lacking:
+                self.rebuild()
             self._update_is_full()
         except (CorruptIndex, FileNotFoundError) as error:
             reason = error.message if isinstance(error, CorruptIndex) else f"`{error.filename}` is missing"
@@ -241,22 +244,21 @@ class SegmentIndexes:
             assert self._max_timestamp is not None
         return self._max_timestamp
 
-    def _lacks_offsets(self) -> bool:
-        """Whether the log is so long that an index without entries must have lost them."""
-        if self._records.size <= LOST_ENTRIES * self._interval_bytes:
-            return False
+    def _lacking_offsets(self) -> int:
+        """Return how many entries an index without any lacks, at most `LOST_ENTRIES`."""
         lacking = start = 0
-        try:
-            for entry in self._records.entries():
-                if entry.position - start > self._interval_bytes:
-                    lacking += 1
-                    start = entry.position
-                    if lacking == LOST_ENTRIES:
-                        return True
-        except CorruptRecord:
-            # The index ends here; a read of the records behind it reports the damage.
-            return False
-        return False
+        if self._records.size > self._interval_bytes:
+            try:
+                for entry in self._records.entries():
+                    if entry.position - start > self._interval_bytes:
+                        lacking += 1
+                        start = entry.position
+                        if lacking == LOST_ENTRIES:
+                            break
+            except CorruptRecord:
+                # The index ends here; a read of the records behind it reports the damage.
+                return 0
+        return lacking
 
 
 def _max_timestamp_in(head: bytes) -> int:

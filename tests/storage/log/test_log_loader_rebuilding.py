@@ -129,7 +129,9 @@ def test_a_damaged_index_is_rebuilt(filled: LogHarness, suffix: str, damage: str
     filled.start()
     assert filled.values() == VALUES[:40]
     assert index_entries(filled) == expected
-    assert len([report for report in filled.reports if "rebuilding" in report]) == 1
+    # As few entries as these segments have may be missing for restarts.
+    is_told = suffix != ".index" or damage not in ("empty", "zeroed")
+    assert len([report for report in filled.reports if "rebuilding" in report]) == is_told
     filled.reopen()
     assert index_entries(filled) == expected
 
