@@ -131,13 +131,23 @@ def sync_path(path: str) -> None:
         os.close(descriptor)
 
 
+def sync_data(descriptor: int) -> None:
+    """Sync what an open file holds, without its times. Raises `OSError`, as `sync`."""
+    # Not on every system.
+    _sync(getattr(os, "fdatasync", os.fsync), descriptor)
+
+
 def sync(descriptor: int) -> None:
     """Sync an open file. Raises `OSError`, which is never a shortage.
 
     After a failed fsync the kernel may count as written what it has dropped.
     """
+    _sync(os.fsync, descriptor)
+
+
+def _sync(call: Callable[[int], None], descriptor: int) -> None:
     try:
-        os.fsync(descriptor)
+        call(descriptor)
     except OSError as error:
         if is_shortage(error):
             raise OSError(errno.EIO, f"fsync failed: {error.strerror}") from error

@@ -1,7 +1,8 @@
 """GroupCommit: fsyncs in threads, at most one at a time for each log, shared by all that wait for one.
 
-A log with `flush.messages` must be on disk before a write is answered. Appends continue during an fsync and
-share the next one, so many producers cost no more fsyncs than one.
+The records of a log with `flush.messages` must be on disk before a write is answered. Appends continue
+during an fsync and share the next one, so many producers cost no more fsyncs than one. Indexes and small
+files follow with the next flush of housekeeping: after an unclean stop they are made again from the records.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class GroupCommit:
     async def flush(self, log: UnifiedLog) -> None:
         """Return when all current records of the log are on disk. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         offset = log.log_end_offset
-        while log.recovery_point < offset:
+        while log.synced_offset < offset:
             running = self._running.get(log)
             if running is not None:
                 # It may have begun before our records; then the next fsync covers them.
                 await running.wait()
                 continue
-            plan = log.plan_flush()
+            plan = log.plan_sync()
             if plan is None:
                 return
             await self.run(log, plan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kcli.broker.replication.group_commit import GroupCommit
 from kcli.broker.replication.in_sync_replicas import ReplicaContext
 from kcli.broker.replication.replication_throttle import ReplicationThrottle
 from kcli.broker.waiting.timer import monotonic_ms
@@ -52,6 +53,7 @@ class HostedPartitions:
         self.timer = context.purgatory.timer
         self.touch = context.purgatory.touch
         self.wall_ms = context.wall_ms
+        self.group_commit = GroupCommit(context.wall_ms)
         self.image: MetadataImage | None = None
         # Keyed by `Partition.key`. Requests look up by a plain tuple: that takes a quarter of the time.
         self.partitions: dict[tuple[str, int], Partition] = {}

@@ -299,7 +299,7 @@ class Partition:
     def must_flush(self) -> bool:
         """Whether `flush.messages` demands that the last append is on disk before its answer."""
         log = self.log
-        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
+        return log.log_end_offset - log.synced_offset >= log.config.flush_messages
 
     def replication_error(self, required_offset: int) -> ErrorCode | None:
         """Return the result of a write up to `required_offset`, None while followers lack it."""

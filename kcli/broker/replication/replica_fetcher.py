@@ -13,6 +13,9 @@ fetcher waits on the leader, at no cost.
 | CORRUPT_MESSAGE, not led or known there, … | retried after `replica.fetch.backoff.ms` |
 | an error of its own log | stops until the next leader epoch |
 
+Where `flush.messages` demands it, records are on disk before the next call tells the leader that they were
+copied, so that those acknowledged to a producer with acks=all are on the disk of every in-sync replica.
+
 If the leader cannot be reached, all its partitions are retried later (class `AbstractFetcherThread`).
 """
 
@@ -82,6 +85,8 @@ class ReplicaFetcher:
         """The partitions whose positions go into the next call."""
         self._delayed: dict[FetchState, None] = {}
         self._out_of_range: list[FetchState] = []
+        self._to_flush: list[FetchState] = []
+        """The partitions whose records have to be on disk before the next call."""
         self._alarm: TimerCallback | None = None
         self._work = trio.Event()
 
@@ -164,6 +169,8 @@ class ReplicaFetcher:
             found = self.states.get((row.request.topic or "", row.request.index))
             if found is not None and found.row is row.request:
                 self._take(found, row)
+        if self._to_flush:
+            await self._flush()
         # Last: the leader may truncate records meanwhile, and the other rows would read them.
         while self._out_of_range:
             await self._find_range(self._out_of_range.pop())
@@ -171,6 +178,19 @@ class ReplicaFetcher:
             session.ready.has_waited = False
         else:
             await trio.lowlevel.checkpoint()
+
+    async def _flush(self) -> None:
+        states, self._to_flush = self._to_flush, []
+        async with trio.open_nursery() as nursery:
+            for state in states:
+                nursery.start_soon(self._flush_one, state)
+
+    async def _flush_one(self, state: FetchState) -> None:
+        try:
+            await self._hosted.group_commit.flush(state.partition.log)
+        except KafkaError as error:
+            if self.states.get(state.partition.key) is state:
+                self._failed(state, error)
 
     def _take_moved(self) -> list[FetchPartition]:
         """Return the rows of moved positions, when a call arrives at the leader."""
@@ -220,6 +240,8 @@ class ReplicaFetcher:
         elif row.records is not None:
             assert isinstance(row.records, FileSlice)
             follower_log.append(log, read_slice(row.records), now_ms=now_ms)
+            if state.partition.must_flush:
+                self._to_flush.append(state)
             self._moved[state] = None
             throttle = self._hosted.follower_throttle
             if throttle.is_throttled(*state.partition.key):

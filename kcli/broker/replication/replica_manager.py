@@ -22,7 +22,6 @@ from kcli.broker.replication.alter_log_dirs_manager import AlterLogDirsManager
 from kcli.broker.replication.alter_partition_manager import AlterPartitionManager
 from kcli.broker.replication.assignments_manager import AssignmentsManager
 from kcli.broker.replication.fetch_data import FetchedPartition
-from kcli.broker.replication.group_commit import GroupCommit
 from kcli.broker.replication.hosted_partitions import HostedPartitions
 from kcli.broker.replication.partition import Partition
 from kcli.broker.replication.replica_fetcher import FetcherManager
@@ -74,7 +73,6 @@ class ReplicaManager(HostedPartitions):
         super().__init__(context)
         self.log_manager = log_manager
         self.encoded_metadata = EncodedMetadata()
-        self.group_commit = GroupCommit(context.wall_ms)
         self.fetchers = FetcherManager(self, link_to)
         self.alter_partition_manager = AlterPartitionManager(
             self.node_id, broker_epoch=context.broker_epoch, send=alter_partition

@@ -67,6 +67,13 @@ Ephemeral = Annotated[
 Adopt = Annotated[
     bool, typer.Option("--adopt", help="Serve topic directories of another broker under their own ids")
 ]
+Durable = Annotated[
+    bool,
+    typer.Option(
+        "--durable",
+        help="Sync records and commits to disk before they are acknowledged; log.flush.interval.messages=1",
+    ),
+]
 Daemon = Annotated[
     bool, typer.Option("--daemon", help="Return when the broker is ready, and leave it running")
 ]
@@ -146,6 +153,7 @@ def start(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     ephemeral: Ephemeral = False,
     adopt: Adopt = False,
+    durable: Durable = False,
     scenario: ScenarioFile = None,
     daemon: Daemon = False,
     verbose: bool = False,
@@ -173,6 +181,7 @@ def start(
             data_dir=data_dir,
             ephemeral=ephemeral,
             adopt=adopt,
+            durable=durable,
             scenario=scenario,
             daemon=daemon,
             verbose=verbose,

@@ -26,6 +26,8 @@ DEFAULT_DATA_DIR = Path("kcli-data")
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 9092
 
+FLUSH_INTERVAL = "log.flush.interval.messages"
+
 
 class StartOptions(NamedTuple):
     """The options of `kcli broker start`, whose help describes them."""
@@ -39,6 +41,7 @@ class StartOptions(NamedTuple):
     data_dir: Path = DEFAULT_DATA_DIR
     ephemeral: bool = False
     adopt: bool = False
+    durable: bool = False
     scenario: Path | None = None
     daemon: bool = False
     verbose: bool = False
@@ -62,6 +65,8 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
     from kcli.broker.process.cluster import ClusterOptions
 
     properties = {**read_properties(options.config), **parse_properties(options.override, "--override")}
+    if options.durable:
+        make_durable(properties)
     check_listeners(options, properties)
     cluster_options = ClusterOptions(
         data_dir=None if options.ephemeral else options.data_dir.absolute(),
@@ -107,6 +112,15 @@ def check_listeners(options: StartOptions, properties: Mapping[str, str]) -> Non
             )
 
 
+def make_durable(properties: dict[str, str]) -> None:
+    """Have every write on disk before it is acknowledged. Raises `UsageError` for another interval."""
+    interval = properties.setdefault(FLUSH_INTERVAL, "1")
+    if interval != "1":
+        raise UsageError(
+            f"`--durable` and `{FLUSH_INTERVAL}={interval}` exclude each other", hint="leave one of them out"
+        )
+
+
 def rack_names(text: str | None) -> tuple[str, ...]:
     """Return the racks in a list with commas; none may be empty."""
     if text is None:
@@ -128,7 +142,7 @@ def _number(lowest: int, highest: int) -> Callable[[str], int]:
     return read
 
 
-_SWITCHES = ("--ephemeral", "--adopt", "--daemon", "--verbose")
+_SWITCHES = ("--ephemeral", "--adopt", "--durable", "--daemon", "--verbose")
 _VALUES: dict[str, Callable[[str], Any]] = {
     "--config": Path,
     "--override": str,

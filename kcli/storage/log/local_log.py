@@ -21,6 +21,7 @@ from kcli.storage import disk
 from kcli.storage.log.file_records import EntryPosition
 from kcli.storage.log.log_read import LogOffsetMetadata
 from kcli.storage.log.log_segment import LogSegment
+from kcli.storage.log_paths import PARTITION_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -145,18 +146,35 @@ class LogSegments:
 
 
 class FlushPlan:
-    """The fsyncs that make a log durable up to `offset`.
+    """The fsyncs that make a log, or with `is_of_records` only its records, durable up to `offset`.
 
     The thread that owns the log makes and commits the plan; any thread runs it. The plan holds only open
     files and paths, so the log may be appended to, rolled and truncated meanwhile.
     """
 
-    __slots__ = ("_directory", "_files", "epoch_changes", "offset", "paths", "snapshots", "truncations")
+    __slots__ = (
+        "_directory",
+        "_files",
+        "epoch_changes",
+        "is_of_records",
+        "offset",
+        "paths",
+        "snapshots",
+        "truncations",
+    )
 
     def __init__(
-        self, offset: int, *, truncations: int, files: list[OpenFile], paths: list[str], directory: str | None
+        self,
+        offset: int,
+        *,
+        truncations: int,
+        files: list[OpenFile],
+        paths: list[str],
+        directory: str | None,
+        is_of_records: bool = False,
     ) -> None:
         self.offset = offset
+        self.is_of_records = is_of_records
         self.truncations = truncations
         self.paths = paths
         self.epoch_changes = 0
@@ -169,7 +187,7 @@ class FlushPlan:
     def run(self) -> None:
         """Sync the log files, then the small files that exist, then the directory. Raises `OSError`."""
         for file in self._files:
-            disk.sync(file.descriptor)
+            disk.sync_data(file.descriptor)
         for path in self.paths:
             # Never written, or deleted since by retention or a truncation.
             with suppress(FileNotFoundError):
@@ -257,6 +275,7 @@ class LocalLog:
         "recovery_point",
         "report",
         "segments",
+        "synced_offset",
         "topic_partition",
     )
 
@@ -276,6 +295,8 @@ class LocalLog:
         self.config = settings.config
         self.segments = segments
         self.recovery_point = recovery_point
+        self.synced_offset = recovery_point
+        """Records below it are on disk, but the indexes and the small files only below the recovery point."""
         self.last_flushed_ms = now_ms
         self.report = settings.report
         self.failure: str | None = None
@@ -289,8 +310,9 @@ class LocalLog:
     def set_end(self, offset: int) -> None:
         """Give the next record `offset`, behind the end of the active segment."""
         self.end_offset = offset
-        if self.recovery_point > offset:
-            self.recovery_point = offset
+        if self.synced_offset > offset:
+            self.synced_offset = offset
+            self.recovery_point = min(self.recovery_point, offset)
 
     def end(self) -> LogOffsetMetadata:
         return LogOffsetMetadata(self.end_offset, self.segments.active.base_offset, self.segments.active.size)
@@ -437,9 +459,28 @@ class LocalLog:
             offset, truncations=self._truncations, files=files, paths=paths + small_files, directory=directory
         )
 
+    def plan_sync(self, offset: int) -> FlushPlan:
+        """Return what to sync so that the records up to `offset` are on disk.
+
+        After an unclean stop their segments are recovered, which makes everything else of them again.
+        """
+        segments = self.segments.between(self.synced_offset, offset)
+        is_new = self.segments.active.base_offset >= self.synced_offset
+        return FlushPlan(
+            offset,
+            truncations=self._truncations,
+            files=[segment.records.handle for segment in segments],
+            paths=[f"{self.directory}/{PARTITION_METADATA}"] if is_new else [],
+            directory=self.directory if is_new else None,
+            is_of_records=True,
+        )
+
     def commit_flush(self, plan: FlushPlan, now_ms: int) -> None:
         """Raise the recovery point after a plan was run, unless the log was truncated since."""
-        if plan.truncations == self._truncations and plan.offset > self.recovery_point:
+        if plan.truncations != self._truncations:
+            return
+        self.synced_offset = max(self.synced_offset, plan.offset)
+        if plan.offset > self.recovery_point and not plan.is_of_records:
             self.recovery_point = plan.offset
             self.last_flushed_ms = now_ms
 

@@ -117,6 +117,11 @@ class UnifiedLog:
         return self.local.recovery_point
 
     @property
+    def synced_offset(self) -> int:
+        """Records below it are on disk."""
+        return self.local.synced_offset
+
+    @property
     def parent_directory(self) -> str:
         return self.local.parent_directory
 
@@ -488,6 +493,17 @@ class UnifiedLog:
             raise self.failed("flush", error) from error
         plan.snapshots, plan.epoch_changes = snapshots, epochs.changes
         return plan
+
+    def plan_sync(self) -> FlushPlan | None:
+        """Return what to sync so that all records are on disk, None if they are; as `plan_flush`."""
+        if self.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
+        if self.log_end_offset <= self.local.synced_offset:
+            return None
+        try:
+            return self.local.plan_sync(self.log_end_offset)
+        except OSError as error:
+            raise self.failed("flush", error) from error
 
     def commit_flush(self, plan: FlushPlan, *, now_ms: int) -> None:
         """Raise the recovery point after a plan was run, unless the log was truncated or failed since."""

@@ -24,7 +24,7 @@ async def test_flush_messages_answers_when_the_disk_has_it(tmp_path: Path) -> No
         log = node.replica_manager.partition("t", 0).log
         for number in range(1, 4):
             assert produced(await client.ask(produce_request("t", batch(b"v")), 9)).error_code == 0
-            assert log.recovery_point == number
+            assert log.synced_offset == number
 
 
 async def test_flush_messages_waits_for_its_number(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ async def test_flush_messages_waits_for_its_number(tmp_path: Path) -> None:
         points = []
         for _ in range(4):
             await client.ask(produce_request("t", batch(b"v")), 9)
-            points.append(log.recovery_point)
+            points.append(log.synced_offset)
         assert points == [0, 0, 3, 3]
 
 
@@ -69,7 +69,7 @@ async def test_those_who_wait_share_the_next_fsync(tmp_path: Path, monkeypatch: 
         partition.append(bytearray(batch(b"v")), acks=1, now_ms=node.now_ms, max_decompressed=1 << 20)
         expected = partition.log.log_end_offset
         await node.replica_manager.group_commit.flush(partition.log)
-        assert partition.log.recovery_point >= expected
+        assert partition.log.synced_offset >= expected
 
     async with trio.open_nursery() as nursery:
         for _ in range(20):
@@ -112,5 +112,5 @@ async def test_nobody_is_told_that_a_failed_disk_has_it(
         await trio.testing.wait_all_tasks_blocked()
         may_run.set()
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
-    assert partition.log.recovery_point == 0
+    assert partition.log.synced_offset == 0
     node.log_manager.close(now_ms=node.now_ms)

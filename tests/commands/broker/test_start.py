@@ -29,6 +29,7 @@ LINES = [
     "--data-dir=data/of=it --config server.properties",
     "--override a=1 --override=b=2 --override a=3",
     "--scenario steps.yaml --override a=",
+    "--durable --ephemeral",
 ]
 
 FOR_TYPER = [
@@ -184,6 +185,21 @@ def test_an_address_beside_listeners_is_refused(
         f"error: `--{refused}` and `listeners` exclude each other",
         f"hint: name the {refused} in `listeners`, or use "
         f"`--override listeners=PLAINTEXT://{address}` instead of it",
+    ]
+
+
+def test_a_durable_broker_flushes_every_record(kcli: Callable[..., Finished]) -> None:
+    properties = {"num.partitions": "3"}
+    broker_start.make_durable(properties)
+    assert properties == {"num.partitions": "3", "log.flush.interval.messages": "1"}
+    broker_start.make_durable(properties)
+    finished = kcli(
+        "broker", "start", "--ephemeral", "--durable", "--override", "log.flush.interval.messages=5"
+    )
+    assert (finished.exit_code, finished.out) == (2, "")
+    assert finished.err.splitlines() == [
+        "error: `--durable` and `log.flush.interval.messages=5` exclude each other",
+        "hint: leave one of them out",
     ]
 
 

@@ -266,9 +266,9 @@ async def test_a_reply_waits_for_the_disk_where_that_is_configured(tmp_path: Pat
         node.create(flush_messages="2")
         assert node.put(record("a", 1)) == "stored"
         log = node.partition.log
-        assert log.recovery_point == 0
+        assert log.synced_offset == 0
         answers = [node.put(record("b", 1)), node.put(record("c", 1))]
         assert not any(answer.ended for answer in answers)
         assert [await answer_of(node, answer) for answer in answers] == ["stored", "stored"]
-        assert log.recovery_point == 3
+        assert log.synced_offset == 3
         assert shard(node).log == ["loaded", "a committed", "b committed", "c committed"]
