@@ -63,6 +63,17 @@ class FetchSession:
         for key in forgotten:
             self.partitions.pop(key, None)
 
+    def begin(self, now_ms: int) -> None:
+        """Note that the request of this epoch is here."""
+        self.last_used_ms = now_ms
+        self.epoch = 1 if self.epoch == _INT_MAX else self.epoch + 1
+
+    def put_last(self, key: FetchPartitionKey) -> None:
+        """Let a partition that returned data come behind the others next time, so none starves."""
+        partition = self.partitions.pop(key, None)
+        if partition is not None:
+            self.partitions[key] = partition
+
     @property
     def worth(self) -> tuple[bool, int, int]:
         """Of two sessions the one with the greater worth stays."""
@@ -146,10 +157,7 @@ class IncrementalFetchContext(FetchContext):
             if is_news:
                 news.append(row)
                 if row.size:
-                    # The next response starts with the other partitions, so none starves.
-                    key = row.request.key
-                    if session.partitions.pop(key, None) is not None:
-                        session.partitions[key] = row.request
+                    session.put_last(row.request.key)
         return ErrorCode.NONE, session.id, news
 
     def news(self, rows: list[FetchedPartition]) -> list[FetchedPartition]:
@@ -236,9 +244,20 @@ class FetchSessionCache:
         if not session.partitions:
             del self._sessions[session_id]
             return FetchContext()
-        session.last_used_ms = now_ms
-        session.epoch = 1 if epoch == _INT_MAX else epoch + 1
+        session.begin(now_ms)
         return IncrementalFetchContext(session)
+
+    def consumer_session(self, session_id: int, epoch: int, *, uses_topic_ids: bool) -> FetchSession | None:
+        """Return the session of a consumer whose next request has this epoch, None if there is none."""
+        session = self._sessions.get(session_id)
+        if (
+            session is None
+            or session.epoch != epoch
+            or session.uses_topic_ids != uses_topic_ids
+            or session.privileged
+        ):
+            return None
+        return session
 
     def create(
         self, size: int, *, privileged: bool, uses_topic_ids: bool, now_ms: int

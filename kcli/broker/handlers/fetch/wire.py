@@ -25,9 +25,10 @@ PREFERRED_FROM, FLEXIBLE_FROM, TOPIC_IDS_FROM = 11, 12, 13
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """Errors that are found without a log: the list of aborted transactions is empty then, not null."""
 
-ShortFetch = tuple[bytes, int, int, int, int, int, int, int, memoryview, int, int]
-"""Topic (name, or id from version 13 on), partition, leader epoch, offset, isolation level, longest wait,
-fewest and most bytes, then the buffer, start and end of the body: one partition, without a session.
+ShortFetch = tuple[bytes, int, int, int, int, int, int, int, int, int, int, memoryview, int, int]
+"""A request that lists one partition: topic (name, or id from version 13 on), partition, leader epoch,
+offset, isolation level, longest wait, fewest bytes, most bytes in all and of the partition, session (0: none)
+and its epoch, then the buffer, start and end of the body.
 
 A tuple, because many clients send nothing else.
 """

@@ -6,12 +6,13 @@ import errno
 import os
 import struct
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kcli.broker.handlers.fetch import short_path
 from kcli.broker.handlers.fetch.short_path import (
     PLAIN_VERSION,
     read_flexible,
@@ -25,6 +26,8 @@ from kcli.broker.network.apis import APIS, Api
 from kcli.broker.network.outbox import SENDFILE_FROM
 from kcli.broker.network.request_context import RequestContext
 from kcli.broker.network.request_engine import RequestEngine
+from kcli.broker.replication.fetch_data import FetchPartition as FetchPartitionOfSession
+from kcli.broker.replication.fetch_session import FetchSessionCache
 from kcli.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -41,6 +44,7 @@ from tests.broker.records import batch, fill
 from tests.broker.single_node import LISTENER, START_MS, Node, connected, running_node
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 VERSIONS = [PLAIN_VERSION, *range(TOPIC_IDS_FROM, 19)]
@@ -68,7 +72,7 @@ def read(data: bytes, version: int) -> Any:
     else:
         reading = read_plain
     found = reading(buffer, len(BEFORE), len(BEFORE) + len(data))
-    return None if found is None else found[:8]
+    return None if found is None else found[:-3]
 
 
 @given(
@@ -78,6 +82,7 @@ def read(data: bytes, version: int) -> Any:
     isolation=st.sampled_from([0, 1]),
     numbers=st.tuples(ints, ints, ints, ints, ints, ints),
     offsets=st.tuples(longs, longs),
+    session=st.one_of(st.just((0, -1)), st.tuples(ints.filter(bool), ints.filter(lambda epoch: epoch > 0))),
 )
 def test_a_fetch_of_one_partition_is_read(
     version: int,
@@ -86,6 +91,7 @@ def test_a_fetch_of_one_partition_is_read(
     isolation: int,
     numbers: tuple[int, ...],
     offsets: tuple[int, int],
+    session: tuple[int, int],
 ) -> None:
     index, epoch, wait_ms, min_bytes, max_bytes, partition_max_bytes = numbers
     request = request_of(
@@ -100,10 +106,12 @@ def test_a_fetch_of_one_partition_is_read(
         max_wait_ms=wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
+        session_id=session[0],
+        session_epoch=session[1],
     )
     topic = topic_id if version >= TOPIC_IDS_FROM else name.encode()
-    most = min(max_bytes, partition_max_bytes)
-    expected = topic, index, epoch, offsets[0], isolation, wait_ms, min_bytes, most
+    limits = wait_ms, min_bytes, max_bytes, partition_max_bytes
+    expected = topic, index, epoch, offsets[0], isolation, *limits, *session
     assert read(codec(FetchRequest, version).encode(request), version) == expected
 
 
@@ -164,16 +172,20 @@ def check_reading(data: bytes, version: int) -> None:
         request.isolation_level,
         request.max_wait_ms,
         request.min_bytes,
-        min(request.max_bytes, row.partition_max_bytes),
+        request.max_bytes,
+        row.partition_max_bytes,
+        request.session_id,
+        request.session_epoch,
     )
     assert (request.replica_id, request.replica_state.replica_id, row.last_fetched_epoch) == (-1, -1, -1)
-    assert (request.session_id, request.session_epoch, request.rack_id) == (0, -1, "")
-    assert request.forgotten_topics_data == []
+    assert request.session_epoch > 0 if request.session_id else request.session_epoch == -1
+    assert (request.rack_id, request.forgotten_topics_data) == ("", [])
 
 
 OTHER_SHAPES = {
     "a session to open": {"session_epoch": 0},
-    "a session that goes on": {"session_id": 5, "session_epoch": 3},
+    "an epoch without a session": {"session_epoch": 3},
+    "a session to replace": {"session_id": 5, "session_epoch": 0},
     "a session to close": {"session_id": 5},
     "an unknown isolation": {"isolation_level": 2},
     "a negative isolation": {"isolation_level": -1},
@@ -403,3 +415,146 @@ async def test_a_name_that_is_none_and_an_id_of_before_are_left_to_the_rest(tmp_
         assert read_short(short, context) is None
         node.replica_manager.partition("small", 1).topic_id = ID
         assert by_short_path(node, request_of(topic_id=ids["small"], partition=1), 16) is None
+
+
+# --- sessions ------------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """A request of a session: partitions with their offsets, and what happens before it."""
+
+    rows: list[tuple[str, int, int]]
+    is_short: bool = False
+    before: Callable[[Node], object] | None = None
+    fields: dict[str, Any] | None = None
+
+
+def append(name: str, index: int) -> Callable[[Node], object]:
+    def act(node: Node) -> None:
+        log = node.replica_manager.partition(name, index).log
+        log.append_as_leader(bytearray(batch(b"more")), leader_epoch=0, now_ms=START_MS)
+        log.advance_high_watermark_to_end()
+
+    return act
+
+
+def delete(name: str, index: int) -> Callable[[Node], object]:
+    return lambda node: node.replica_manager.partition(name, index).log.delete_records_before(1)
+
+
+def skip_an_epoch(node: Node) -> None:
+    (session,) = node.fetch_sessions._sessions.values()
+    session.epoch += 1
+
+
+def wrap(node: Node) -> None:
+    (session,) = node.fetch_sessions._sessions.values()
+    session.epoch = LAST_EPOCH
+
+
+SESSION_ID, LAST_EPOCH = 0x5E551017, 2**31 - 1
+SMALL, LARGE, EMPTY = ("small", 1), ("large", 0), ("empty", 0)
+ONE = [
+    Step([(*SMALL, 0)]),
+    Step([(*SMALL, 1)], is_short=True),
+    Step([(*SMALL, 2)], is_short=True),
+    Step([(*SMALL, 3)]),
+    Step([(*SMALL, 3)], is_short=True, before=append(*SMALL)),
+    Step([(*SMALL, 4)]),
+    Step([], before=append(*SMALL)),
+    Step([(*SMALL, 0)], is_short=True, before=wrap, fields={"isolation_level": 1}),
+    Step([(*SMALL, 9)]),
+    Step([(*SMALL, 0)], is_short=True),
+    Step([(*SMALL, 1)], is_short=True),
+    Step([(*SMALL, 0)], before=skip_an_epoch),
+]
+MANY = [
+    Step([(*SMALL, 0), (*LARGE, 0), (*EMPTY, 0)]),
+    # The others have something to read, or nothing new.
+    Step([(*SMALL, 1)]),
+    Step([(*SMALL, 3), (*LARGE, 6)]),
+    Step([(*SMALL, 2)], is_short=True),
+    Step([(*SMALL, 3)]),
+    Step([(*LARGE, 0)], is_short=True, fields={"max_bytes": SENDFILE_FROM}),
+    Step([(*LARGE, 1)], before=append(*EMPTY)),
+    Step([(*LARGE, 2)]),
+    Step([(*EMPTY, 1)]),
+    Step([(*LARGE, 3)], is_short=True),
+    Step([(*LARGE, 4)], before=delete(*SMALL)),
+    Step([(*LARGE, 5)], is_short=True),
+    Step([(*SMALL, 0), (*LARGE, 6)]),
+    Step([(*SMALL, 2)], is_short=True),
+    # A partition that is not in the session yet.
+    Step([("aborted", 0, 0)]),
+    Step([(*LARGE, 5)]),
+    Step([("aborted", 0, 2)]),
+    Step([(*LARGE, 5)]),
+]
+
+
+async def play(
+    directory: Path, version: int, apis: tuple[Api, ...], steps: list[Step]
+) -> list[tuple[bytes, Any]]:
+    """Return the answer to each request of a session, and what the session holds after it."""
+    async with running_node(directory, PROPERTIES, apis=apis) as node, connected(node) as client:
+        node.fetch_sessions = FetchSessionCache(new_id=lambda: SESSION_ID)
+        ids = await fill_topics(node, client)
+        port = node.port.to_bytes(4, "big") if version >= 16 else b"port"
+        session_id = epoch = 0
+        found = []
+        for step in steps:
+            if step.before is not None:
+                step.before(node)
+            if step.before is wrap:
+                epoch = LAST_EPOCH
+            topics = [
+                FetchTopic(
+                    topic=name,
+                    topic_id=ids[name],
+                    partitions=[
+                        FetchPartition(
+                            partition=index,
+                            fetch_offset=offset,
+                            partition_max_bytes=1 << 20,
+                            current_leader_epoch=0,
+                        )
+                    ],
+                )
+                for name, index, offset in step.rows
+            ]
+            whole = {"max_wait_ms": 0, "min_bytes": 1, "topics": topics, **(step.fields or {})}
+            await client.send(FetchRequest(session_id=session_id, session_epoch=epoch, **whole), version)
+            frame = await client.receive_frame()
+            for name, topic_id in ids.items():
+                frame = frame.replace(topic_id, name.encode())
+            session_id, epoch = SESSION_ID, 1 if epoch == LAST_EPOCH else epoch + 1
+            node.now_ms += 1
+            (session,) = node.fetch_sessions._sessions.values()
+            state = [
+                [getattr(each, name) for name in FetchPartitionOfSession.__slots__ if name != "topic_id"]
+                for each in session.partitions.values()
+            ]
+            found.append((frame[4:].replace(port, b"port"), (session.epoch, session.last_used_ms, state)))
+        return found
+
+
+@pytest.mark.parametrize("steps", [ONE, MANY], ids=["one partition", "many partitions"])
+@pytest.mark.parametrize("version", [*VERSIONS, 10, 12])
+async def test_both_ways_go_on_with_a_session_in_the_same_way(
+    version: int, steps: list[Step], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("short", "full"):
+        os.mkdir(tmp_path / name)
+    is_short: list[bool] = []
+
+    def noted(*arguments: Any) -> Any:
+        frame = read_short(*arguments)
+        is_short.append(frame is not None)
+        return frame
+
+    monkeypatch.setattr(short_path, "read", noted)
+    short = await play(tmp_path / "short", version, APIS, steps)
+    if version in VERSIONS:
+        tried = [step.is_short for step in steps[1:] if len(step.rows) == 1]
+        assert is_short == tried
+    assert short == await play(tmp_path / "full", version, without_short_path(), steps)
