@@ -23,7 +23,13 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.errors import KcliError
-from kcli.protocol.schema.declaration import DecodeError, codec, is_flexible, response_class
+from kcli.protocol.schema.declaration import (
+    DecodeError,
+    codec,
+    is_flexible,
+    reason_of_failure,
+    response_class,
+)
 from kcli.protocol.schema.unsigned_varint import decode_unsigned_varint
 
 if TYPE_CHECKING:
@@ -80,7 +86,7 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
         if position > len(buffer):
             raise ValueError("cut short")
     except (StructError, ValueError, IndexError) as error:
-        raise DecodeError(f"malformed request header: {error}") from error
+        raise DecodeError(f"malformed request header: {reason_of_failure(error)}") from error
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 
 
@@ -128,7 +134,7 @@ def parse_response_header(api_key: int, api_version: int, frame: Buffer) -> tupl
         if position > len(frame):
             raise ValueError("cut short")
     except (StructError, ValueError, IndexError) as error:
-        raise DecodeError(f"malformed response header: {error}") from error
+        raise DecodeError(f"malformed response header: {reason_of_failure(error)}") from error
     return correlation_id, position
 
 

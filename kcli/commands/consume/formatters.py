@@ -4,7 +4,8 @@ A formatter is made from properties. It turns a record and its fetched records i
 named by a short name or by Kafka's Java class; `FORMATTERS` lists all.
 
 The formatters of coordinators' topics print one kind of record as a JSON object a line, as in Kafka 4.3
-(class `CoordinatorRecordMessageFormatter`), and nothing for other records. The value is null if the record
+(class `CoordinatorRecordMessageFormatter`), and nothing for records without a key, of other kinds and of
+unknown types; bytes that are no such record are an error, in each of them. The value is null if the record
 deletes its key:
 
     {"key":{"type":1,"data":{"group":"g","topic":"t","partition":0}},"value":{"version":3,"data":{...}}}
@@ -48,15 +49,15 @@ def coordinator_formatter(decode: Decoder, types: Collection[int] | None) -> For
     def format_record(fetched: FetchedRecords, record: Record) -> bytes:
         if record.key is None:
             return b""
-        type_id = int.from_bytes(record.key[:2], "big", signed=True)
-        if types is not None and type_id not in types:
-            return b""
         try:
             key, value, version = decode(record.key, record.value)
         except UnknownRecordType:
             return b""
         except DecodeError as error:
-            raise KcliError(f"not a coordinator's record: {error.message}") from None
+            raise KcliError(f"not a coordinator's record: {error.message.rstrip('.')}") from None
+        type_id = int.from_bytes(record.key[:2], "big", signed=True)
+        if types is not None and type_id not in types:
+            return b""
         shown = {
             "key": {"type": type_id, "data": document(key, 0)},
             "value": None if value is None else {"version": version, "data": document(value, version)},

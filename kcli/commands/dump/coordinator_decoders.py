@@ -7,7 +7,6 @@ has the bytes, too.
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from kcli.commands.dump.decoders import text_or_base64
@@ -19,6 +18,8 @@ from kcli.protocol.internal.coordinator_records import (
     LegacyOffsetCommitValue,
     OffsetCommitKey,
     UnknownRecordType,
+    read_message,
+    read_version,
 )
 from kcli.protocol.internal.metadata_records import FRAME_VERSION
 from kcli.protocol.internal.share_records import SHARE_GROUP_RECORDS, SHARE_STATE_RECORDS
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from kcli.commands.dump.decoders import Decoder
     from kcli.forensics.entries.scanned_entry import DumpedRecord
 
-_NUMBER = Struct(">h")
 MAX_SHORT = 32_767
 
 Classes = dict[int, tuple[type[Any], type[Any]]]
@@ -82,39 +82,23 @@ class CoordinatorDecoder:
     def _documents(self, record: DumpedRecord) -> tuple[dict[str, object], dict[str, object] | None]:
         if record.key is None:
             raise DecodeError("a record without a key")
-        number = _version_in(record.key, "key")
+        number = read_version(record.key, "key")
         if number not in self._classes:
             raise UnknownRecordType(number)
         key_class, value_class = self._classes[number]
-        key = _decode(key_class, 0, record.key, number, "key")
+        key = read_message(key_class, 0, record.key, number, "key")
         shown: dict[str, object] = {"type": str(number), "data": document(key, 0)}
         if record.value is None:
             return shown, None
-        version = _version_in(record.value, "value")
+        version = read_version(record.value, "value")
         info = message_info(value_class)
         if not info.min_version <= version <= info.max_version:
             raise UnknownVersion(f"Found an unknown record version {version} for {number} type")
-        value = _decode(value_class, version, record.value, version, "value")
+        value = read_message(value_class, version, record.value, version, "value")
         data = document(value, version)
         if isinstance(value, GroupMetadataValue):
             _open_members(value, data)
         return shown, {"version": str(version), "data": data}
-
-
-def _version_in(data: bytes, name: str) -> int:
-    if len(data) < _NUMBER.size:
-        raise DecodeError(f"Could not read version from {name}'s buffer.")
-    (number,) = _NUMBER.unpack_from(data)
-    return int(number)
-
-
-def _decode(cls: type[Any], version: int, data: bytes, shown_version: int, name: str) -> object:
-    """Return the message behind the number at the start of data. Raises `DecodeError` with Kafka's text."""
-    try:
-        return codec(cls, version).decode(data, _NUMBER.size)[0]
-    except DecodeError as error:
-        what = f"Could not read record with version {shown_version} from {name}'s buffer"
-        raise DecodeError(f"{what} due to: {error.message}.") from error
 
 
 def raw_value(record: DumpedRecord) -> object:

@@ -358,27 +358,37 @@ def decode_transaction_record(key: Buffer, value: Buffer | None) -> DecodedRecor
 def _decode(
     classes: dict[int, tuple[type[Any], type[Any]]], key: Buffer, value: Buffer | None
 ) -> DecodedRecord:
-    number = _read_number(key, "the key")
+    number = read_version(key, "key")
     found = classes.get(number)
     if found is None:
         raise UnknownRecordType(number)
     key_class, value_class = found
-    decoded_key, _ = codec(key_class, 0).decode(key, _NUMBER.size)
+    decoded_key = read_message(key_class, 0, key, number, "key")
     if value is None:
         return DecodedRecord(decoded_key, None, -1)
-    version = _read_number(value, "the value")
+    version = read_version(value, "value")
     info = message_info(value_class)
     if not info.min_version <= version <= info.max_version:
         raise DecodeError(f"unknown version of a coordinator's record: {value_class.__name__} {version}")
-    decoded_value, _ = codec(value_class, version).decode(value, _NUMBER.size)
+    decoded_value = read_message(value_class, version, value, version, "value")
     return DecodedRecord(decoded_key, decoded_value, version)
 
 
-def _read_number(data: Buffer, what: str) -> int:
+def read_version(data: Buffer, name: str) -> int:
+    """Return the number at the start of a key or value. Raises `DecodeError` with Kafka's text."""
     if len(data) < _NUMBER.size:
-        raise DecodeError(f"{what} of a coordinator's record is cut short")
+        raise DecodeError(f"Could not read version from {name}'s buffer.")
     (number,) = _NUMBER.unpack_from(data)
     return int(number)
+
+
+def read_message(cls: type[Any], version: int, data: Buffer, shown_version: int, name: str) -> Any:  # noqa: ANN401  # any of the classes
+    """Return the message behind the number at the start of data. Raises `DecodeError` with Kafka's text."""
+    try:
+        return codec(cls, version).decode(data, _NUMBER.size)[0]
+    except DecodeError as error:
+        what = f"Could not read record with version {shown_version} from {name}'s buffer"
+        raise DecodeError(f"{what} due to: {error.reason}.") from error
 
 
 @record(type=0, versions="0")

@@ -29,6 +29,7 @@ from kcli.protocol.schema.declaration import (
     i64,
     message_info,
     nullable,
+    reason_of_failure,
     record,
     string,
     struct,
@@ -349,7 +350,7 @@ def decode_framed(data: Buffer, classes: Mapping[int, type[Any]]) -> tuple[Any, 
         key, position = decode_unsigned_varint(data, position)
         version, position = decode_unsigned_varint(data, position)
     except (IndexError, ValueError) as error:
-        raise DecodeError(f"malformed frame of a metadata record: {error}") from error
+        raise DecodeError(f"malformed frame of a metadata record: {reason_of_failure(error)}") from error
     if frame_version != FRAME_VERSION:
         raise DecodeError(f"unknown frame version of a metadata record: {frame_version}")
     cls = classes.get(key)

@@ -88,7 +88,16 @@ Without a limit a request of 100 MB can name fifty million topics, which take gi
 
 
 class DecodeError(KcliError):
-    """Malformed bytes: cut short, out of range."""
+    """Malformed bytes: cut short, out of range. `reason` is the message without the name of what was read."""
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason or message
+
+
+def reason_of_failure(error: Exception) -> str:
+    """Return why decoding failed: reading beyond the end raises errors whose words mean nothing to users."""
+    return "cut short" if isinstance(error, (StructError, IndexError)) else str(error)
 
 
 class EncodeError(KcliError):
@@ -275,9 +284,20 @@ class MessageCodec(Generic[T]):
             if position > size:
                 raise ValueError("cut short")
         except (StructError, IndexError, ValueError, OverflowError) as error:
+            reason = self._reason(error, data, start)
             what = f"{self.cls.__name__} version {self.version}"
-            raise DecodeError(f"malformed {what}: {error}") from error
+            raise DecodeError(f"malformed {what}: {reason}", reason=reason) from error
         return value, position - start + offset
+
+    def _reason(self, error: Exception, data: Buffer, start: int) -> str:
+        """Return why bytes are malformed; those of a request, which anyone may send, are not read again."""
+        from kcli.protocol.schema.malformed import reason_not_decodable
+
+        if not self.cls.__name__.endswith("Request"):
+            found = reason_not_decodable(self.cls, data, start, self.version, flexible=self.flexible)
+            if found is not None:
+                return found
+        return reason_of_failure(error)
 
     # The generators are imported on first use: commands that send nothing do not need them.
 

@@ -225,6 +225,22 @@ def test_damage_in_a_coordinators_record_is_an_error(value: bytes) -> None:
         show(Record(0, 5, OFFSET_KEY, value), "offsets", {})
 
 
+@pytest.mark.parametrize("name", ["offsets", "group-metadata", "transaction-log"])
+def test_foreign_records_are_the_same_to_all_formatters_of_coordinators(name: str) -> None:
+    """As in Kafka's `CoordinatorRecordMessageFormatter`, which reads a record before it looks at its kind."""
+    assert show(Record(0, 5, None, b"v"), name, {}) == b""
+    assert show(Record(0, 5, b"user-7", b"v"), name, {}) == b""
+    with pytest.raises(KcliError, match=r"record: Could not read version from key's buffer$"):
+        show(Record(0, 5, b"x", b"v"), name, {})
+    cut = (
+        "not a coordinator's record: Could not read record with version 0 from key's buffer due to: "
+        "Error reading byte array of 1 byte(s): only 0 byte(s) available"
+    )
+    with pytest.raises(KcliError) as raised:
+        show(Record(0, 5, b"\0\0\0\1", b"v"), name, {})
+    assert raised.value.message == cut
+
+
 @pytest.mark.parametrize(
     ("name", "key"),
     [

@@ -106,6 +106,16 @@ def test_internal_topics(here: Path, transcript: Transcript) -> None:
     )
 
 
+def test_a_short_key_is_told_in_the_words_of_kafka(here: Path, kcli: Kcli) -> None:
+    segment(here / "x-0", [batch_of([(b"\0\0\0\1", b"x"), (b"\0", b"x")])])
+    shown = kcli("dump-log", "x-0", "--offsets-decoder", "-o", "text")
+    assert [line.partition(" key: ")[2] for line in shown.out.splitlines()[-2:]] == [
+        "Error at offset 0, skipping. Could not read record with version 0 from key's buffer due to: "
+        "Error reading byte array of 1 byte(s): only 0 byte(s) available.",
+        "Error at offset 1, skipping. Could not read version from key's buffer.",
+    ]
+
+
 def test_records_from_the_future_and_damaged_ones_are_shown_raw(here: Path, kcli: Kcli) -> None:
     segment(
         here / "x-0",

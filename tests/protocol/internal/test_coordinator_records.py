@@ -165,13 +165,13 @@ def test_other_types_are_unknown_and_name_themselves(number: int) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("", None, "the key of a coordinator's record is cut short"),
-        ("00", None, "the key of a coordinator's record is cut short"),
-        ("0002000267", None, "malformed GroupMetadataKey"),
-        ("0002000167", "", "the value of a coordinator's record is cut short"),
+        ("", None, "Could not read version from key's buffer"),
+        ("00", None, "Could not read version from key's buffer"),
+        ("0002000267", None, "version 2 from key's buffer"),
+        ("0002000167", "", "Could not read version from value's buffer"),
         ("0002000167", "0005", "unknown version of a coordinator's record: GroupMetadataValue 5"),
         ("0002000167", "ffff", "unknown version of a coordinator's record: GroupMetadataValue -1"),
-        ("0002000167", "000300", "malformed GroupMetadataValue version 3"),
+        ("0002000167", "000300", "version 3 from value's buffer"),
     ],
 )
 def test_what_is_no_record_is_refused(key: str, value: str | None, message: str) -> None:

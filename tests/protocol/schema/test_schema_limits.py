@@ -71,7 +71,7 @@ class TestHostileInput:
 
     def test_a_count_of_structs_is_checked_before_anything_is_made(self) -> None:
         header = (2**31 - 1).to_bytes(4, "big")
-        with pytest.raises(DecodeError, match="rows: a count of 2147483647"):
+        with pytest.raises(DecodeError, match="a collection of size 2147483647"):
             codec(Table, 0).decode(header + bytes(1000))
 
     def test_nothing_behind_the_end_is_read(self) -> None:

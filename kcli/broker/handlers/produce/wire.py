@@ -11,7 +11,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING
 
-from kcli.protocol.schema.declaration import MAX_REQUEST_ELEMENTS, DecodeError
+from kcli.protocol.schema.declaration import MAX_REQUEST_ELEMENTS, DecodeError, reason_of_failure
 from kcli.protocol.schema.unsigned_varint import decode_unsigned_varint, encode_unsigned_varint
 from kcli.protocol.uuids import ZERO_UUID
 
@@ -71,7 +71,9 @@ def decoder(version: int) -> Callable[[memoryview, int, int], tuple[ProduceData,
         try:
             return read(body, version), end
         except (StructError, IndexError, ValueError) as error:
-            raise DecodeError(f"malformed ProduceRequest version {version}: {error}") from error
+            raise DecodeError(
+                f"malformed ProduceRequest version {version}: {reason_of_failure(error)}"
+            ) from error
 
     return decode
 
