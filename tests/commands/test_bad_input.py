@@ -337,3 +337,37 @@ def test_an_argument_that_is_not_text(command: list[str]) -> None:
         b"",
         f"error: argument {len(command) + 1} is not UTF-8: gr\\xfcn\n".encode(),
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (("topics", "create"), "topic"),
+        (("topics", "create", "--topic"), "topic"),
+        (("topics", "create", "orders"), "topic"),
+        (("topics", "list"), "topic"),
+        (("topics", "describe"), "topic"),
+        (("topics", "alter"), "topic"),
+        (("topics", "delete"), "topic"),
+        (("produce",), "topic"),
+        (("consume",), "topic"),
+        (("get-offsets",), "topic"),
+        (("configs", "describe"), "topic"),
+        (("configs", "alter"), "topic"),
+        (("configs", "describe", "--group"), "group"),
+        (("delete-records",), "topic"),
+        (("reassign-partitions", "generate", "--drain", "1"), "topic"),
+        (("preferred-replica-election",), "topic"),
+        (("log-dirs", "move", "--broker", "1", "--to", "/d"), "topic"),
+        (("consumer-groups", "describe"), "group"),
+        (("consumer-groups", "delete"), "group"),
+        (("consumer-groups", "members"), "group"),
+        (("consumer-groups", "remove-members"), "group"),
+        (("consumer-groups", "delete-offsets"), "group"),
+        (("consumer-groups", "reset-offsets", "--to-earliest", "--all-topics"), "group"),
+        (("consumer-groups", "clone", "old"), "group"),
+    ],
+    ids=str,
+)
+def test_a_name_without_characters(command: tuple[str, ...], what: str, kcli: Kcli) -> None:
+    check(kcli(*command, "", "-b", "127.0.0.1:1"), 2, f"error: the {what} name is empty\n")

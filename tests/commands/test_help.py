@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kcli.cli import COMMANDS
+from tests.commands.fake_cluster import FakeCluster
 from tests.conftest import Finished
 
 VERBS = {
@@ -35,6 +36,14 @@ NESTED = {
     ("broker", "fault"): ("list", "add", "clear", "move-leader", "move-coordinator", "move-controller"),
 }
 """Nested groups of commands."""
+GIVEN_OTHERWISE = {
+    ("consumer-groups", "describe"),  # --all-groups
+    ("consumer-groups", "reset-offsets"),
+    ("consumer-groups", "delete"),
+    ("reassign-partitions", "generate"),  # --all-topics, --drain
+    ("spark-export",),  # --assign, --topic-pattern
+}
+"""Commands that miss an argument unless an option says the same."""
 PATHS = [
     path
     for name in COMMANDS
@@ -92,3 +101,18 @@ def test_a_group_in_a_group_lists_its_verbs(path: tuple[str, str], kcli: Callabl
 def test_the_summary_is_the_help_of_the_command(name: str, kcli: Callable[..., Finished]) -> None:
     text = " ".join(kcli(name, "--help").out.split())
     assert COMMANDS[name][1] in text or name not in VERBS
+
+
+@pytest.mark.parametrize("path", PATHS, ids="-".join)
+def test_usage_shows_a_needed_argument_as_required(
+    path: tuple[str, ...], kcli: Callable[..., Finished], cluster: FakeCluster
+) -> None:
+    usage = kcli(*path, "--help").out.partition("\n\n")[0]
+    arguments = usage.removeprefix(f"Usage: kcli {' '.join(path)} [OPTIONS]").split()
+    if not arguments:
+        return
+    missing = re.match(r"error: missing argument '?`?([^`'\n]+)", kcli(*path).err)
+    if missing is None or path in GIVEN_OTHERWISE:
+        assert arguments[0].startswith("[")
+    else:
+        assert arguments[0] == f"{{{missing[1]}}}"

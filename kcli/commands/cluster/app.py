@@ -157,7 +157,7 @@ async def nodes(
     return Nodes(description.cluster_id, rows)
 
 
-@command(app, "unregister", example="kcli cluster unregister 4")
+@command(app, "unregister", needs="broker", example="kcli cluster unregister 4")
 async def unregister(
     broker: Annotated[
         int | None,

@@ -14,7 +14,7 @@ import typer
 from kcli.commands.configs.quotas import KINDS as QUOTA_KINDS
 from kcli.commands.configs.quotas import QuotaEntity, chosen_quotas
 from kcli.commands.groups.options import complete_group
-from kcli.commands.shared.arguments import LARGEST_INT32, whole_number
+from kcli.commands.shared.arguments import LARGEST_INT32, not_empty, whole_number
 from kcli.commands.shared.options import TopicArgument, TopicOption, one_topic_or_none
 from kcli.commands.shared.output import Table, note
 from kcli.errors import KcliError, UsageError
@@ -111,7 +111,8 @@ class EntityOptions(NamedTuple):
     def names(self) -> tuple[str | None, ...]:
         """Return the given name of each kind, in the order of `KINDS`."""
         topic = one_topic_or_none(self.topic, self.topic_option)
-        return (topic, self.broker, self.broker_logger, self.group, self.client_metrics)
+        group = None if self.group is None else not_empty(self.group, "group")
+        return (topic, self.broker, self.broker_logger, group, self.client_metrics)
 
     def quotas(self) -> QuotaEntity | None:
         """Return the entity whose quotas are meant, None if no user and no client is named."""

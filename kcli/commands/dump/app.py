@@ -21,6 +21,7 @@ app = typer.Typer(rich_markup_mode=None)
 @command(
     app,
     "dump-log",
+    needs="paths",
     example="kcli dump-log kcli-data/node-1/orders-0 --print-data-log",
     optional_values={"--key-decoder-class": "", "--value-decoder-class": ""},
 )

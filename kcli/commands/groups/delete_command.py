@@ -106,7 +106,12 @@ def not_deleted(name: str, error: KafkaError) -> KcliError:
     return refused
 
 
-@command(app, "delete-offsets", example="kcli consumer-groups delete-offsets billing --topic orders:0,1")
+@command(
+    app,
+    "delete-offsets",
+    needs="group",
+    example="kcli consumer-groups delete-offsets billing --topic orders:0,1",
+)
 async def delete_offsets(
     group: GroupArgument = None,
     group_option: GroupOption = None,

@@ -68,7 +68,7 @@ def note_no_members(group: str, output: OutputFormat | None) -> None:
         note(f"Consumer group '{group}' has no active members.")
 
 
-@command(app, "members", example="kcli consumer-groups members billing")
+@command(app, "members", needs="group", example="kcli consumer-groups members billing")
 async def members(
     group: GroupArgument = None,
     group_option: GroupOption = None,
@@ -92,7 +92,10 @@ async def members(
 
 
 @command(
-    app, "remove-members", example="kcli consumer-groups remove-members billing --group-instance-id billing-1"
+    app,
+    "remove-members",
+    needs="group",
+    example="kcli consumer-groups remove-members billing --group-instance-id billing-1",
 )
 async def remove_members(
     group: GroupArgument = None,

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.shared.arguments import LARGEST_INT32
+from kcli.commands.shared.arguments import LARGEST_INT32, not_empty
 from kcli.errors import MissingArgument, UsageError
 
 app = typer.Typer(
@@ -84,7 +84,7 @@ def chosen_groups(
         raise UsageError("`--all-groups` excludes the names of groups")
     if not all_groups and not names:
         raise MissingArgument("GROUP")
-    return names
+    return [not_empty(name, "group") for name in names]
 
 
 def one_group(argument: str | None, options: Sequence[str] | None) -> str:

@@ -32,6 +32,7 @@ from kcli.commands.groups.reset_plan import (
     parse_offsets,
     parse_scope,
 )
+from kcli.commands.shared.arguments import not_empty
 from kcli.commands.shared.options import ClusterAddress
 from kcli.commands.shared.output import note
 from kcli.commands.shared.runner import command
@@ -184,6 +185,8 @@ async def clone(
     from kcli.commands.groups.reset_plan import parse_scope
 
     refuse_dry_execution(execute=execute, dry_run=dry_run)
+    not_empty(group, "group")
+    not_empty(new, "group")
     if group == new:
         raise UsageError("a group cannot be copied to itself")
     scope = parse_scope(topic or ())

@@ -207,7 +207,9 @@ class Moved(NamedTuple):
         )
 
 
-@command(app, "move", example="kcli log-dirs move orders:0 --broker 1 --to /data/disk-2 --wait")
+@command(
+    app, "move", needs="targets", example="kcli log-dirs move orders:0 --broker 1 --to /data/disk-2 --wait"
+)
 async def move(
     targets: Annotated[
         list[str] | None,
@@ -231,7 +233,7 @@ async def move(
     from kcli.commands.shared.topic_filter import parse_partition
 
     if not targets:
-        raise MissingArgument("TOPIC:PARTITION")
+        raise MissingArgument("TOPIC:PARTITION...")
     if broker is None:
         raise MissingArgument("--broker", what="option")
     if to is None:

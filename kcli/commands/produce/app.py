@@ -208,6 +208,7 @@ app = typer.Typer(rich_markup_mode=None)
 @command(
     app,
     "produce",
+    needs="topic",
     example="kcli produce orders --compression-codec zstd orders.jsonl",
     optional_values={"--compression-codec": "gzip", "-z": "gzip"},
 )

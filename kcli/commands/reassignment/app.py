@@ -40,7 +40,12 @@ if TYPE_CHECKING:
     from kcli.commands.reassignment.plan import Plan
 
 
-@command(app, "execute", example="kcli reassign-partitions execute plan.json --throttle 50000000 --wait")
+@command(
+    app,
+    "execute",
+    needs="plan",
+    example="kcli reassign-partitions execute plan.json --throttle 50000000 --wait",
+)
 async def execute(
     plan: PlanArgument = None,
     plan_option: PlanOption = None,
@@ -142,7 +147,7 @@ def _interrupted(plan: Plan, *, has_started: bool) -> Interrupted:
     )
 
 
-@command(app, "verify", example="kcli reassign-partitions verify plan.json")
+@command(app, "verify", needs="plan", example="kcli reassign-partitions verify plan.json")
 async def verify(
     plan: PlanArgument = None,
     plan_option: PlanOption = None,
@@ -198,7 +203,7 @@ async def list_moves(*, cluster: ClusterAddress) -> Moving:
     )
 
 
-@command(app, "cancel", example="kcli reassign-partitions cancel plan.json")
+@command(app, "cancel", needs="plan", example="kcli reassign-partitions cancel plan.json")
 async def cancel(
     plan: PlanArgument = None,
     plan_option: PlanOption = None,

@@ -119,13 +119,14 @@ async def preferred_replica_election(
 def _wanted(texts: Sequence[str], path: Path | None) -> tuple[list[TopicPartition], list[str]]:
     """Return the named partitions, and the topics that are named without a partition."""
     from kcli.commands.reassignment.plan import parse_election, refuse_twice
+    from kcli.commands.shared.arguments import not_empty
     from kcli.commands.shared.input_files import read_text
     from kcli.commands.shared.topic_filter import parse_partition
 
     if path is not None:
         return parse_election(read_text(path), str(path)), []
     wanted = [parse_partition(text) for text in texts if ":" in text]
-    topics = [text for text in texts if ":" not in text]
+    topics = [not_empty(text, "topic") for text in texts if ":" not in text]
     refuse_twice(wanted, "a partition is named twice")
     refuse_twice(topics, "a topic is named twice")
     return wanted, topics

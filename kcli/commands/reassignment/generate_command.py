@@ -151,9 +151,10 @@ def _spread(current: Assignment, goal: Goal, start_index: int | None, shift: int
 
 def _topics(named: Sequence[str], path: Path | None, *, all_topics: bool, drains: bool) -> list[str] | None:
     from kcli.commands.reassignment.plan import parse_topics, refuse_twice
+    from kcli.commands.shared.arguments import not_empty
     from kcli.commands.shared.input_files import read_text
 
-    names = list(named)
+    names = [not_empty(name, "topic") for name in named]
     if path is not None:
         names += parse_topics(read_text(path), str(path))
     if all_topics:

@@ -34,6 +34,13 @@ def signed_number(text: str) -> int | None:
     return int(text) if digits.isascii() and digits.isdecimal() and len(digits) <= MOST_DIGITS else None
 
 
+def not_empty(name: str, what: str) -> str:
+    """Return the name of a thing; raise `UsageError` if it has no characters."""
+    if not name.strip():
+        raise UsageError(f"the {what} name is empty")
+    return name
+
+
 def parse_properties(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
     """Return `name=value` strings as a dict; errors name `option`."""
     given = {}

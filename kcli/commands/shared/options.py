@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
+from kcli.commands.shared.arguments import not_empty
 from kcli.commands.shared.output import OutputFormat as OutputFormat
 from kcli.errors import MissingArgument, UsageError
 
@@ -97,7 +98,7 @@ TopicOption = Annotated[
 def one_topic(argument: str | None, option: str | None) -> str:
     """Return the topic given as an argument or with Kafka's `--topic`: exactly one is required."""
     topic = one_topic_or_none(argument, option)
-    if not topic:
+    if topic is None:
         raise MissingArgument("TOPIC")
     return topic
 
@@ -106,7 +107,8 @@ def one_topic_or_none(argument: str | None, option: str | None) -> str | None:
     """Return the topic given as an argument or with `--topic`, None for neither; both are an error."""
     if argument is not None and option is not None:
         raise UsageError("`TOPIC` and `--topic` exclude each other")
-    return option if argument is None else argument
+    topic = option if argument is None else argument
+    return None if topic is None else not_empty(topic, "topic")
 
 
 def renamed(old: Given | None, old_option: str, new: Given | None, new_option: str) -> Given | None:

@@ -29,8 +29,11 @@ NUMBERS = ("int", "integer", "float")
 """The first words of the names of Typer's number types, in all its versions."""
 
 
-def command_class(optional_values: Mapping[str, str]) -> type[TyperCommand]:
-    """Return a class of commands whose options `optional_values` take a value only if it has no dash."""
+def command_class(optional_values: Mapping[str, str], needs: str | None) -> type[TyperCommand]:
+    """Return a class of commands whose options `optional_values` take a value only if it has no dash.
+
+    Its help shows the argument `needs` as required, although Typer sees that it may be left out.
+    """
 
     class Command(TyperCommand):
         def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # Typer's own click
@@ -38,6 +41,8 @@ def command_class(optional_values: Mapping[str, str]) -> type[TyperCommand]:
             for parameter in self.params:
                 if parameter.type.name.partition(" ")[0] in NUMBERS:
                     parameter.type = in_plain_digits(parameter.type)
+                if parameter.name == needs:
+                    show_as_required(parameter)
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  # the same
             filled = []
@@ -48,6 +53,13 @@ def command_class(optional_values: Mapping[str, str]) -> type[TyperCommand]:
             return super().parse_args(ctx, filled)
 
     return Command
+
+
+def show_as_required(argument: Any) -> None:  # noqa: ANN401  # an argument of Typer's own click
+    """Have the usage and the help of an argument say what they say of Typer's required ones."""
+    usage = f"{{{argument.metavar}}}"
+    argument.get_usage_pieces = lambda ctx: [usage]
+    argument.help = f"{argument.help}  [required]"
 
 
 def in_plain_digits(kind: Any) -> Any:  # noqa: ANN401  # a type of Typer's own click
@@ -68,7 +80,12 @@ Body = Callable[..., Any]
 
 
 def command(
-    app: typer.Typer, name: str, *, example: str, optional_values: Mapping[str, str] | None = None
+    app: typer.Typer,
+    name: str,
+    *,
+    example: str,
+    needs: str | None = None,
+    optional_values: Mapping[str, str] | None = None,
 ) -> Callable[[Body], Body]:
     """Register a function as the command `name` of `app`; its help ends with `example`.
 
@@ -76,12 +93,13 @@ def command(
 
     The function returns a result (see `kcli.commands.shared.output`), or None if it has printed its own. It
     gets `output` and `verbose` if it has such parameters, whose annotations may replace the common ones. An
-    option in `optional_values` may stand without a value and then has that one.
+    option in `optional_values` may stand without a value and then has that one. `needs` is the argument that
+    the function refuses to go without, although it has a default: a hidden option may give it.
     """
 
     def register(body: Body) -> Body:
         path = " ".join(("kcli", *([app.info.name] if isinstance(app.info.name, str) else ()), name))
-        cls = command_class(optional_values or {})
+        cls = command_class(optional_values or {}, needs)
         # `\b` alone on a line: what is to be copied is not wrapped.
         app.command(name, cls=cls, epilog=f"\b\nExample: {example}")(Callback(body, path))
         return body

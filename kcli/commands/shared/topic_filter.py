@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.shared.arguments import LARGEST_INT32, whole_number
+from kcli.commands.shared.arguments import LARGEST_INT32, not_empty, whole_number
 from kcli.errors import UsageError
 from kcli.protocol.topics import INTERNAL_TOPICS, TopicPartition
 
@@ -126,6 +126,7 @@ def some_ids(text: str, option: str) -> list[int]:
 
 def parse_partition(text: str) -> TopicPartition:
     """Return the partition that `orders:0` names."""
+    not_empty(text.partition(":")[0], "topic")
     topic, _, number = text.rpartition(":")
     partition = whole_number(number, LARGEST_INT32)
     if not topic or partition is None:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kcli.commands.shared.arguments import LARGEST_INT32, parse_properties, signed_number
+from kcli.commands.shared.arguments import LARGEST_INT32, not_empty, parse_properties, signed_number
 from kcli.commands.shared.confirmation import Confirmation
 from kcli.commands.shared.options import (
     ClusterAddress,
     OutputFormat,
-    TopicArgument,
     TopicOption,
     TopicsArgument,
     complete_config,
@@ -23,6 +22,7 @@ from kcli.commands.shared.runner import command
 from kcli.commands.topics.results import (
     AlteredTopics,
     Created,
+    CreatedTopic,
     Deleted,
     ReportOptions,
     TopicNames,
@@ -30,7 +30,7 @@ from kcli.commands.topics.results import (
     created_topic,
     tell_matches,
 )
-from kcli.errors import KcliError, UsageError
+from kcli.errors import KcliError, MissingArgument, UsageError
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
@@ -79,9 +79,16 @@ ReplicaAssignment = Annotated[
 ]
 
 
-@command(app, "create", example="kcli topics create orders --partitions 6 --config retention.ms=86400000")
+@command(
+    app,
+    "create",
+    needs="topics",
+    example="kcli topics create orders --partitions 6 --config retention.ms=86400000",
+)
 async def create(
-    topic: TopicArgument = None,
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC...", help="The names of the new topics")
+    ] = None,
     topic_option: TopicOption = None,
     partitions: Annotated[
         int | None,
@@ -120,37 +127,55 @@ async def create(
     *,
     cluster: ClusterAddress,
 ) -> Created:
-    """Create a topic."""
+    """Create topics: each name is a topic with these settings."""
     from kcli.client import admin
     from kcli.commands.shared.output import note
     from kcli.commands.shared.session import failure
     from kcli.commands.shared.topic_filter import COLLISION_WARNING, has_collision_characters
     from kcli.commands.topics.names import refusal_hint, refuse_new
-    from kcli.protocol.error_codes import ErrorCode, KafkaError
+    from kcli.protocol.error_codes import ErrorCode
 
-    name = one_topic(topic, topic_option)
+    names = new_names(topics, topic_option)
     if replica_assignment and (partitions is not None or replication_factor is not None):
         raise UsageError("`--replica-assignment` excludes `--partitions` and `--replication-factor`")
     assignments = parse_replica_assignment(replica_assignment) if replica_assignment else None
-    new_topic = admin.NewTopic(
-        name,
-        -1 if partitions is None else partitions,
-        -1 if replication_factor is None else replication_factor,
-        None if assignments is None else dict(enumerate(assignments)),
-        parse_properties(config, "--config"),
-    )
+    new_topics = {
+        name: admin.NewTopic(
+            name,
+            -1 if partitions is None else partitions,
+            -1 if replication_factor is None else replication_factor,
+            None if assignments is None else dict(enumerate(assignments)),
+            parse_properties(config, "--config"),
+        )
+        for name in names
+    }
+    created: list[CreatedTopic] = []
+    failures: list[KcliError] = []
     async with cluster.connect() as client:
         if not force:
-            await refuse_new(client, name)
-            if has_collision_characters(name):
+            for name in names:
+                await refuse_new(client, name)
+            if any(map(has_collision_characters, names)):
                 note(COLLISION_WARNING)
-        result = (await admin.create_topics(client, [new_topic]))[name]
-        if isinstance(result, KafkaError):
-            if if_not_exists and result.code == ErrorCode.TOPIC_ALREADY_EXISTS:
-                return Created([])
-            hint = await refusal_hint(client, new_topic, result)
-            raise failure(f"cannot create topic `{name}`", result, hint=hint)
-    return Created([created_topic(result)])
+        for name, result in (await admin.create_topics(client, new_topics.values())).items():
+            if isinstance(result, admin.TopicCreated):
+                created.append(created_topic(result))
+            elif not if_not_exists or result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                hint = await refusal_hint(client, new_topics[name], result)
+                failures.append(failure(f"cannot create topic `{name}`", result, hint=hint))
+    if failures and len(names) == 1:
+        raise failures[0]
+    return Created(created, failures)
+
+
+def new_names(arguments: Sequence[str] | None, option: str | None) -> list[str]:
+    """Return the names given as arguments or with Kafka's `--topic`, each once."""
+    if arguments and option is not None:
+        raise UsageError("`TOPIC` and `--topic` exclude each other")
+    names = list(arguments or ()) if option is None else [option]
+    if not names:
+        raise MissingArgument("TOPIC...")
+    return [not_empty(name, "topic") for name in dict.fromkeys(names)]
 
 
 @command(app, "list", example="kcli topics list 'orders.*' --exclude-internal")
@@ -203,7 +228,7 @@ async def describe(
         )
 
 
-@command(app, "alter", example="kcli topics alter orders --partitions 12")
+@command(app, "alter", needs="topic", example="kcli topics alter orders --partitions 12")
 async def alter(
     topic: TopicsArgument = None,
     topic_option: TopicOption = None,
@@ -273,7 +298,7 @@ async def alter(
     return AlteredTopics(altered, list(refused.values()))
 
 
-@command(app, "delete", example="kcli topics delete 'test-.*' --dry-run")
+@command(app, "delete", needs="topic", example="kcli topics delete 'test-.*' --dry-run")
 async def delete(
     topic: TopicsArgument = None,
     topic_option: TopicOption = None,

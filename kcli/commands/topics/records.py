@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.shared.arguments import LARGEST_INT32, LARGEST_INT64, signed_number
+from kcli.commands.shared.arguments import LARGEST_INT32, LARGEST_INT64, not_empty, signed_number
 from kcli.commands.shared.options import ClusterAddress
 from kcli.commands.shared.output import Table
 from kcli.commands.shared.runner import command
@@ -97,6 +97,7 @@ async def delete_records(
 
 def parse_target(text: str) -> Target:
     topic, *words = text.rsplit(":", 2)
+    not_empty(topic, "topic")
     match [signed_number(word) for word in words]:
         case [int(partition), int(offset)]:
             return checked(Target(topic, partition, offset))

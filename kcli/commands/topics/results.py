@@ -36,9 +36,10 @@ class CreatedTopic(NamedTuple):
 
 
 class Created(NamedTuple):
-    """The result of `topics create`: empty if the topic existed and `--if-not-exists` was given."""
+    """The result of `topics create`, without topics that existed if `--if-not-exists` was given."""
 
     created: Sequence[CreatedTopic]
+    failures: Sequence[KcliError] = ()
 
     def lines(self) -> Sequence[str]:
         return [f"Created topic {topic.topic}." for topic in self.created]

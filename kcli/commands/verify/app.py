@@ -96,7 +96,7 @@ Explain = Annotated[
 ]
 
 
-@command(app, "verify-index", example="kcli verify-index /var/lib/kafka/data/orders-0")
+@command(app, "verify-index", needs="paths", example="kcli verify-index /var/lib/kafka/data/orders-0")
 def verify_index(
     paths: Paths = None,
     topics: Topics = None,
