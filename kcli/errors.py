@@ -31,6 +31,8 @@ class KcliError(Exception):
     wants_hint: ClassVar[bool] = True
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
+        # A value stands behind the last colon; an empty one would not be seen.
+        message = f"{message}''" if message.endswith(": ") else message
         super().__init__(message)
         self.message = message
         self.hint = hint

@@ -8,7 +8,6 @@ it. Texts and orders are those of Kafka's `ReassignPartitionsCommand`.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from kcli.client.admin.reassignments import PartitionReassignment
 from kcli.client.admin.replicas import ReplicaPlace, TopicPartitionReplica
 from kcli.commands.reassignment.view import Copy, LogDirState, PartitionState, ReassignmentState
 from kcli.commands.shared.arguments import LARGEST_INT32, whole_number
-from kcli.commands.shared.input_files import entries_of, parse_json
+from kcli.commands.shared.input_files import Entry, entries_of, parse_json
 from kcli.commands.shared.java import java_json
 from kcli.errors import UsageError
 from kcli.protocol.topics import TopicPartition
@@ -157,7 +156,7 @@ def parse_plan(text: str, source: str) -> Plan:
     plan: dict[TopicPartition, tuple[int, ...]] = {}
     named: dict[TopicPartitionReplica, str] = {}
     for entry in _entries(text, source, "partitions", PLAN_HINT):
-        partition, replicas, log_dirs = _planned(entry, source)
+        partition, replicas, log_dirs = _planned(entry)
         if partition in plan:
             raise UsageError(f"`{source}` names a partition twice: {partition}")
         plan[partition] = replicas
@@ -168,22 +167,12 @@ def parse_plan(text: str, source: str) -> Plan:
 
 
 def parse_topics(text: str, source: str) -> list[str]:
-    topics: list[str] = []
-    for entry in _entries(text, source, "topics", TOPICS_HINT):
-        match entry:
-            case {"topic": str(topic)} if topic:
-                topics.append(_named(topic, source))
-            case _:
-                raise UsageError(f"`{source}` holds an entry without a topic", hint=TOPICS_HINT)
-    return topics
+    return [entry.name("topic") for entry in _entries(text, source, "topics", TOPICS_HINT)]
 
 
 def parse_election(text: str, source: str) -> list[TopicPartition]:
     """Return the partitions in a document of `preferred-replica-election`."""
-    partitions = [
-        _partition(entry, source, ELECTION_HINT)
-        for entry in _entries(text, source, "partitions", ELECTION_HINT)
-    ]
+    partitions = [_partition(entry) for entry in _entries(text, source, "partitions", ELECTION_HINT)]
     refuse_twice(partitions, f"`{source}` names a partition twice")
     return partitions
 
@@ -229,54 +218,43 @@ def refuse_twice(items: Iterable[object], complaint: str) -> None:
         seen.add(item)
 
 
-def _entries(text: str, source: str, field: str, hint: str) -> Sequence[object]:
+def _entries(text: str, source: str, field: str, hint: str) -> Sequence[Entry]:
     document = parse_json(text, source, hint=hint)
     if isinstance(document, dict) and document.keys() >= {"current", "proposed"}:
         document = document["proposed"]
     return entries_of(document, source, field=field, hint=hint)
 
 
-def _partition(entry: object, source: str, hint: str) -> TopicPartition:
-    match entry:
-        case {"topic": str(topic), "partition": int(index)} if topic and _is_number(index):
-            return TopicPartition(_named(topic, source), index)
-        case _:
-            raise UsageError(f"`{source}` holds an entry without topic and partition", hint=hint)
+def _partition(entry: Entry) -> TopicPartition:
+    partition = TopicPartition(entry.name("topic"), entry.number_of("partition"))
+    if not _is_number(partition.partition):
+        raise entry.refused(f"`partition` must be from 0 to {LARGEST_INT32}", partition.partition)
+    return partition
 
 
-def _named(topic: str, source: str) -> str:
-    """Return a topic name; non-ASCII ones, such as lone surrogates, cannot exist."""
-    if not topic.isascii():
-        raise UsageError(f"`{source}` names a topic that cannot exist: {json.dumps(topic)}")
-    return topic
-
-
-def _planned(entry: object, source: str) -> tuple[TopicPartition, tuple[int, ...], Sequence[str]]:
-    partition = _partition(entry, source, PLAN_HINT)
-    match entry:
-        case {"replicas": [*replicas], **others} if all(map(_is_number, replicas)):
-            log_dirs = _log_dirs(others.get("log_dirs"), replicas, partition, source)
-        case _:
-            raise UsageError(f"`{source}` has no replicas for {partition}", hint=PLAN_HINT)
+def _planned(entry: Entry) -> tuple[TopicPartition, tuple[int, ...], Sequence[str]]:
+    partition = _partition(entry)
+    replicas: list[int] = []
+    for broker in entry.list_of("replicas"):
+        if type(broker) is not int or not _is_number(broker):
+            raise entry.refused("`replicas` must hold ids of brokers", broker)
+        replicas.append(broker)
     if not replicas:
-        raise UsageError(f"`{source}` has an empty list of replicas for {partition}")
-    refuse_twice(replicas, f"`{source}` names a broker twice for {partition}")
-    return partition, tuple(replicas), log_dirs
+        raise entry.refused("`replicas` is empty")
+    refuse_twice(replicas, f"`{entry.source}` names a broker twice for {partition}")
+    return partition, tuple(replicas), _log_dirs(entry, len(replicas))
 
 
-def _log_dirs(
-    log_dirs: object, replicas: Sequence[object], partition: TopicPartition, source: str
-) -> Sequence[str]:
-    if log_dirs is None:
-        return [ANY_LOG_DIR] * len(replicas)
-    if not isinstance(log_dirs, list) or len(log_dirs) != len(replicas):
-        raise UsageError(f"`{source}` has fewer or more log directories than replicas for {partition}")
-    for log_dir in log_dirs:
+def _log_dirs(entry: Entry, count: int) -> Sequence[str]:
+    if entry.fields.get("log_dirs") is None:
+        return [ANY_LOG_DIR] * count
+    log_dirs: list[str] = []
+    for log_dir in entry.list_of("log_dirs"):
         if not isinstance(log_dir, str) or (log_dir != ANY_LOG_DIR and not log_dir.startswith("/")):
-            raise UsageError(
-                f"`{source}` has an invalid log directory for {partition}: {json.dumps(log_dir)}",
-                hint=f'an absolute path, or "{ANY_LOG_DIR}"',
-            )
+            raise entry.refused(f'`log_dirs` must hold absolute paths or "{ANY_LOG_DIR}"', log_dir)
+        log_dirs.append(log_dir)
+    if len(log_dirs) != count:
+        raise entry.refused(f"`log_dirs` must be as long as `replicas`: {len(log_dirs)} and {count}")
     return log_dirs
 
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from kcli.assignors.replica_placer import Candidate, place_replicas
 from kcli.commands.reassignment.plan import Assignment
-from kcli.commands.shared.formatting import ids_text
+from kcli.commands.shared.formatting import counted, ids_text
 from kcli.errors import KcliError
 from kcli.protocol.topics import TopicPartition
 
@@ -43,11 +43,12 @@ class Goal:
             )
         for partition, factor in sorted(self.factors.items(), key=lambda each: (each[0].topic, -each[1])):
             if factor > len(self.candidates):
-                count = len(self.candidates)
+                ids = sorted(candidate.node_id for candidate in self.candidates)
+                there = f"there {'is' if len(ids) == 1 else 'are'} {len(ids)}: {ids_text(ids)}"
                 raise KcliError(
-                    f"topic `{partition.topic}` needs {factor} brokers for its replicas, "
-                    f"but there {'is' if count == 1 else 'are'} {count}: "
-                    f"{ids_text(sorted(candidate.node_id for candidate in self.candidates))}"
+                    f"topic `{partition.topic}` needs {counted(factor, 'broker')} for its replicas, "
+                    f"but {there if ids else 'none is left'}",
+                    hint="drain fewer brokers, start or add others, or lower `--replication-factor`",
                 )
 
 

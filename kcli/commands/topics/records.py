@@ -112,17 +112,10 @@ def read_targets(path: Path) -> list[Target]:
 
     document = parse_json(read_text(path), str(path), hint=FORMAT_HINT)
     entries = entries_of(document, str(path), field="partitions", hint=FORMAT_HINT)
-    return [target_of(entry, path) for entry in entries]
-
-
-def target_of(entry: object, path: Path) -> Target:
-    match entry:
-        case {"topic": str(topic), "partition": int(partition), "offset": int(offset)} if not (
-            isinstance(partition, bool) or isinstance(offset, bool)
-        ):
-            return checked(Target(topic, partition, offset))
-        case _:
-            raise UsageError(f"`{path}` holds an entry without topic, partition and offset", hint=FORMAT_HINT)
+    return [
+        checked(Target(entry.name("topic"), entry.number_of("partition"), entry.number_of("offset")))
+        for entry in entries
+    ]
 
 
 def checked(target: Target) -> Target:

@@ -70,20 +70,38 @@ def entry(fields: str) -> str:
         ('{"version":true,"partitions":[]}', "`p` has an unknown version: true"),
         ('{"version":1}', "`p` holds no list of `partitions`"),
         ('{"partitions":[]}', "`p` holds an empty list of `partitions`"),
-        ('{"partitions":[1]}', "`p` holds an entry without topic and partition"),
-        ('{"partitions":[{"topic":"foo","replicas":[1]}]}', "`p` holds an entry without topic and partition"),
-        ('{"partitions":[{"topic":"foo","partition":-1}]}', "`p` holds an entry without topic and partition"),
-        (entry('"replicas":1'), "`p` has no replicas for foo-0"),
-        (entry('"replicas":[true]'), "`p` has no replicas for foo-0"),
-        (entry('"replicas":["1"]'), "`p` has no replicas for foo-0"),
-        (entry('"replicas":[-1]'), "`p` has no replicas for foo-0"),
-        (entry('"replicas":[]'), "`p` has an empty list of replicas for foo-0"),
+        ('{"partitions":[1]}', "`p`, entry 1: it must be an object, not 1"),
+        ('{"partitions":[{"topic":"foo","replicas":[1]}]}', "`p`, entry 1: `partition` is missing"),
+        ('{"partitions":[{"partition":0,"replicas":[1]}]}', "`p`, entry 1: `topic` is missing"),
+        ('{"partitions":[{"topic":"","partition":0}]}', "`p`, entry 1: `topic` is empty"),
+        ('{"partitions":[{"topic":7,"partition":0}]}', "`p`, entry 1: `topic` must be a name, not 7"),
+        (
+            '{"partitions":[{"topic":"mv","partition":"0","replicas":[2,3]}]}',
+            '`p`, entry 1: `partition` must be a number, not "0"',
+        ),
+        (
+            '{"partitions":[{"topic":"foo","partition":-1}]}',
+            "`p`, entry 1: `partition` must be from 0 to 2147483647, not -1",
+        ),
+        (
+            '{"partitions":[{"topic":"foo","partition":0,"replicas":[1]},{"topic":"bar"}]}',
+            "`p`, entry 2: `partition` is missing",
+        ),
+        ('{"partitions":[{"topic":"foo","partition":0}]}', "`p`, entry 1: `replicas` is missing"),
+        (entry('"replicas":1'), "`p`, entry 1: `replicas` must be a list, not 1"),
+        (entry('"replicas":[true]'), "`p`, entry 1: `replicas` must hold ids of brokers, not true"),
+        (entry('"replicas":["1"]'), '`p`, entry 1: `replicas` must hold ids of brokers, not "1"'),
+        (entry('"replicas":[-1]'), "`p`, entry 1: `replicas` must hold ids of brokers, not -1"),
+        (entry('"replicas":[]'), "`p`, entry 1: `replicas` is empty"),
         (entry('"replicas":[1,2,1]'), "`p` names a broker twice for foo-0: 1"),
         (
             entry('"replicas":[1,2],"log_dirs":["any"]'),
-            "fewer or more log directories than replicas for foo-0",
+            "`p`, entry 1: `log_dirs` must be as long as `replicas`: 1 and 2",
         ),
-        (entry('"replicas":[1],"log_dirs":["d"]'), '`p` has an invalid log directory for foo-0: "d"'),
+        (
+            entry('"replicas":[1],"log_dirs":["d"]'),
+            '`p`, entry 1: `log_dirs` must hold absolute paths or "any", not "d"',
+        ),
         (
             '{"partitions":[{"topic":"foo","partition":0,"replicas":[1]},'
             '{"topic":"foo","partition":0,"replicas":[2]}]}',
@@ -95,6 +113,12 @@ def test_a_plan_that_cannot_be_meant_is_refused(text: str, complaint: str) -> No
     with pytest.raises(UsageError) as refused:
         parse_plan(text, "p")
     assert complaint in refused.value.message
+
+
+def test_an_empty_value_is_shown_behind_the_colon() -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_brokers("", "--broker-list")
+    assert refused.value.message == "`--broker-list` needs ids separated by commas: ''"
 
 
 @pytest.mark.parametrize("text", ["", "1,,2", "one", "1,2,1"])

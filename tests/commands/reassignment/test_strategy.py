@@ -132,6 +132,10 @@ def test_a_spread_keeps_the_number_of_partitions_and_of_replicas() -> None:
             "topic `foo` needs 2 brokers for its replicas, but there is 1: 1",
         ),
         (
+            Goal([], {TopicPartition("foo", 0): 1}),
+            "topic `foo` needs 1 broker for its replicas, but none is left",
+        ),
+        (
             Goal([Candidate(1, "a"), Candidate(2)], {TopicPartition("foo", 0): 2}),
             "not all brokers have a rack: 2",
         ),
