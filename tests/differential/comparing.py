@@ -26,11 +26,11 @@ IGNORED = {
 }  # fmt: skip
 """Fields that say how a broker is set up, when something happened, or what `kcli.protocol.apis` decides."""
 
-PRESENCE = {"error_message", "message", "session_id"}
+PRESENCE = {"error_message", "batch_index_error_message", "session_id"}
 """Fields of which only whether they are set is compared."""
 
-CHOSEN = {"InitProducerIdResponse.producer_id"}
-"""Ids that a broker chooses: any two are equal, unless one is -1."""
+CHOSEN = {"InitProducerIdResponse.producer_id": -1, "CreatableTopicResult.topic_id": bytes(16)}
+"""Ids that a broker chooses, and the value that means none: any two others are equal."""
 
 TIMES = {"log_append_time_ms", "ListOffsetsPartitionResponse.timestamp"}
 """Times of a broker's own clock."""
@@ -105,7 +105,7 @@ def plain(value: Any, is_foreign: Any) -> Any:
         elif name in PRESENCE:
             found[name] = "(set)" if part else "(not set)"
         elif f"{cls.__name__}.{name}" in CHOSEN:
-            found[name] = part if part < 0 else "(chosen)"
+            found[name] = part if part == CHOSEN[f"{cls.__name__}.{name}"] else "(chosen)"
         elif name in TIMES or f"{cls.__name__}.{name}" in TIMES:
             found[name] = part if part < 0 else "(a time)"
         elif field.wire is not None and field.wire.kind == "records":
@@ -125,8 +125,13 @@ def _by_identity(structs: Iterable[Any], is_foreign: Any) -> dict[Any, Any]:
     """
     found: dict[Any, Any] = {}
     for each in structs:
-        names = [name for name in type(each).__slots__ if name in IDENTITIES]
+        cls = type(each)
+        names = [
+            name for name in cls.__slots__ if name in IDENTITIES and f"{cls.__name__}.{name}" not in CHOSEN
+        ]
         identity = tuple(getattr(each, name) for name in names)
+        if "entity" in cls.__slots__:
+            identity = tuple(sorted((part.entity_type, part.entity_name or "") for part in each.entity))
         if any(isinstance(part, str) and is_foreign(part) for part in identity):
             continue
         rest = [name for name in type(each).__slots__ if name not in IDENTITIES]

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kcli.protocol.error_codes import ErrorCode
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,6 +44,7 @@ NO_TRANSACTIONS = "kcli has no transaction coordinator yet, and says so where cl
 THROWS = (
     "Apache Kafka's handler throws, so that all is UNKNOWN_SERVER_ERROR; kcli answers each part by itself"
 )
+NOT_ENFORCED = {"request_percentage", "controller_mutation_rate", "connection_creation_rate"}
 QUORUM = "kcli's metadata log has no Raft quorum: its epochs, offsets and voters are its own"
 
 TABLE: tuple[Explained, ...] = (
@@ -97,6 +100,47 @@ TABLE: tuple[Explained, ...] = (
         ".*error_message",
         "kcli says what is wrong where Apache Kafka sends the code alone",
         lambda request, difference: difference.kcli == "(set)",
+    ),
+    Explained(
+        "CreateTopics|DeleteTopics|CreatePartitions|ElectLeaders|AlterPartitionReassignments|UpdateFeatures"
+        "|ListPartitionReassignments|DeleteRecords",
+        ".*",
+        "if the time limit has passed, Apache Kafka answers before it acts; kcli acts, and says how it went",
+        lambda request, difference: request.body.timeout_ms < 100,
+    ),
+    Explained(
+        "AlterPartitionReassignments",
+        r"responses\.partitions.*",
+        "kcli refuses a partition that is named twice, where Apache Kafka lets the last one count",
+        lambda request, difference: difference.kcli in (ErrorCode.INVALID_REQUEST, "(set)"),
+    ),
+    Explained(
+        "DeleteTopics",
+        "responses.*",
+        "a topic that is named twice, by name and by id, is refused by both, in rows of another form",
+        lambda request, difference: (
+            request.version >= 6 and any(each.name is None for each in request.body.topics)
+        ),
+    ),
+    Explained(
+        "AlterClientQuotas",
+        "entries.*",
+        "kcli refuses quotas that it does not enforce",
+        lambda request, difference: any(
+            op.key in NOT_ENFORCED for entry in request.body.entries for op in entry.ops
+        ),
+    ),
+    Explained(
+        "CreateTopics",
+        ".*",
+        THROWS,
+        lambda request, difference: any(each.num_partitions > 2**30 for each in request.body.topics),
+    ),
+    Explained(
+        "CreateTopics",
+        r"topics\.configs\.value",
+        "kcli shows the value that a configuration has, Apache Kafka the text that was sent",
+        lambda request, difference: str(difference.apache).strip().lower() == str(difference.kcli).lower(),
     ),
     Explained(
         "JoinGroup",

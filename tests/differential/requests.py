@@ -30,9 +30,9 @@ APIS = tuple(api for api in SERVED if named(api.name).java is not None)
 """The APIs that both brokers serve."""
 
 CHANGING = {
-    "CreateTopics": 0.3, "DeleteTopics": 0.3, "CreatePartitions": 0.3, "AlterConfigs": 0.3,
-    "IncrementalAlterConfigs": 0.3, "AlterClientQuotas": 0.3, "ElectLeaders": 0.3,
-    "AlterPartitionReassignments": 0.3, "UpdateFeatures": 0.2, "UnregisterBroker": 0.1,
+    "CreateTopics": 0.12, "DeleteTopics": 0.12, "CreatePartitions": 0.12, "AlterConfigs": 0.12,
+    "IncrementalAlterConfigs": 0.12, "AlterClientQuotas": 0.12, "ElectLeaders": 0.12,
+    "AlterPartitionReassignments": 0.12, "UpdateFeatures": 0.1, "UnregisterBroker": 0.1,
 }  # fmt: skip
 """APIs that change metadata, which takes Apache Kafka milliseconds to apply, and how often to ask them."""
 
@@ -131,7 +131,7 @@ FIELDS: dict[str, Pick] = {
     "partitions": PARTITION,
     "index": PARTITION,
     "replica_id": of(-1),
-    "timeout_ms": of(0, 100, 5000),
+    "timeout_ms": of(5000),
     "isolation_level": of(0, 1),
     "current_leader_epoch": of(-1, -1, 0),
     "leader_epoch": of(0, 0, 1, -1),
@@ -300,6 +300,19 @@ WRONG_FIELDS: dict[str, tuple[Any, ...]] = {
     "UnregisterBrokerRequest.broker_id": (-(2**31), -2, 0, 2, 2**31 - 1),
     "max_version_level": (-1, 31, 100),
     "feature": ("", "no such", "x" * 250),
+    # Never the internal topics: they are for all worlds.
+    **dict.fromkeys(
+        (
+            "DeleteTopicState.name",
+            "topic_names",
+            "CreatePartitionsTopic.name",
+            "CreatableTopic.name",
+            "DeleteRecordsTopic.name",
+            "ReassignableTopic.name",
+            "AlterConfigsResource.resource_name",
+        ),
+        ("", "missing", "no such name", "ünïcode", "x" * 249, "x" * 250, ".", "..", "a/b", "a\0b", "a.b_c"),
+    ),
     "group_id": ("", "%", "%ünïcode", "%no such name", "%a/b", "%a\0b", "%" + "x" * 249),
 }
 """The same for fields where another value would stop a broker or take long; % is the prefix of the world."""

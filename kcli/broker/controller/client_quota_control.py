@@ -94,6 +94,19 @@ def _check_entity(entity: Sequence[tuple[str, str | None]]) -> None:
             raise _invalid(f"the name of a `{type}` is empty")
     if IP in types and len(types) > 1:
         raise _invalid("the quota of an address cannot be for a user or a client, too")
+    if types == [IP] and entity[0][1] is not None and not _is_address(entity[0][1]):
+        raise _invalid(f"not an IP address: {entity[0][1]}")
+
+
+def _is_address(text: str) -> bool:
+    # Imported on first use: quotas of addresses are rare.
+    from ipaddress import ip_address
+
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_value(key: str, value: float, *, is_address: bool) -> None:

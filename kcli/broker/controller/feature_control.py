@@ -150,11 +150,12 @@ def update_features(
 ) -> ControllerResult[None]:
     """Change levels, all or none; `min_isr` is the nodes' default of `min.insync.replicas`.
 
+    If a feature is named twice, the last update counts.
+
     Raises `KafkaError` INVALID_UPDATE_VERSION for a level that a node does not support, that the kind of
     update does not allow, or that does not know existing records.
     """
-    if len({update.name for update in updates}) != len(updates):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a feature is named twice")
+    updates = list({update.name: update for update in updates}.values())
     levels = {**image.features, **{update.name: update.level for update in updates}}
     records: list[MetadataRecord] = []
     for update in updates:

@@ -88,8 +88,6 @@ def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext)
 def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Change the levels of features, or with `validate_only` check that they can be changed."""
     authorize_cluster(context, Operation.ALTER)
-    if not request.feature_updates:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "there are no features to update")
     version = context.api_version
     context.node.controller.update_features(
         [

@@ -275,21 +275,25 @@ class PendingDelete:
 def delete_records(
     request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse | DelayedResponse[DeleteRecordsResponse]:
-    """Delete records; return the new low watermark of each partition, or its error."""
+    """Delete records; return the new low watermark of each partition, or its error.
+
+    If a partition is named twice, its last offset counts.
+    """
     denied = authorize_topics(context, Operation.DELETE, (topic.name for topic in request.topics))
+    wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update({each.partition_index: each for each in topic.partitions})
     pending: list[PendingDelete] = []
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name,
+                name=name,
                 partitions=[
-                    _failed(wanted, _TOPIC_DENIED)
-                    if topic.name in denied
-                    else _delete(topic.name, wanted, context, pending)
-                    for wanted in topic.partitions
+                    _failed(each, _TOPIC_DENIED) if name in denied else _delete(name, each, context, pending)
+                    for each in partitions.values()
                 ],
             )
-            for topic in request.topics
+            for name, partitions in wanted.items()
         ]
     )
     return once_settled(

@@ -127,6 +127,8 @@ def _listed(wanted: Iterable[tuple[TopicImage, Iterable[int]]]) -> ListPartition
 def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Elect leaders, each partition by itself."""
     authorize_cluster(context, Operation.ALTER)
+    if request.topic_partitions == []:
+        return ElectLeadersResponse(replica_election_results=[])
     if request.election_type not in set(ElectionType):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}")
     broker = context.node

@@ -88,6 +88,7 @@ def test_user_and_client_are_one_entity_in_either_order_and_a_default_is_another
             "the quota of an address cannot be for a user or a client, too",
         ),
         ((("user", "a"), ("ip", None)), "the quota of an address cannot be for a user or a client, too"),
+        ((("ip", "bob"),), "not an IP address: bob"),
     ],
 )
 def test_an_entity_that_cannot_be_is_refused(

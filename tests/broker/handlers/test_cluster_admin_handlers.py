@@ -195,10 +195,30 @@ async def test_a_level_that_cannot_be_is_refused(level: int, upgrade_type: int, 
         assert node.image.features["group.version"] == 1
 
 
-async def test_an_update_of_nothing_is_invalid(tmp_path: Path) -> None:
+async def test_an_update_of_nothing_does_nothing_and_the_last_of_two_counts(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
         response = await client.ask(UpdateFeaturesRequest(feature_updates=[]), 2)
-        assert response.error_code == ErrorCode.INVALID_REQUEST
+        assert response.error_code == ErrorCode.NONE
+        twice = [
+            FeatureUpdateKey(feature="group.version", max_version_level=level, upgrade_type=2)
+            for level in (99, 0)
+        ]
+        assert (
+            await client.ask(UpdateFeaturesRequest(feature_updates=twice), 2)
+        ).error_code == ErrorCode.NONE
+        assert "group.version" not in node.image.features
+        twice.reverse()
+        response = await client.ask(UpdateFeaturesRequest(feature_updates=twice), 2)
+        assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+
+async def test_an_election_of_unknown_type_in_no_partition_is_no_error(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        for partitions, error in (([], ErrorCode.NONE), ([0], ErrorCode.INVALID_REQUEST)):
+            topics = [TopicPartitions(topic="t", partitions=partitions)] if partitions else []
+            request = ElectLeadersRequest(election_type=7, topic_partitions=topics, timeout_ms=1000)
+            assert (await client.ask(request, 2)).error_code == error
 
 
 async def test_the_only_broker_that_runs_is_not_unregistered(tmp_path: Path) -> None:

@@ -175,6 +175,22 @@ async def test_the_end_of_an_epoch(tmp_path: Path) -> None:
 # --- DeleteRecords -------------------------------------------------------------------------------
 
 
+async def test_the_last_offset_of_a_partition_named_twice_counts(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        await fill(client, "t", *[START_MS] * 4)
+        topics = [
+            DeleteRecordsTopic(
+                name="t",
+                partitions=[DeleteRecordsPartition(partition_index=0, offset=offset) for offset in offsets],
+            )
+            for offsets in ([-1, 9], [2])
+        ]
+        response = await client.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+        rows = [(row.error_code, row.low_watermark) for each in response.topics for row in each.partitions]
+        assert rows == [(0, 2)]
+
+
 async def test_records_are_deleted_up_to_an_offset(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
         node.create_topic("t")
