@@ -54,6 +54,7 @@ class FakeCluster:
         self.refused: dict[admin.TopicPartition, KafkaError] = {}
         self.looks_left: int | None = None
         self.down: set[int] = set()
+        self.silent_log_dirs: set[int] = set()
         self.more_nodes: tuple[admin.ClusterNode, ...] = ()
 
     def add(self, name: str, *assignments: list[int], **configs: str) -> FakeTopic:
@@ -69,7 +70,14 @@ class FakeCluster:
 
     async def list_topics(self, client: object, *, include_internal: bool = True) -> list[admin.TopicListing]:
         return [
-            admin.TopicListing(name, topic.topic_id, name.startswith("__"), len(topic.assignments))
+            admin.TopicListing(
+                name,
+                topic.topic_id,
+                name.startswith("__"),
+                len(topic.assignments),
+                len(topic.assignments[0]),
+                sum(len(topic.isr.get(index, on)) < len(on) for index, on in enumerate(topic.assignments)),
+            )
             for name, topic in sorted(self.topics.items())
             if include_internal or not name.startswith("__")
         ]
@@ -341,7 +349,7 @@ class FakeCluster:
     async def describe_log_dirs(
         self,
         client: object,
-        node_ids: Iterable[int],
+        node_ids: Iterable[int] | None = None,
         *,
         partitions: Iterable[admin.TopicPartition] | None = None,
         timeout_ms: int | None = None,
@@ -349,7 +357,10 @@ class FakeCluster:
         wanted = None if partitions is None else set(partitions)
         offline = admin.LogDirDescription("/d2", (), KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
         answers: dict[int, tuple[admin.LogDirDescription, ...] | KcliError] = {}
-        for node_id in node_ids:
+        for node_id in (1, 2) if node_ids is None else node_ids:
+            if node_id in self.silent_log_dirs:
+                answers[node_id] = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+                continue
             replicas = tuple(
                 admin.ReplicaLog(name, index, 100 * (index + 1), 0, False)
                 for name, topic in self.topics.items()

@@ -37,7 +37,14 @@ async def list_topics(
     """Return all topics that the client may see, by name."""
     response = await _metadata(client, None, timeout_ms)
     listings = [
-        TopicListing(topic.name, topic.topic_id, topic.is_internal, len(topic.partitions))
+        TopicListing(
+            topic.name,
+            topic.topic_id,
+            topic.is_internal,
+            len(topic.partitions),
+            len(topic.partitions[0].replica_nodes) if topic.partitions else 0,
+            sum(len(each.isr_nodes) < len(each.replica_nodes) for each in topic.partitions),
+        )
         for topic in response.topics
         if topic.name is not None and (include_internal or not topic.is_internal)
     ]

@@ -57,12 +57,18 @@ class NewPartitions(NamedTuple):
 
 
 class TopicListing(NamedTuple):
-    """A topic's name, id, whether it is internal, and its number of partitions."""
+    """A topic in a listing of all.
+
+    `replication_factor` is that of the first partition, `under_replicated` the number of partitions with
+    replicas out of sync.
+    """
 
     name: str
     topic_id: bytes
     is_internal: bool
     partition_count: int
+    replication_factor: int = 0
+    under_replicated: int = 0
 
 
 class PartitionDescription(NamedTuple):

@@ -18,6 +18,7 @@ from kcli.commands.shared.options import (
     one_topic,
     one_topic_or_none,
 )
+from kcli.commands.shared.output import chosen_format
 from kcli.commands.shared.runner import command
 from kcli.commands.topics.results import (
     AlteredTopics,
@@ -185,12 +186,21 @@ async def list_topics(
     exclude_internal: ExcludeInternal = False,
     *,
     cluster: ClusterAddress,
+    output: OutputFormat | None = None,
 ) -> TopicNames:
-    """List topics: all, or those that a regular expression matches."""
+    """List topics: all, or those that a regular expression matches; as a table with sizes and replicas."""
+    from kcli.client import admin
+    from kcli.commands.shared.topic_filter import select_topics
+    from kcli.commands.topics.results import listed_topics
 
     pattern = one_topic_or_none(topic, topic_option)
     async with cluster.connect() as client:
-        return TopicNames(await matching_topics(client, pattern, exclude_internal=exclude_internal))
+        listings = await admin.list_topics(client)
+        names = select_topics(
+            (listing.name for listing in listings), pattern, exclude_internal=exclude_internal
+        )
+        is_table = chosen_format(output) is OutputFormat.TABLE
+        return TopicNames(names, await listed_topics(client, listings, names) if is_table else ())
 
 
 @command(app, "describe", example="kcli topics describe orders")

@@ -5,12 +5,13 @@ The text is that of Kafka's tool (class `TopicCommand`), including its order of 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.shared.formatting import ids_text
+from kcli.commands.shared.formatting import ids_text, size_text
 from kcli.commands.shared.output import OutputFormat, Table, chosen_format, note
 from kcli.errors import KcliError, UsageError
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         PartitionReassignment,
         TopicCreated,
         TopicDescription,
+        TopicListing,
         TopicPartition,
     )
     from kcli.client.client import Client
@@ -75,11 +77,81 @@ class Deleted(NamedTuple):
         return [Table((column,), [(name,) for name in self.deleted])] if self.deleted else []
 
 
+class ListedTopic(NamedTuple):
+    """A topic in the table of `topics list`. The size is of all its replicas, None if no broker tells."""
+
+    topic: str
+    partitions: int
+    replication_factor: int
+    under_replicated: int
+    size_bytes: int | None
+
+
 class TopicNames(NamedTuple):
+    """The result of `topics list`; only a table has `rows`."""
+
     topics: Sequence[str]
+    rows: Sequence[ListedTopic] = ()
 
     def lines(self) -> Sequence[str]:
         return self.topics
+
+    def document(self) -> object:
+        return {"topics": self.topics}
+
+    def tables(self) -> Iterator[Table]:
+        columns = ("Topic", "Partitions", "Replication factor", "Under-replicated", "Size")
+        yield Table(
+            columns,
+            [(*row[:4], None if row.size_bytes is None else size_text(row.size_bytes)) for row in self.rows],
+        )
+
+
+SIZES_TIMEOUT_MS = 5_000
+"""How long brokers may take to tell the sizes: the rest of the table is known."""
+
+
+async def listed_topics(
+    client: Client, listings: Sequence[TopicListing], names: Sequence[str]
+) -> list[ListedTopic]:
+    """Return what listings of all topics tell of some, with sizes: one request to each broker."""
+    wanted = [listing for listing in listings if listing.name in {*names}]
+    sizes = await topic_sizes(client, wanted, all_topics=len(wanted) == len(listings)) if wanted else {}
+    return [
+        ListedTopic(
+            each.name,
+            each.partition_count,
+            each.replication_factor,
+            each.under_replicated,
+            None if sizes is None else sizes.get(each.name, 0),
+        )
+        for each in wanted
+    ]
+
+
+async def topic_sizes(
+    client: Client, topics: Sequence[TopicListing], *, all_topics: bool
+) -> Mapping[str, int] | None:
+    """Return the bytes of each topic's replicas, None if no broker tells; brokers that do not are noted."""
+    from kcli.client import admin
+
+    partitions = [
+        admin.TopicPartition(each.name, index) for each in topics for index in range(each.partition_count)
+    ]
+    brokers = await admin.describe_log_dirs(
+        client, partitions=None if all_topics else partitions, timeout_ms=SIZES_TIMEOUT_MS
+    )
+    sizes: dict[str, int] = defaultdict(int)
+    silent: dict[str, list[int]] = defaultdict(list)
+    for broker, log_dirs in brokers.items():
+        if isinstance(log_dirs, KcliError):
+            silent[log_dirs.message].append(broker)
+            continue
+        for replica in (each for log_dir in log_dirs for each in log_dir.replicas):
+            sizes[replica.topic] += 0 if replica.is_future else replica.size_bytes
+    for message, ids in silent.items():
+        note(f"warning: sizes without {'broker' if len(ids) == 1 else 'brokers'} {ids_text(ids)}: {message}")
+    return None if len(brokers) == sum(map(len, silent.values())) else sizes
 
 
 def created_topic(topic: TopicCreated) -> CreatedTopic:

@@ -22,6 +22,6 @@ def test_an_id(value: bytes, padding: str) -> None:
 def test_what_is_no_id(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_topic_id(text)
-    assert caught.value.message == f"`--topic-id` needs a topic's id: {text}"
+    assert caught.value.message == f"`--topic-id` needs a topic's id: {text or chr(39) * 2}"
     assert caught.value.exit_code == 2
     assert caught.value.hint == "22 letters, digits, - and _, as `kcli topics describe TOPIC` shows it"

@@ -53,11 +53,23 @@ def test_topics_list(orders: FakeCluster, transcript: Transcript) -> None:
         "topics_list",
         "topics list",
         "topics list --exclude-internal",
+        "topics list -o table",
+        "topics list orders -o table",
+        "topics list nothing -o table",
         "topics list 'orders,cl.*'",
         "topics list --topic 'cl.*' -o json",
         "topics list nothing",
         "topics list '['",
     )
+
+
+def test_topics_are_listed_where_brokers_refuse_to_tell_sizes(
+    orders: FakeCluster, transcript: Transcript
+) -> None:
+    orders.silent_log_dirs = {2}
+    transcript("topics_list_without_a_broker", "topics list -o table")
+    orders.silent_log_dirs = {1, 2}
+    transcript("topics_list_without_sizes", "topics list -o table", "topics list")
 
 
 def test_topics_describe(orders: FakeCluster, transcript: Transcript) -> None:
