@@ -7,14 +7,12 @@ printed behind the run.
 from __future__ import annotations
 
 import random
-import resource
 import selectors
 import socket
 import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +25,7 @@ from kcli.protocol.messages.produce import ProduceRequest
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.schema.declaration import codec, message_info
 from tests.broker.records import fetch_request
+from tests.support.connections import many_files, open_connections, unread_bytes
 from tests.support.hostile_records import MEGABYTE, batch, now_ms, produce_request
 from tests.support.pinger import Pinger
 from tests.support.producing import create_topic
@@ -44,7 +43,6 @@ PIPELINED = 100
 CONSUMERS = 1000
 CONNECTIONS = 10_000
 MIN_CONNECTIONS = 5000
-SPARE_FILES = 500
 IDLE_BYTES = 8 * 1024
 PARKED_BYTES = 16 * 1024
 FRAME_BYTES = 100 * MEGABYTE
@@ -127,33 +125,6 @@ def end_offset(client: RawClient, topic: str) -> int:
 # --- many connections --------------------------------------------------------------------------------
 
 
-@contextmanager
-def many_files() -> Iterator[int]:
-    """As many open files as this process may have; how many connections that allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    try:
-        yield hard - SPARE_FILES
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-@contextmanager
-def open_connections(bootstrap: str, count: int) -> Iterator[list[socket.socket]]:
-    """So many connections that the broker has accepted: each has had an answer."""
-    host, _, port = bootstrap.rpartition(":")
-    frame = request_frame(ApiVersionsRequest(), 0)
-    with ExitStack() as stack:
-        connections = []
-        for _ in range(count):
-            connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
-            connection.sendall(frame)
-            (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
-            assert len(connection.recv(size, socket.MSG_WAITALL)) == size
-            connections.append(connection)
-        yield connections
-
-
 def test_ten_thousand_connections(broker: KcliBroker, show: Callable[[str], None]) -> None:
     create_topic(broker.bootstrap, "silent")
     process = broker.process
@@ -193,14 +164,6 @@ def wait_until_taken(broker: KcliBroker) -> None:
     eventually(lambda: unread_bytes(broker.port) == 0, "everything is read")
     with RawClient(broker.bootstrap) as client:
         client.ask(ApiVersionsRequest(), 0)
-
-
-def unread_bytes(port: int) -> int:
-    """How much waits to be read in the sockets of a server on the loopback interface."""
-    server = f"0100007F:{port:04X}"
-    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    established = (row[4] for row in rows if (row[1], row[3]) == (server, "01"))
-    return sum(int(queues.partition(":")[2], 16) for queues in established)
 
 
 def wake(broker: KcliBroker, connections: list[socket.socket]) -> None:

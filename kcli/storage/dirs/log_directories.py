@@ -103,6 +103,8 @@ class LogDirectories:
                 return directory
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
+        if len(online) == 1:
+            return online[0]  # Counting the logs for each new one would take quadratic time.
         counts = Counter(log.parent_directory for log in logs)
         return min(online, key=lambda directory: counts[directory.path])
 

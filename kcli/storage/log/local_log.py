@@ -272,6 +272,7 @@ class LocalLog:
         "end_offset",
         "failure",
         "last_flushed_ms",
+        "parent_directory",
         "recovery_point",
         "report",
         "segments",
@@ -291,6 +292,8 @@ class LocalLog:
         now_ms: int,
     ) -> None:
         self.directory = directory
+        self.parent_directory = os.path.dirname(directory)
+        """The log directory, in which the replica's directory may get another name."""
         self.topic_partition = topic_partition
         self.config = settings.config
         self.segments = segments
@@ -498,11 +501,6 @@ class LocalLog:
     def close_handlers(self) -> None:
         for segment in self.segments:
             segment.close_handlers()
-
-    @property
-    def parent_directory(self) -> str:
-        """The log directory that holds the replica's directory."""
-        return os.path.dirname(self.directory)
 
     def go_offline(self, reason: str) -> None:
         self.failure = reason
