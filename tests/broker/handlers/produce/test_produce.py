@@ -17,6 +17,7 @@ from kcli.protocol.records.batch_header import update_crc
 from kcli.protocol.records.message_set import MessageSetBuilder
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
 from tests.broker.single_node import NODE_ID, START_MS, connected, running_node
+from tests.storage.log_harness import with_a_long_value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,6 +117,16 @@ async def test_a_transactional_batch_without_an_id_fails_the_whole_request(tmp_p
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         }
         assert all(log.log_end_offset == 0 for log in node.log_manager)
+
+
+@pytest.mark.parametrize("count", [3, 148, 149, 1000, 9000])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+async def test_a_malformed_record_is_refused_at_every_size(count: int, codec: Codec, tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t", max_message_bytes="10000000")
+        row = produced(await client.ask(produce_request("t", with_a_long_value(count, codec)), 7))
+        assert (row.error_code, row.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+        assert node.replica_manager.partition("t", 0).log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("acks", [2, -2, 32767])
