@@ -71,10 +71,18 @@ class Ledger:
         self._thread.join()
         assert self._producer.flush(FLUSH_SECONDS) == 0
 
-    def check(self, bootstrap: str) -> None:
-        """Read everything back: each acknowledged record is at its offset, and all are in order."""
+    def check_acknowledged(self, bootstrap: str) -> dict[int, int]:
+        """Read the topic back with another client; return the numbers of its records by offset.
+
+        Each acknowledged record must be at its offset.
+        """
         records = read_partition(bootstrap, self.topic, 0)
         found = {record.offset: int((record.value or b"").partition(b" ")[0]) for record in records}
         assert self.acknowledged.items() <= found.items()
+        return found
+
+    def check(self, bootstrap: str) -> None:
+        """Read everything back, where nobody else produces: each record is there once and in order."""
+        found = self.check_acknowledged(bootstrap)
         assert len(set(found.values())) == len(found), "a record was stored twice"
         assert sorted(found.values()) == [found[offset] for offset in sorted(found)]
