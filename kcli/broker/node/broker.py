@@ -39,6 +39,7 @@ from kcli.broker.network.socket_server import (
 from kcli.broker.node.broker_lifecycle import BrokerLifecycleManager
 from kcli.broker.node.housekeeping import Housekeeping
 from kcli.broker.node_context import NodeContext, NodeState
+from kcli.broker.waiting.threads import run_in_thread
 from kcli.errors import KcliError
 from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.uuids import random_uuid
@@ -194,7 +195,7 @@ class Broker(NodeContext):
         self.image = publisher.latest
         self._update_config()
         load = partial(self.log_manager.load, now_ms=self.wall_ms(), keep=self._has_replica)
-        await trio.to_thread.run_sync(load, abandon_on_cancel=True)
+        await run_in_thread(load, abandon_on_cancel=True)
         # Other nodes ran meanwhile and may have changed the metadata.
         self.apply(MetadataDelta.from_nothing(publisher.latest), publisher.latest)
         publisher.add(self)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.broker.waiting.pause_gate import PauseGate
+from kcli.broker.waiting.threads import run_in_thread
 from kcli.protocol.error_codes import KafkaError
 from kcli.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -131,7 +132,7 @@ class Housekeeping:
     def _checkpoint_job(self, name: str, interval_ms: int, checkpoint: str) -> Job:
         async def run() -> None:
             plan = self._log_manager.plan_checkpoint(checkpoint)
-            await trio.to_thread.run_sync(plan.run)
+            await run_in_thread(plan.run)
             self._log_manager.commit_checkpoint(plan)
 
         return Job(name, interval_ms=interval_ms, due_ms=interval_ms, run=run)
@@ -150,13 +151,13 @@ class Housekeeping:
 
     async def _look_for_directories(self) -> None:
         plan = self._log_manager.plan_directory_check()
-        await trio.to_thread.run_sync(plan.run)
+        await run_in_thread(plan.run)
         self._log_manager.commit_directory_check(plan)
 
     async def _delete_files(self) -> None:
         plan = self._log_manager.plan_deletions(self._wall_ms())
         if plan is not None:
-            await trio.to_thread.run_sync(plan.run)
+            await run_in_thread(plan.run)
             self._log_manager.commit_deletions(plan, self._wall_ms())
 
     async def _apply_retention(self) -> None:

@@ -41,6 +41,7 @@ from kcli.broker.process.node_layout import (
     make_directories,
 )
 from kcli.broker.replication.leader_endpoint import LeaderEndPoints
+from kcli.broker.waiting.threads import run_in_thread
 from kcli.broker.waiting.timer import monotonic_ms, wall_ms
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -508,7 +509,7 @@ class Cluster:
         self._leave(node)
         with trio.move_on_after(STOP_SECONDS) as scope:
             close = partial(node.broker.close, clean=is_clean)
-            await trio.to_thread.run_sync(close, abandon_on_cancel=True)
+            await run_in_thread(close, abandon_on_cancel=True)
         if scope.cancelled_caught:
             _log.error("node %d did not close its logs in %g s", node.node_id, STOP_SECONDS)
         node.ended.set()

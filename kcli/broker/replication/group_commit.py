@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kcli.broker.waiting.threads import run_in_thread
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -49,7 +51,7 @@ class GroupCommit:
         now_ms = self._wall_ms()
         done = self._running[log] = trio.Event()
         try:
-            await trio.to_thread.run_sync(plan.run, limiter=self._limiter)
+            await run_in_thread(plan.run, limiter=self._limiter)
         except OSError as error:
             raise log.failed("flush", error) from error
         finally:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kcli.broker.waiting.threads import run_in_thread
 from kcli.protocol.corruption import CorruptRecord, TooMuchData
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.records.conversion import down_convert
@@ -37,7 +38,7 @@ async def convert_rows(rows: Sequence[FetchedPartition], version: int) -> None:
         for row in rows:
             _convert_row(row, 0 if version < 2 else 1)
 
-    await trio.to_thread.run_sync(convert, limiter=_ONE_AT_A_TIME)
+    await run_in_thread(convert, limiter=_ONE_AT_A_TIME)
 
 
 def _convert_row(row: FetchedPartition, magic: int) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kcli.broker.waiting.threads import run_in_thread
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.records.batch_header import CODEC_MASK
 
@@ -60,7 +61,7 @@ class LongReading:
     async def run(self) -> None:
         """Read the records, for `result`."""
         try:
-            self._validated = await trio.to_thread.run_sync(self._validate, limiter=_ONE_AT_A_TIME)
+            self._validated = await run_in_thread(self._validate, limiter=_ONE_AT_A_TIME)
         except KafkaError as error:
             self._error = error.detached()
 
@@ -112,7 +113,7 @@ class LongWriting:
         done = partition.writing = trio.Event()
         try:
             try:
-                await trio.to_thread.run_sync(written.run, limiter=_WRITERS)
+                await run_in_thread(written.run, limiter=_WRITERS)
             except OSError as error:
                 raise partition.log.failed("append to", error) from error
             self._append(written)
