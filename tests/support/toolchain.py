@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 INTEROP = Path(__file__).resolve().parent.parent / "interop"
-JAVA_CLIENTS = ("4.3", "3.9", "2.8", "1.1", "0.10")
 BUILD_TIMEOUT_SECONDS = 540
 PAUSES_SECONDS = (5, 30)
 """Before what downloads is tried another time."""
