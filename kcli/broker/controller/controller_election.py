@@ -208,9 +208,16 @@ class ControllerElection:
         reached = sum(other == node_id or self._reaches(node_id, other) for other in running)
         return node_id in running and 2 * reached >= len(running)
 
-    def elect(self, node_id: int) -> Controller:
-        """Make a node the controller. Raises `OSError`, `KcliError` and `KafkaError`."""
+    def elect(
+        self, node_id: int, *, inspect: Callable[[MetadataImage, MetadataLog], None] | None = None
+    ) -> Controller:
+        """Make a node the controller, unless `inspect` raises an error about its image and log.
+
+        Raises `OSError`, `KcliError` and `KafkaError`.
+        """
         image = self._image_for(node_id)
+        if inspect is not None:
+            inspect(image, self.copies[node_id])
         self.resign()
         log = ReplicatedMetadataLog(
             self.copies,

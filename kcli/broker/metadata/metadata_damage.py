@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SIZE_OFFSET = 8
 _MAGIC_OFFSET = 16
-_ADOPT = "`--adopt` takes in the topics whose data is there, without their settings"
+ADOPT_HINT = "`--adopt` takes in the topics whose data is there, without their settings"
 
 
 class MetadataFault(NamedTuple):
@@ -35,7 +35,9 @@ class MetadataFault(NamedTuple):
 
     def refusal(self) -> InvalidMetadata:
         """Return the error for a start that would forget topics."""
-        otherwise = f"without one, move it away: {_ADOPT}" if self.is_damage else f"without one, {_ADOPT}"
+        otherwise = (
+            f"without one, move it away: {ADOPT_HINT}" if self.is_damage else f"without one, {ADOPT_HINT}"
+        )
         return InvalidMetadata(
             f"the metadata log {self.how}, and the node has replicas: `{self.path}`",
             hint=f"restore it from a copy; {otherwise}",
@@ -65,14 +67,27 @@ def find_fault(log_directory: str) -> MetadataFault | None:
     return MetadataFault(damaged, "is damaged from its first byte on", is_damage=True)
 
 
-def has_served(log_dirs: Iterable[str]) -> bool:
-    """Return whether these are the directories of a node that has run and holds a replica."""
-    names: set[str] = set()
+def has_replicas(log_dirs: Iterable[str]) -> bool:
+    """Return whether these log directories hold a replica of a topic.
+
+    In a directory of a node that never ran it counts only with a segment.
+    """
     for log_dir in log_dirs:
         with suppress(OSError):  # It goes offline when it is opened.
-            names.update(os.listdir(log_dir))
-    replicas = (parsed for name in names if (parsed := parse_replica_directory(name)) and not parsed.suffix)
-    return META_PROPERTIES in names and any(each.topic_partition.topic != METADATA_TOPIC for each in replicas)
+            names = os.listdir(log_dir)
+            has_run = META_PROPERTIES in names
+            for name in names:
+                replica = parse_replica_directory(name)
+                if replica is None or replica.suffix or replica.topic_partition.topic == METADATA_TOPIC:
+                    continue
+                if has_run or has_segment(f"{log_dir}/{name}"):
+                    return True
+    return False
+
+
+def has_segment(directory: str) -> bool:
+    """Return whether the directory of a replica has a segment. Raises `OSError`."""
+    return any(name.endswith(LOG_SUFFIX) for name in os.listdir(directory))
 
 
 def _first_batch(path: str) -> bytes:

@@ -44,11 +44,16 @@ from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.control_records import ControlRecordType, control_batch
 from kcli.protocol.topics import METADATA_TOPIC
 from kcli.storage import disk
-from kcli.storage.checkpoints import write_atomically, write_partition_metadata
+from kcli.storage.checkpoints import (
+    CheckpointError,
+    read_partition_metadata,
+    write_atomically,
+    write_partition_metadata,
+)
 from kcli.storage.log.leader_epochs import LeaderEpochs
 from kcli.storage.log.log_config import LogConfig
 from kcli.storage.log.log_segment import LogSegment
-from kcli.storage.log_paths import LOG_SUFFIX, PARTITION_METADATA, offset_from_name, segment_path
+from kcli.storage.log_paths import LOG_SUFFIX, offset_from_name, segment_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -122,7 +127,7 @@ class MetadataLog:
         log._leader_epochs.load(report)
         log._load_snapshot()
         log._load_segments()
-        if not os.path.exists(f"{directory}/{PARTITION_METADATA}"):
+        if _named_topic(directory, report) != METADATA_TOPIC_ID:
             write_partition_metadata(directory, METADATA_TOPIC_ID)
         disk.sync_path(directory)
         disk.sync_path(log_directory)
@@ -412,6 +417,14 @@ class MetadataLog:
             snapshot = SnapshotId.parse(name)
             if snapshot is not None and snapshot != other_than:
                 os.remove(f"{self.directory}/{name}")
+
+
+def _named_topic(directory: str, report: Callable[[str], None]) -> bytes | None:
+    try:
+        return read_partition_metadata(directory)
+    except CheckpointError as error:
+        report(f"written again: {error.message}")
+        return None
 
 
 def decoded(data: bytes) -> MetadataBatch:

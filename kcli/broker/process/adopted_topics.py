@@ -1,7 +1,7 @@
 """`broker start --adopt`: registers the topics that a node's log directories hold and the metadata lacks.
 
 Such a directory was copied from another broker. Its name and its `partition.metadata` identify the topic.
-Without `--adopt` it is renamed as a stray.
+Without `--adopt` it ends the start (`forgotten_topics`), or if it has no segments is renamed as a stray.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ def unknown_topics(log_dirs: Iterable[str], image: MetadataImage) -> list[Unknow
             if parsed is None or parsed.suffix or parsed.topic_partition.topic == METADATA_TOPIC:
                 continue
             topic, partition = parsed.topic_partition
+            if topic in image.topics:
+                continue
             topic_id = _topic_id(f"{log_dir}/{name}")
-            if topic_id is None or topic in image.topics or topic_id in image.topics_by_id:
+            if topic_id is None or topic_id in image.topics_by_id:
                 continue
             known = found.get(topic, UnknownTopic(topic, topic_id, 0, 0))
             if known.topic_id != topic_id:

@@ -21,7 +21,7 @@ from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.controller_election import ControllerElection, ControllerLink
 from kcli.broker.controller.feature_control import unserved_warning
 from kcli.broker.metadata.metadata_copies import MetadataCopies
-from kcli.broker.metadata.metadata_damage import MetadataFault, find_fault, has_served
+from kcli.broker.metadata.metadata_damage import MetadataFault, find_fault, has_replicas
 from kcli.broker.metadata.metadata_publisher import MetadataPublisher
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.descriptors import Descriptors
@@ -32,6 +32,7 @@ from kcli.broker.node.node import Node, failure_reason, is_expected
 from kcli.broker.node_context import NodeState
 from kcli.broker.process.adopted_topics import adopt_topics, skip_adopted_producers
 from kcli.broker.process.cluster_events import ClusterEvents, ConfigWarnings
+from kcli.broker.process.forgotten_topics import refuse_forgotten_topics
 from kcli.broker.process.node_layout import (
     ClusterOptions,
     NodeLayout,
@@ -333,7 +334,7 @@ class Cluster:
     ) -> None:
         """Raise `InvalidMetadata` if nodes have replicas, and no node has metadata about them."""
         layout = self.layout
-        if not any(has_served(layout.log_dirs(config)) for config in to_start):
+        if not any(has_replicas(layout.log_dirs(config)) for config in to_start):
             return
         faults: list[MetadataFault] = []
         for config in present:
@@ -353,6 +354,7 @@ class Cluster:
         copies = self.election.copies
         copies.open_all({node.node_id: node.broker.metadata_directory for node in self.nodes.values()})
         controller_id, newest = copies.newest(node_ids), copies.newest(self.nodes)
+        log_dirs = [path for node_id in node_ids for path in self.nodes[node_id].log_dirs]
         assert controller_id is not None
         assert newest is not None
         try:
@@ -361,7 +363,10 @@ class Cluster:
                 copies[controller_id].follow(copies[newest])
             for node_id in self.nodes.keys() - set(node_ids):
                 copies.close(node_id)
-            controller = self.election.elect(controller_id)
+            controller = self.election.elect(
+                controller_id,
+                inspect=None if self.options.adopt else partial(refuse_forgotten_topics, log_dirs),
+            )
         except OSError as error:
             raise KcliError(
                 f"cannot read the metadata log of node {controller_id}: {error.strerror}"

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.config.broker_config import BrokerConfig
 from kcli.errors import KcliError, UsageError
+from kcli.protocol.topics import METADATA_TOPIC
 from kcli.storage.dirs.log_directory import META_PROPERTIES, read_identity
 from kcli.storage.disk import make_directory
 from kcli.storage.log_paths import parse_replica_directory
@@ -130,7 +131,7 @@ class NodeLayout:
                 f"`{name}` is for one node, `--nodes` is {options.nodes}", hint="several are numbered from 1"
             )
         data_dir = options.data_dir
-        if data_dir is not None and not named and _is_log_directory(os.fspath(data_dir)):
+        if data_dir is not None and not named and _is_log_directory(os.fspath(data_dir), or_a_copy=True):
             raise UsageError(
                 f"`{data_dir}` is the log directory of a node, not a directory of such directories",
                 hint=f"serve it with `--override log.dirs={data_dir}`",
@@ -302,5 +303,8 @@ def _nodes_in(directory: str) -> list[int]:
     return [each for each in found if _is_log_directory(_node_directory(directory, each))]
 
 
-def _is_log_directory(directory: str) -> bool:
-    return os.path.exists(f"{directory}/{META_PROPERTIES}")
+def _is_log_directory(directory: str, *, or_a_copy: bool = False) -> bool:
+    """Return whether a directory is that of a node; a repaired copy does not say of which cluster."""
+    if os.path.exists(f"{directory}/{META_PROPERTIES}"):
+        return True
+    return or_a_copy and os.path.exists(f"{directory}/{METADATA_TOPIC}-0") and not _nodes_in(directory)

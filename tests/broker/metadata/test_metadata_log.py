@@ -234,6 +234,18 @@ def test_a_transaction_counts_from_its_end(harness: Harness) -> None:
     assert harness.image().features == {"metadata.version": 29}
 
 
+@pytest.mark.parametrize(
+    "torn", [b"", b"version: 0\ntopic_", b"version: 0\ntopic_id: XbdEGTQLTI-nkjyys2TAnQ"]
+)
+def test_a_torn_topic_id_is_written_again(harness: Harness, torn: bytes) -> None:
+    harness.open().close()
+    path = harness.directory / "partition.metadata"
+    whole = path.read_bytes()
+    path.write_bytes(torn)
+    harness.open().close()
+    assert path.read_bytes() == whole
+
+
 def test_a_disk_that_cannot_sync_ends_all_decisions(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,15 @@ def test_a_log_directory_is_no_data_directory(tmp_path: Path) -> None:
     assert log_dirs(served, 1, tmp_path) == ["data"]
 
 
+def test_a_repaired_copy_of_a_log_directory_is_no_data_directory_either(tmp_path: Path) -> None:
+    (tmp_path / "data" / "__cluster_metadata-0").mkdir(parents=True)
+    with pytest.raises(UsageError, match="is the log directory of a node") as caught:
+        layout(tmp_path)
+    assert caught.value.hint == f"serve it with `--override log.dirs={tmp_path}/data`"
+    used(tmp_path / "data" / "node-1")  # It has been served, though perhaps not as it was meant.
+    assert layout(tmp_path).to_start() == [1]
+
+
 def test_the_data_directory_may_get_a_second_one_beside_it(tmp_path: Path) -> None:
     used(tmp_path / "data" / "node-1", tmp_path / "data" / "node-2")
     more = layout(tmp_path, log_dirs=f"{tmp_path}/data,{tmp_path}/more")

@@ -1,0 +1,68 @@
+"""Topics whose data is there and that the metadata does not know: the metadata log has lost its end.
+
+A log that was cut between two batches looks whole. But a directory gets segments only after the record of its
+topic is on the disk, and goes after the record of its deletion.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kcli.broker.metadata.metadata_damage import ADOPT_HINT, has_segment
+from kcli.broker.metadata.metadata_replay import InvalidMetadata
+from kcli.protocol.internal.metadata_records import RemoveTopicRecord
+from kcli.protocol.topics import METADATA_TOPIC
+from kcli.storage.checkpoints import CheckpointError, read_partition_metadata
+from kcli.storage.log_paths import parse_replica_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kcli.broker.metadata.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_log import MetadataLog
+
+_NAMED = 5
+
+
+def refuse_forgotten_topics(log_dirs: Iterable[str], image: MetadataImage, log: MetadataLog) -> None:
+    """Raise `InvalidMetadata` if there is data of topics that `log`, whose content `image` is, never had.
+
+    A node of several may have been down when a topic was deleted. If a snapshot has replaced the record of
+    that, nobody can tell.
+    """
+    found = dict(_unknown_topics(log_dirs, image))
+    if not found or (len(image.brokers) > 1 and log.snapshot() is not None):
+        return
+    for batch in log.replay():
+        for record in batch.records:
+            if isinstance(record, RemoveTopicRecord):
+                found.pop(record.topic_id, None)
+    if not found:
+        return
+    names = sorted(f"`{name}`" for name in set(found.values()))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    raise InvalidMetadata(
+        f"the metadata log has lost its end: it does not know {', '.join(names[:_NAMED])}{more}, "
+        f"whose data is there: `{log.directory}`",
+        hint=f"restore it from a copy; without one, {ADOPT_HINT}",
+    )
+
+
+def _unknown_topics(log_dirs: Iterable[str], image: MetadataImage) -> Iterator[tuple[bytes, str]]:
+    """Yield ids and names of topics that have a segment in one of the directories, but no metadata."""
+    for log_dir in log_dirs:
+        with suppress(OSError, CheckpointError):  # What cannot be read says nothing about the metadata.
+            for name in os.listdir(log_dir):
+                parsed = parse_replica_directory(name)
+                if parsed is None or parsed.suffix or parsed.topic_partition.topic == METADATA_TOPIC:
+                    continue
+                topic = parsed.topic_partition.topic
+                if topic in image.topics:
+                    continue
+                topic_id = read_partition_metadata(f"{log_dir}/{name}")
+                if topic_id is None or topic_id in image.topics_by_id:
+                    continue
+                if has_segment(f"{log_dir}/{name}"):
+                    yield topic_id, topic
