@@ -17,7 +17,10 @@ from kcli.commands.shared.runner import command
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from kcli.commands.produce.line_reader import ReaderFormat
+    from kcli.commands.produce.json_reader import JsonReader
+    from kcli.commands.produce.line_reader import LineReader, ReaderFormat
+
+    Reader = LineReader | JsonReader
 
 
 class Compression(StrEnum):
@@ -54,9 +57,21 @@ PartitionerOption = Annotated[
 Sync = Annotated[bool, typer.Option("--sync", help="Send each record after the acknowledgement of the last")]
 
 
+class InputFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
 class ReaderOptions(NamedTuple):
     """How lines are read."""
 
+    input_format: Annotated[
+        InputFormat,
+        typer.Option(
+            help="What a line is: text, or json, an object as `consume -o json` prints it, with headers, "
+            "timestamp and partition"
+        ),
+    ] = InputFormat.TEXT
     reader_property: Annotated[
         list[str] | None,
         typer.Option(
@@ -77,6 +92,20 @@ class ReaderOptions(NamedTuple):
     value_serializer: Annotated[str, typer.Option(metavar="TYPE", help="Type of values, as for keys")] = (
         "string"
     )
+
+    def reader(self, old_properties: Sequence[str] | None, *, keeps_partitions: bool) -> Reader:
+        """Return the reader of lines; a JSON record may go to its own partition if `keeps_partitions`."""
+        from kcli.commands.produce.line_reader import LineReader
+
+        if self.input_format is InputFormat.TEXT:
+            return LineReader(self.format(old_properties))
+        from kcli.commands.produce.json_reader import JsonReader
+        from kcli.commands.shared.serdes import serializer
+
+        if self.reader_property or self.reader_config or old_properties:
+            raise UsageError("reader properties are for lines of text, not for `--input-format json`")
+        key, value = serializer(self.key_serializer), serializer(self.value_serializer)
+        return JsonReader(key, value, keeps_partitions=keeps_partitions)
 
     def format(self, old_properties: Sequence[str] | None) -> ReaderFormat:
         """Return the format of lines: the file's reader properties, overridden by the command line's."""
@@ -232,6 +261,11 @@ async def produce(
 
     A line is the value. With parse.key=true it is KEY<tab>VALUE, with parse.headers=true it begins with
     HEADER:VALUE,HEADER:VALUE<tab>. Options override properties, and these override the properties file.
+
+    With --input-format json a line is an object with `key`, `value`, `headers`, `timestamp` and `partition`,
+    each of which may be missing, as `kcli consume -o json` prints it: bytes that are no text are
+    {"base64": "..."}. --partition and --partitioner override its partition. A line that is no record ends the
+    input with exit code 2; the records before it are sent.
     """
     from kcli.client.config import ProducerConfig
     from kcli.commands.produce.line_reader import open_inputs
@@ -243,7 +277,7 @@ async def produce(
     target = Target(one_topic(topic, topic_option), one_partition(partition or ()), sync)
     if line_reader is not None and not line_reader.endswith("LineMessageReader"):
         raise UsageError(f"there is no line reader `{line_reader}`", hint="LineMessageReader is the only one")
-    line_format = reader.format(old_property)
+    records = reader.reader(old_property, keeps_partitions=partitioner is None)
     properties = client_properties(
         renamed(producer_config, "--producer.config", cluster.command_config, "--command-config"),
         renamed(producer_property, "--producer-property", cluster.command_property, "--command-property"),
@@ -256,7 +290,7 @@ async def produce(
     inputs = open_inputs(files or ())
     timeout_ms = connecting_ms(config.max_block_ms)
     async with connect_with(cluster.bootstrap_server, properties, timeout_ms=timeout_ms) as client:
-        return await send_inputs(client, config, inputs=inputs, line_format=line_format, target=target)
+        return await send_inputs(client, config, inputs=inputs, reader=records, target=target)
 
 
 def one_partition(numbers: Sequence[int]) -> int | None:

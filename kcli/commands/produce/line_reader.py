@@ -23,6 +23,8 @@ from kcli.errors import KcliError, UsageError
 Header = tuple[str, bytes | None]
 Parsed = tuple[bytes | None, bytes | None, tuple[Header, ...]]
 """Key, value, headers."""
+Placed = tuple[bytes | None, bytes | None, tuple[Header, ...], int | None, int | None] | None
+"""Key, value, headers, and the partition and the timestamp if the record has its own; None is no record."""
 
 SEPARATORS = {
     "key.separator": "\t",
@@ -94,12 +96,20 @@ class LineReader:
         self.format = line_format
         self.line_number = 0
 
-    def records(self, lines: Iterable[bytes]) -> Iterator[Parsed]:
+    @property
+    def is_plain(self) -> bool:
+        """Whether the bytes of a line are the value."""
+        return self.format.is_plain
+
+    def begin(self, source: str | None) -> None:
+        """Go on with another input: the lines of all inputs are counted together, as in Kafka's tool."""
+
+    def records(self, lines: Iterable[bytes]) -> Iterator[Placed]:
         """Yield a record for each line; raise `KcliError` for one that cannot be parsed."""
         parse = self.parse
         for line in lines:
             self.line_number += 1
-            yield parse(line)
+            yield (*parse(line), None, None)
 
     def parse(self, line: bytes) -> Parsed:
         form = self.format
@@ -206,6 +216,7 @@ class Input:
     def __init__(self, path: Path | None) -> None:
         """Open a file; None and `-` mean standard input."""
         is_stdin = path is None or str(path) == "-"
+        self.name = None if is_stdin else str(path)
         try:
             self.descriptor = STDIN if is_stdin else os.open(path or "-", os.O_RDONLY)
             status = os.fstat(self.descriptor)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from kcli.client.config import ProducerConfig
     from kcli.client.producer.producer import Producer
     from kcli.client.producer.producer_batch import Delivery, DeliveryRun
-    from kcli.commands.produce.line_reader import Input, LineReader, LineSplitter, ReaderFormat
+    from kcli.commands.produce.json_reader import JsonReader
+    from kcli.commands.produce.line_reader import Input, LineReader, LineSplitter
     from kcli.commands.shared.progress import Advance
 
 FLUSH_AFTER_INTERRUPT_MS = 800
@@ -114,23 +115,24 @@ async def send_inputs(
     config: ProducerConfig,
     *,
     inputs: Sequence[Input],
-    line_format: ReaderFormat,
+    reader: LineReader | JsonReader,
     target: Target,
 ) -> Produced:
     """Send every line of the inputs in order, and wait until all are delivered or failed."""
     from kcli.client.producer.producer import Producer
-    from kcli.commands.produce.line_reader import LineReader, total_size
+    from kcli.commands.produce.line_reader import total_size
     from kcli.commands.shared.interrupts import interruptible
     from kcli.commands.shared.progress import progress_bar
 
     tally, stopped = Tally(), []
     async with Producer(client, config, warn=warn) as producer, interruptible() as scope:
-        sender = LineSender(producer, target, LineReader(line_format), tally)
+        sender = LineSender(producer, target, reader, tally)
         with scope:
             await wait_for_topic(client, producer, target.topic)
             with progress_bar(target.topic, total_size(inputs)) as advance:
                 try:
                     for source in inputs:
+                        reader.begin(source.name if len(inputs) > 1 else None)
                         await sender.send_all(source, advance)
                 except KcliError as error:
                     stopped.append(error)
@@ -170,7 +172,9 @@ async def wait_for_topic(client: Client, producer: Producer, topic: str) -> None
 class LineSender:
     """Sends the lines of inputs through a producer; `bytes_read` counts the lines that became records."""
 
-    def __init__(self, producer: Producer, target: Target, reader: LineReader, tally: Tally) -> None:
+    def __init__(
+        self, producer: Producer, target: Target, reader: LineReader | JsonReader, tally: Tally
+    ) -> None:
         self.producer = producer
         self.target = target
         self.reader = reader
@@ -205,7 +209,7 @@ class LineSender:
         """Send lines of the splitter; an error or an interrupt drops the rest."""
         self.taken = 0
         try:
-            if self.reader.format.is_plain and not self.target.sync:
+            if self.reader.is_plain and not self.target.sync:
                 await self.send_values(lines)
             else:
                 await self.send_records(lines)
@@ -216,10 +220,17 @@ class LineSender:
         """Send lines one by one; count a record that the producer refuses, and go on."""
         from kcli.protocol.error_codes import KafkaError
 
-        send, settle, (topic, partition, sync) = self.producer.send, self.tally.settle, self.target
-        for key, value, headers in self.reader.records(lines):
+        send, settle, (topic, fixed, sync) = self.producer.send, self.tally.settle, self.target
+        for record in self.reader.records(lines):
+            if record is None:
+                self.taken += 1
+                continue
+            key, value, headers, own, timestamp = record
+            partition = own if fixed is None else fixed
             try:
-                delivery = await send(topic, value, key, partition=partition, headers=headers)
+                delivery = await send(
+                    topic, value, key, partition=partition, headers=headers, timestamp=timestamp
+                )
             except KafkaError as error:
                 self.tally.fail(error)
                 self.taken += 1

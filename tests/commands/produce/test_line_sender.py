@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from kcli.client.config import ProducerConfig
-from kcli.commands.produce.line_reader import ReaderFormat
+from kcli.commands.produce.line_reader import LineReader, ReaderFormat
 from kcli.commands.produce.line_sender import Produced, Target, send_inputs
 from kcli.errors import Interrupted
 from kcli.protocol.messages.produce import ProduceRequest
@@ -60,7 +60,7 @@ async def send(chunk: bytes, *answers: Any, ends: bool = False, sync: bool = Fal
             client,
             config,
             inputs=inputs,
-            line_format=ReaderFormat(),
+            reader=LineReader(ReaderFormat()),
             target=Target("orders", sync=sync),
         )
 
