@@ -19,8 +19,10 @@ from tests.support.steady_load import SteadyLoad
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from tests.conftest import Finished
     from tests.support.apache_kafka import ApacheKafka
     from tests.support.group_members import Members
     from tests.support.kcli_broker import KcliBroker
@@ -134,3 +136,38 @@ def test_what_there_is_is_read_to_its_end_and_once(
         finished = subprocess.run(command, capture_output=True, timeout=120, check=True)
         counts.append(len(finished.stdout.splitlines()))
     assert counts == [sum(ends.values()), 0]
+
+
+def test_explain_names_the_member_that_is_stopped(
+    group_broker: KcliBroker | ApacheKafka,
+    group_tool: GroupTool,
+    members: Members,
+    kcli: Callable[..., Finished],
+) -> None:
+    name = "explained"
+    create_topic(group_broker.bootstrap, name, 2)
+    members.common(bootstrap=group_broker.bootstrap, topic=name, group=name, assignor="range", session=60_000)
+    crew = members.enlist("librdkafka", "kafka-python")
+    words = ("consumer-groups", "describe", name, "--explain", "--interval", "1", "-o", "json")
+
+    def explained() -> Finished:
+        return kcli(*words, "-b", group_broker.bootstrap)
+
+    with SteadyLoad(group_broker.bootstrap, name, 2, per_second=50):
+        group_tool.join_in_turn(name, 2, *crew)
+        eventually(lambda: len(group_tool.offsets(name)) == 2, "both have committed")
+        assert "stopped-committing" not in explained().out
+        crew[0].freeze()
+        try:
+            # Each look takes three seconds; twice as long without a commit is a problem.
+            eventually(lambda: explained().exit_code == 3, "the problem is found")
+            finished = explained()
+        finally:
+            crew[0].thaw()
+    assert finished.exit_code == 3
+    first, *others = json.loads(finished.out)["groups"][0]["findings"]
+    assert (first["level"], first["code"]) == ("problem", "stopped-committing")
+    assert first["message"].startswith("`librdkafka` at ")
+    assert "while others do" in first["message"]
+    assert first["hint"].endswith("without heartbeats it is removed 1m00s after the last one")
+    assert not {"lag-grows", "lag-shrinks"} & {finding["code"] for finding in others}

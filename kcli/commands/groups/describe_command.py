@@ -20,14 +20,15 @@ from kcli.commands.groups.options import (
     refuse_broker_options,
 )
 from kcli.commands.shared.options import ClusterAddress, OutputFormat
-from kcli.commands.shared.output import chosen_format, note
+from kcli.commands.shared.output import chosen_format, note, print_result
 from kcli.commands.shared.runner import command
+from kcli.errors import ChecksFailed
 
 if TYPE_CHECKING:
     from kcli.commands.groups.description import Description
 
-DEFAULT_INTERVAL_S = 6.0
-"""Consumers commit every five seconds by default."""
+DEFAULT_INTERVAL_S = 5.5
+"""A little more than the five seconds in which consumers commit by default."""
 
 
 @command(app, "describe", example="kcli consumer-groups describe billing --time-lag")
@@ -48,7 +49,8 @@ async def describe(
         float | None, typer.Option(min=0.1, metavar="SECONDS", help="Repeat after so many seconds")
     ] = None,
     interval: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="Time between the two snapshots of --explain")
+        float,
+        typer.Option(min=0.1, metavar="SECONDS", help="Time between the four snapshots of --explain"),
     ] = DEFAULT_INTERVAL_S,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     log_dir: LogDir = None,
@@ -57,7 +59,8 @@ async def describe(
 ) -> object:
     """Describe consumer groups: their partitions and lag, members or state.
 
-    With --log-dir it reads the files of a broker instead of asking one.
+    With --log-dir it reads the files of a broker instead of asking one. --explain ends with exit code 3 if it
+    finds a problem.
     """
     from kcli.commands.groups.description import DescribeOptions, describe_files, describe_live
 
@@ -71,7 +74,11 @@ async def describe(
         options = DescribeOptions(view, verbose, time_lag, round(interval * 1000), timeout_ms)
         take = functools.partial(describe_live, client, names, options)
         if watch is None:
-            return with_notes(await take(), output)
+            found = with_notes(await take(), output)
+            if not getattr(found, "has_problem", False) or found.failures:
+                return found
+            print_result(found, output)
+            raise typer.Exit(ChecksFailed.exit_code)
         from kcli.commands.groups.watch import watch as watch_result
 
         await watch_result(take, watch, output)

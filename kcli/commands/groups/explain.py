@@ -1,4 +1,4 @@
-"""`describe --explain`: takes two snapshots of groups, reads their records, and applies the rules."""
+"""`describe --explain`: takes snapshots of groups, reads their records, and applies the rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 
 from kcli.client import admin
 from kcli.client.admin import GroupDescription
-from kcli.commands.groups.explain_rules import explain
+from kcli.commands.groups.explain_rules import RESTLESS_WINDOW_MS, explain
 from kcli.commands.groups.findings import (
     ExplainedGroup,
     ExplainView,
@@ -53,34 +53,48 @@ class GroupSnapshot(NamedTuple):
         return OffsetSnapshot(None if committed is None else committed.offset, self.ends.get(partition))
 
 
+INTERVALS = 3
+"""The snapshots are one more: with fewer, what a consumer commits at once looks like a trend."""
+
+
 async def explain_groups(
     client: Client, names: Sequence[str], *, apart_ms: int, timeout_ms: int | None = None
 ) -> ExplainView:
-    before = await take_snapshot(client, names, timeout_ms=timeout_ms)
-    names = [group.group_id for group in before.found.groups]
+    """Look at groups for three times `apart_ms`, the time between two snapshots."""
+    snapshots = [await take_snapshot(client, names, timeout_ms=timeout_ms)]
+    names = [group.group_id for group in snapshots[0].found.groups]
+    for _ in range(INTERVALS if names else 0):
+        await trio.sleep(max(0, snapshots[-1].at_ms + apart_ms - wall_ms()) / 1000)
+        snapshots.append(await take_snapshot(client, names, timeout_ms=timeout_ms))
+    now = snapshots[-1]
     histories: dict[str, GroupHistory] = {}
     damaged: list[KcliError] = []
     history_error = None
     try:
         if names:
             histories, damaged = await read_histories(
-                client, names, with_commits=False, timeout_ms=timeout_ms
+                client,
+                names,
+                with_commits=True,
+                commits_since_ms=now.at_ms - RESTLESS_WINDOW_MS,
+                timeout_ms=timeout_ms,
             )
     except KcliError as error:
         history_error = error.message
-    if names:
-        await trio.sleep(max(0, before.at_ms + apart_ms - wall_ms()) / 1000)
-    now = await take_snapshot(client, names, timeout_ms=timeout_ms)
     counts = await topic_counts(client, now.found.groups, timeout_ms=timeout_ms)
     explained = []
     for group in now.found.groups:
         history = histories.get(group.group_id)
         facts = facts_of(
-            group, now=now, before=before, history=history, history_error=history_error, counts=counts
+            group, snapshots=snapshots, history=history, history_error=history_error, counts=counts
         )
         lags = [entry.lag for entry in facts.partitions if entry.now.lag() is not None]
         explained.append(ExplainedGroup(facts.head, sum(lags) if lags else None, explain(facts)))
-    failures = [*before.found.failures, *now.found.failures, *now.failures, *damaged]
+    failures = [*snapshots[0].found.failures, *damaged]
+    if len(snapshots) > 1:
+        failures += [*now.found.failures, *now.failures]
+    else:
+        failures += now.failures
     if history_error is not None:
         failures.append(KcliError(f"the history of the groups cannot be read: {history_error}"))
     return ExplainView(explained, failures)
@@ -123,15 +137,19 @@ def topics_of(group: GroupDescription) -> set[str]:
 def facts_of(
     group: GroupDescription,
     *,
-    now: GroupSnapshot,
-    before: GroupSnapshot,
+    snapshots: Sequence[GroupSnapshot],
     history: GroupHistory | None,
     history_error: str | None,
     counts: dict[str, int | None],
 ) -> GroupFacts:
     name = group.group_id
+    before, *between, now = snapshots
     owners: dict[TopicPartition, str] = {
         partition: member.member_id for member in group.members for partition in member.assignment
+    }
+    generations = history.generations if history is not None else []
+    timeouts = {
+        member.member_id: member.session_timeout_ms for event in generations for member in event.members
     }
     partitions = []
     for partition in sorted({*owners, *now.committed[name]}):
@@ -144,18 +162,20 @@ def facts_of(
                 before.offsets(name, partition),
                 now.starts.get(partition),
                 None if commit is None else commit.at_ms,
+                tuple(filter(None, (each.offsets(name, partition) for each in between))),
             )
         )
     return GroupFacts(
         GroupHead.of(group),
         now.at_ms,
-        [MemberFacts.of(member) for member in group.members],
+        [MemberFacts.of(member, timeouts.get(member.member_id)) for member in group.members],
         partitions,
         {topic: counts[topic] for topic in sorted(topics_of(group)) if topic in counts},
-        history.generations if history is not None else (),
+        generations,
         now.at_ms - before.at_ms,
         before.state_of(name),
         history_error,
+        history.commits if history is not None else (),
     )
 
 

@@ -1,22 +1,33 @@
 """The rules of `describe --explain`: each examines one fact of a group and yields findings. Pure.
 
-A rule states what is known. Where it can only guess, it names the usual cause. Two snapshots of offsets tell
-what moves; the time of the last commit, from the group's records, tells for how long something has not moved.
+A rule states what is known. Where it can only guess, it names the usual cause. Snapshots of offsets, over
+three intervals of commits, tell what moves; the time of the last commit, from the group's records, tells for
+how long something has not moved.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 
-from kcli.commands.groups.findings import Finding, GroupFacts, Level, PartitionFacts, ago, named, records
+from kcli.commands.groups.findings import (
+    Finding,
+    GroupFacts,
+    Level,
+    MemberFacts,
+    PartitionFacts,
+    Trend,
+    ago,
+    named,
+    records,
+)
 from kcli.commands.groups.history import GenerationEvent
 from kcli.commands.shared.formatting import MINUTE_MS, counted, lag_text, listed, moment_text
 from kcli.protocol.topics import TopicPartition
 
-QUIET_MS = 10_000
-SILENT_MS = MINUTE_MS
-"""A consumer commits every five seconds by default: ten seconds are normal, a minute is a problem."""
+SILENT_SPANS = 2
+"""A member that has committed nothing for twice as long as it was watched is a problem."""
 
 
 def out_of_range(facts: GroupFacts) -> Iterator[Finding]:
@@ -76,18 +87,26 @@ def stuck(facts: GroupFacts) -> Iterator[Finding]:
             continue
         commits = [entry.last_commit_ms for entry in behind if entry.last_commit_ms is not None]
         lasting = max(0, facts.now_ms - max(commits)) if commits else facts.apart_ms
-        if lasting < QUIET_MS:
-            continue
-        level = Level.PROBLEM if lasting >= SILENT_MS else Level.NOTE
         where = named(entry.partition for entry in behind)
-        waiting = records(sum(entry.lag for entry in behind))
+        coming = sum(entry.written or 0 for entry in behind) * 1000 / facts.apart_ms
+        more = f", {rate_text(coming)} more come in each second" if coming else ""
+        waiting = records(lag_of(behind))
+        if lasting < facts.apart_ms:
+            yield Finding(
+                Level.WARNING,
+                "commits-the-same",
+                f"{member.name()} commits the same offset of {where} again and again: {waiting} unread{more}",
+                "it is alive and does not get on: it has paused, or fails at a record",
+            )
+            continue
+        level = Level.PROBLEM if lasting >= SILENT_SPANS * facts.apart_ms else Level.WARNING
         if any(entry.progress for entry in mine):
             first = behind[0]
             yield Finding(
                 level,
                 "stuck-partition",
                 f"{member.name()} reads its other partitions, and has committed nothing of {where} "
-                f"for {lag_text(lasting)}: {waiting} unread",
+                f"for {lag_text(lasting)}: {waiting} unread{more}",
                 f"look at the record it may fail at: `kcli consume {first.partition[0]} "
                 f"--partition {first.partition[1]} --offset {first.now.committed} --max-messages 1`",
             )
@@ -97,44 +116,90 @@ def stuck(facts: GroupFacts) -> Iterator[Finding]:
                 level,
                 "stopped-committing",
                 f"{member.name()} has committed nothing for {lag_text(lasting)}"
-                f"{', while others do' if others else ''}: {waiting} of {where} unread",
-                "it still heartbeats: it hangs, is slow in its work, or does not commit",
+                f"{', while others do' if others else ''}: {waiting} of {where} unread{more}",
+                silence_hint(facts, member, commits),
             )
 
 
-def lag_trend(facts: GroupFacts) -> Iterator[Finding]:
-    """Tell whether the lag of the group grows or shrinks, and how fast."""
-    both = [
-        entry for entry in facts.partitions if entry.before is not None and entry.before.lag() is not None
-    ]
-    lag = sum(entry.lag for entry in facts.partitions)
-    if not facts.members or not facts.apart_ms or not both:
-        return
-    seconds = facts.apart_ms / 1000
-    read = sum(max(0, entry.progress or 0) for entry in both) / seconds
-    written = (
-        sum(max(0, (entry.now.end or 0) - ((entry.before and entry.before.end) or 0)) for entry in both)
-        / seconds
+def silence_hint(facts: GroupFacts, member: MemberFacts, commits: Sequence[int]) -> str:
+    """Return what may be the matter with a silent member.
+
+    A coordinator removes a member that sends nothing for its session timeout. The last join and the last
+    commit reset that; a member that is there for longer since then has sent heartbeats.
+    """
+    timeout = member.session_timeout_ms
+    heard = [*commits, *(event.at_ms for event in facts.generations[-1:])]
+    if timeout is None or not heard:
+        return "it hangs, is stopped, is slow in its work, or does not commit"
+    if facts.now_ms - max(heard) > timeout:
+        return "it still heartbeats: it hangs, is slow in its work, or does not commit"
+    return (
+        f"it hangs, is stopped, or is slow in its work; without heartbeats it is removed "
+        f"{lag_text(timeout)} after the last one"
     )
-    rates = f"{rate_text(written)} records/s come in, {rate_text(read)}/s are read"
-    if lag == 0:
-        if written or read:
-            where = " where something is committed" if uncommitted(facts) else ""
-            yield Finding(Level.FINE, "caught-up", f"no lag{where}: {rates}")
-    elif read > written:
-        rest = lag_text(round(lag / (read - written)) * 1000)
-        yield Finding(
-            Level.NOTE, "lag-shrinks", f"the lag of {records(lag)} shrinks: {rates}; gone in about {rest}"
-        )
-    elif written > read:
+
+
+def lag_trend(facts: GroupFacts) -> Iterator[Finding]:
+    """Tell where the lag grows, shrinks or stays, and how fast; partitions that are stuck are told apart."""
+    if not facts.members or not facts.apart_ms:
+        return
+    by_trend = {
+        trend: [entry for entry in facts.partitions if entry.trend is trend]
+        for trend in (Trend.GROWS, Trend.SHRINKS, Trend.STAYS)
+    }
+    moving = [entry for entries in by_trend.values() for entry in entries]
+    lag = sum(entry.lag for entry in facts.partitions)
+    if not lag and any(entry.written or entry.progress for entry in moving):
+        where = " where something is committed" if uncommitted(facts) else ""
+        yield Finding(Level.FINE, "caught-up", f"no lag{where}: {rates(moving, facts.apart_ms)}")
+        return
+    grows, shrinks, stays = by_trend.values()
+    if grows:
         yield Finding(
             Level.WARNING,
             "lag-grows",
-            f"the lag of {records(lag)} grows: {rates}",
-            "more members read faster, as long as there are partitions for them",
+            f"the lag of {where_lag(grows)} grows: {rates(grows, facts.apart_ms)}",
+            growing_hint(facts, grows),
         )
-    else:
-        yield Finding(Level.NOTE, "lag-stays", f"the lag of {records(lag)} stays: {rates}")
+    if shrinks:
+        seconds = facts.apart_ms / 1000
+        faster = sum((entry.progress or 0) - (entry.written or 0) for entry in shrinks) / seconds
+        rest = f"; gone in about {lag_text(round(lag_of(shrinks) / faster) * 1000)}" if faster > 0 else ""
+        yield Finding(
+            Level.NOTE,
+            "lag-shrinks",
+            f"the lag of {where_lag(shrinks)} shrinks: {rates(shrinks, facts.apart_ms)}{rest}",
+        )
+    behind = [entry for entry in stays if entry.lag]
+    if behind:
+        yield Finding(
+            Level.NOTE,
+            "lag-stays",
+            f"the lag of {where_lag(behind)} stays about the same: {rates(behind, facts.apart_ms)}",
+        )
+
+
+def lag_of(entries: Iterable[PartitionFacts]) -> int:
+    return sum(entry.lag for entry in entries)
+
+
+def where_lag(entries: Sequence[PartitionFacts]) -> str:
+    return f"{named(entry.partition for entry in entries)}, {records(lag_of(entries))},"
+
+
+def rates(entries: Iterable[PartitionFacts], apart_ms: int) -> str:
+    """Return how many records came in, and how many were read, a second."""
+    pairs = [(entry.written or 0, max(0, entry.progress or 0)) for entry in entries]
+    written, read = (sum(counts) * 1000 / apart_ms for counts in zip(*pairs, strict=True))
+    return f"{rate_text(written)} records/s come in, {rate_text(read)}/s are read"
+
+
+def growing_hint(facts: GroupFacts, grows: Iterable[PartitionFacts]) -> str:
+    """Return what helps: another member can take a partition only from one that has several."""
+    owned = Counter(entry.owner for entry in facts.partitions if entry.owner)
+    if any(entry.owner and owned[entry.owner] > 1 for entry in grows):
+        return "their members read several partitions: another member would take some of them"
+    return "each is all that its member reads: only more partitions, or quicker work, help"
 
 
 def rate_text(rate: float) -> str:
@@ -276,16 +341,50 @@ def restless(facts: GroupFacts) -> Iterator[Finding]:
     newcomers = {client: len(members) - most[client] for client, members in ids.items()}
     span = lag_text(facts.now_ms - recent[0].at_ms)
     who = [client for client, count in sorted(newcomers.items(), key=lambda item: -item[1]) if count > 0]
-    if who:
+    silent, gone = departures(facts, recent)
+    if silent:
+        reason = f"{listed(silent)} committed nothing for a session timeout, then was gone"
+        hint = "most likely it was evicted: it hung, was stopped, or lost its connection"
+    elif who:
         returns = listed(f"`{client}` {counted(newcomers[client], 'time')}" for client in who[:3])
         reason = f"members came back under new ids, {returns}"
         hint = "they restart, or their sessions time out; group.instance.id lets a restart pass unnoticed"
+    elif gone:
+        reason = f"{listed(gone)} left or was removed"
+        hint = "a member that sends no heartbeat for its session.timeout.ms is removed"
     else:
         reason = "by the same members"
         hint = "they poll later than max.poll.interval.ms allows, or their subscriptions change"
     yield Finding(
         Level.WARNING, "rebalances-often", f"{len(recent)} rebalances within {span}: {reason}", hint
     )
+
+
+def departures(facts: GroupFacts, events: Sequence[GenerationEvent]) -> tuple[list[str], list[str]]:
+    """Return the members that one generation has and the next lacks: the silent ones, and the others.
+
+    A silent one neither joined nor committed for its session timeout before it was gone, although others of
+    the group did: a consumer that leaves commits first. Only classic groups tell timeouts and assignments.
+    """
+    silent: dict[str, None] = {}
+    others: dict[str, None] = {}
+    for before, after in pairwise(events):
+        staying = {member.member_id for member in after.members}
+        for member in before.members if after.members else ():
+            if member.member_id in staying:
+                continue
+            commits = [
+                commit
+                for commit in facts.commits
+                if before.at_ms <= commit.at_ms <= after.at_ms and commit.offset is not None
+            ]
+            own = [each for each in commits if each.partition in member.assignment.get(each.topic, ())]
+            heard = max([before.at_ms, *(each.at_ms for each in own)])
+            timeout = member.session_timeout_ms
+            is_silent = timeout is not None and after.at_ms - heard >= timeout and len(own) < len(commits)
+            name = f"`{member.instance_id or member.client_id}` at {member.host.lstrip('/')}"
+            (silent if is_silent else others)[name] = None
+    return [*silent], [*others]
 
 
 def last_change(facts: GroupFacts) -> Iterator[Finding]:
@@ -386,6 +485,7 @@ def unowned_partitions(facts: GroupFacts) -> Iterator[Finding]:
 
 
 RULES: tuple[Rule, ...] = (
+    stuck,
     empty,
     rebalancing,
     restless,
@@ -395,6 +495,5 @@ RULES: tuple[Rule, ...] = (
     unowned_partitions,
     out_of_range,
     never_committed,
-    stuck,
     lag_trend,
 )

@@ -1,18 +1,19 @@
 """What `describe --explain` knows of a group (`GroupFacts`) and says about it (`Finding`). Values only.
 
-The facts come from the coordinator's description, from two snapshots of offsets, and from the group's records
-in `__consumer_offsets`.
+The facts come from the coordinator's description, from snapshots of offsets, and from the group's records in
+`__consumer_offsets`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.groups.head import GroupHead
-from kcli.commands.groups.history import GenerationEvent
+from kcli.commands.groups.history import CommitEvent, GenerationEvent
 from kcli.commands.groups.offsets import in_order
 from kcli.commands.shared.formatting import counted, lag_text, listed
 from kcli.commands.shared.output import Table
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """A member. `target`, `epoch` and `upgraded` are those of the consumer protocol."""
+    """A member. `target`, `epoch` and `upgraded` are those of the consumer protocol.
+
+    `session_timeout_ms` is known of members of classic groups whose records can be read.
+    """
 
     member_id: str
     client_id: str
@@ -36,9 +40,10 @@ class MemberFacts:
     target: frozenset[TopicPartition] | None = None
     epoch: int | None = None
     upgraded: bool | None = None
+    session_timeout_ms: int | None = None
 
     @classmethod
-    def of(cls, member: GroupMember) -> MemberFacts:
+    def of(cls, member: GroupMember, session_timeout_ms: int | None = None) -> MemberFacts:
         return cls(
             member.member_id,
             member.client_id,
@@ -49,6 +54,7 @@ class MemberFacts:
             None if member.target_assignment is None else frozenset(member.target_assignment),
             member.epoch,
             None if member.is_classic is None else not member.is_classic,
+            session_timeout_ms,
         )
 
     def name(self) -> str:
@@ -66,9 +72,22 @@ class OffsetSnapshot(NamedTuple):
         return None if self.committed is None or self.end is None else self.end - self.committed
 
 
+class Trend(Enum):
+    """What the lag of a partition does. UNKNOWN: there are fewer than three snapshots with offsets."""
+
+    UNKNOWN = "unknown"
+    STUCK = "stuck"
+    GROWS = "grows"
+    SHRINKS = "shrinks"
+    STAYS = "stays"
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """A partition that a member owns or the group has committed an offset of, in two snapshots."""
+    """A partition that a member owns or the group has committed an offset of, in the first and last snapshot.
+
+    `between` are the snapshots between them, without those in which the group did not exist.
+    """
 
     partition: TopicPartition
     owner: str | None
@@ -76,6 +95,7 @@ class PartitionFacts:
     before: OffsetSnapshot | None = None
     start: int | None = None
     last_commit_ms: int | None = None
+    between: tuple[OffsetSnapshot, ...] = ()
 
     @property
     def lag(self) -> int:
@@ -89,13 +109,40 @@ class PartitionFacts:
             return None
         return self.now.committed - self.before.committed
 
+    @property
+    def written(self) -> int | None:
+        """Return how many records came in between the first and the last snapshot, None if unknown."""
+        if self.before is None or self.before.end is None or self.now.end is None:
+            return None
+        return max(0, self.now.end - self.before.end)
+
+    @property
+    def trend(self) -> Trend:
+        """Return what the lag does over all snapshots.
+
+        A consumer commits now and then, and between two commits the lag grows by what comes in: a change
+        counts only if it is larger than what any one interval brought.
+        """
+        if self.before is None or not self.between or self.progress is None:
+            return Trend.UNKNOWN
+        snapshots = [self.before, *self.between, self.now]
+        if any(each.lag() is None for each in snapshots):
+            return Trend.UNKNOWN
+        if self.lag and not self.progress:
+            return Trend.STUCK
+        pulse = max((now.end or 0) - (before.end or 0) for before, now in pairwise(snapshots))
+        change = self.lag - max(0, self.before.lag() or 0)
+        if abs(change) <= pulse:
+            return Trend.STAYS
+        return Trend.GROWS if change > 0 else Trend.SHRINKS
+
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
     """A group. `topics` has the partition count of each topic that it reads, None for a missing topic.
 
-    `apart_ms` is the time between the snapshots, 0 if there was only one. `history_error` says why the
-    generations are unknown.
+    `apart_ms` is the time between the first and the last snapshot, 0 if there was only one. `commits` are the
+    recent ones. `history_error` says why generations and commits are unknown.
     """
 
     head: GroupHead
@@ -107,6 +154,7 @@ class GroupFacts:
     apart_ms: int = 0
     earlier_state: str | None = None
     history_error: str | None = None
+    commits: Sequence[CommitEvent] = ()
 
 
 MOST_NAMED = 8
@@ -161,6 +209,10 @@ class ExplainView(NamedTuple):
 
     groups: Sequence[ExplainedGroup]
     failures: Sequence[KcliError] = ()
+
+    @property
+    def has_problem(self) -> bool:
+        return any(finding.level is Level.PROBLEM for group in self.groups for finding in group.findings)
 
     def lines(self) -> Iterator[str]:
         for index, group in enumerate(self.groups):

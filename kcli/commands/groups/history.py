@@ -54,6 +54,7 @@ class PastMember(NamedTuple):
     host: str
     topics: tuple[str, ...] = ()
     assignment: Mapping[str, tuple[int, ...]] = {}
+    session_timeout_ms: int | None = None
 
     @classmethod
     def of_classic(cls, member: MemberMetadata, protocol_type: str) -> PastMember:
@@ -73,6 +74,7 @@ class PastMember(NamedTuple):
             member.client_host,
             topics,
             {topic: tuple(sorted(ids)) for topic, ids in assignment.items()},
+            member.session_timeout,
         )
 
 
@@ -128,6 +130,7 @@ class GroupHistory:
     group: str
     keeps_generations: bool = True
     keeps_commits: bool = True
+    commits_since_ms: int = 0
     offsets: dict[TopicPartition, CommitEvent] = field(default_factory=dict)
     classic: GroupMetadataValue | None = None
     consumer: ConsumerState | None = None
@@ -140,6 +143,10 @@ class GroupHistory:
     @property
     def generations(self) -> list[GenerationEvent]:
         return [event for event in self.events if isinstance(event, GenerationEvent)]
+
+    @property
+    def commits(self) -> list[CommitEvent]:
+        return [event for event in self.events if isinstance(event, CommitEvent)]
 
     def apply(self, record: DecodedRecord, timestamp_ms: int) -> None:
         key, value = record.key, record.value
@@ -187,8 +194,11 @@ class GroupHistory:
                 put(state.current, key.member_id, value)
 
     def _add(self, event: Event) -> None:
-        is_commit = isinstance(event, CommitEvent)
-        if self.keeps_commits if is_commit else self.keeps_generations:
+        if isinstance(event, CommitEvent):
+            is_kept = self.keeps_commits and event.at_ms >= self.commits_since_ms
+        else:
+            is_kept = self.keeps_generations
+        if is_kept:
             self.events.append(event)
 
 

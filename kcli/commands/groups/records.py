@@ -38,16 +38,25 @@ TIMES_POLL_MS = 200
 
 
 async def read_histories(
-    client: Client, names: Iterable[str], *, with_commits: bool, timeout_ms: int | None = None
+    client: Client,
+    names: Iterable[str],
+    *,
+    with_commits: bool,
+    commits_since_ms: int = 0,
+    timeout_ms: int | None = None,
 ) -> tuple[dict[str, GroupHistory], list[KcliError]]:
     """Return the history of each group, and the errors of damaged records.
 
-    Past commits may be many: they are kept only `with_commits`. Open and aborted transactions do not count.
+    Past commits may be many: they are kept only `with_commits`, from `commits_since_ms` on. Open and aborted
+    transactions do not count.
     """
     described = (await admin.describe_topics(client, [OFFSETS_TOPIC], timeout_ms=timeout_ms))[OFFSETS_TOPIC]
     if isinstance(described, KcliError):
         raise described
-    histories = {name: GroupHistory(name, keeps_commits=with_commits) for name in names}
+    histories = {
+        name: GroupHistory(name, keeps_commits=with_commits, commits_since_ms=commits_since_ms)
+        for name in names
+    }
     count = len(described.partitions)
     wanted = {TopicPartition(OFFSETS_TOPIC, partition_for(name, count)) for name in histories}
     config = ConsumerConfig(auto_offset_reset="earliest", isolation_level="read_committed")

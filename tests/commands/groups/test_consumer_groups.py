@@ -200,7 +200,7 @@ def test_remove_members(groups: FakeGroups, transcript: Transcript) -> None:
 
 
 async def no_history(
-    client: object, names: Iterable[str], *, with_commits: bool, timeout_ms: int | None = None
+    client: object, names: Iterable[str], **more: object
 ) -> tuple[dict[str, GroupHistory], list[KcliError]]:
     return {}, []
 

@@ -10,7 +10,8 @@ import pytest
 from kcli.commands.groups.explain_rules import explain
 from kcli.commands.groups.findings import GroupFacts, MemberFacts, OffsetSnapshot, PartitionFacts
 from kcli.commands.groups.head import GroupHead
-from kcli.commands.groups.history import GenerationEvent, PastMember
+from kcli.commands.groups.history import CommitEvent, GenerationEvent, PastMember
+from kcli.protocol.topics import TopicPartition
 
 NOW = 1_700_000_000_000
 SECOND = 1000
@@ -31,9 +32,24 @@ def entry(
     last_commit_ms: int | None = None,
     topic: str = "orders",
 ) -> PartitionFacts:
-    """A partition in two snapshots, which are equal unless `before` is given."""
+    """A partition in four snapshots at even steps, which are equal unless `before`, the first, is given."""
     now = OffsetSnapshot(committed, end)
-    return PartitionFacts((topic, partition), owner, now, before or now, start, last_commit_ms)
+    first = before or now
+    between = tuple(
+        OffsetSnapshot(
+            None
+            if committed is None or first.committed is None
+            else between_of(first.committed, committed, step),
+            None if first.end is None else between_of(first.end, end, step),
+        )
+        for step in (1, 2)
+    )
+    return PartitionFacts((topic, partition), owner, now, first, start, last_commit_ms, between)
+
+
+def between_of(first: int | None, last: int | None, step: int) -> int | None:
+    """Return the value after `step` of three steps, None if one of them is unknown."""
+    return None if first is None or last is None else first + (last - first) * step // 3
 
 
 def group(
@@ -47,8 +63,9 @@ def group(
     generations: Sequence[GenerationEvent] = (),
     earlier_state: str | None = None,
     history_error: str | None = None,
+    commits: Sequence[CommitEvent] = (),
 ) -> GroupFacts:
-    """A group in two snapshots, ten seconds apart."""
+    """A group in four snapshots within fifteen seconds."""
     head = GroupHead("billing", type, state, None, "range", epoch, epoch, len(members))
     return GroupFacts(
         head,
@@ -57,9 +74,10 @@ def group(
         partitions,
         {"orders": 3} if topics is None else topics,
         generations,
-        10 * SECOND,
+        15 * SECOND,
         earlier_state or state,
         history_error,
+        commits,
     )
 
 
@@ -71,6 +89,30 @@ def generation(number: int, at_ms: int, *clients: str) -> GenerationEvent:
 
 HEALTHY = [entry(0, 90, 90), entry(1, 50, 50), entry(2, 7, 7, owner="two-2")]
 EMPTIED = (generation(4, NOW - 9 * MINUTE, "one", "two"), generation(5, NOW - 5 * MINUTE))
+
+EVICTION = [
+    GenerationEvent(
+        NOW - ago * SECOND,
+        number,
+        "range",
+        None,
+        tuple(
+            PastMember(f"{name}-1", None, name, "/10.0.0.1", ("orders",), {"orders": owned}, 45 * SECOND)
+            for name, owned in members.items()
+        ),
+    )
+    for number, (ago, members) in enumerate(
+        [
+            (300, {"one": (0, 1, 2)}),
+            (290, {"one": (0, 1), "two": (2,)}),
+            (280, {"one": (0, 1), "two": (2,)}),
+            (270, {"one": (0, 1), "two": (2,)}),
+            (150, {"one": (0, 1, 2)}),
+        ],
+        1,
+    )
+]
+"""The second member committed last 200 s ago, and is gone 50 s later."""
 
 TABLE: dict[str, tuple[GroupFacts, list[str]]] = {
     "all is well": (group(partitions=HEALTHY), ["fine fine"]),
@@ -183,7 +225,7 @@ TABLE: dict[str, tuple[GroupFacts, list[str]]] = {
     "partitions of nobody": (group(members=(ONE,), topics={"orders": 5}), ["problem unowned-partition"]),
     "offsets of a topic that nobody reads any more": (
         group(partitions=[*HEALTHY, entry(0, 3, 9, owner=None, topic="old")]),
-        ["note left-over-offsets", "note lag-stays"],
+        ["note left-over-offsets"],
     ),
     "both protocols": (
         group(members=(replace(ONE, upgraded=False), replace(TWO, upgraded=True)), partitions=HEALTHY),
@@ -209,11 +251,81 @@ TABLE: dict[str, tuple[GroupFacts, list[str]]] = {
                 entry(2, 70, 70, before=OffsetSnapshot(60, 60), owner="two-2", last_commit_ms=NOW),
             ]
         ),
-        ["problem stopped-committing", "warning lag-grows"],
+        ["problem stopped-committing"],
     ),
     "a member has been silent for some seconds": (
         group(partitions=[entry(0, 10, 90), entry(1, 50, 50), HEALTHY[2]]),
-        ["note stopped-committing", "note lag-stays"],
+        ["warning stopped-committing"],
+    ),
+    "one of two members is stopped, the other one catches up": (
+        group(
+            "Stable",
+            (replace(ONE, session_timeout_ms=45 * SECOND), replace(TWO, session_timeout_ms=45 * SECOND)),
+            [
+                entry(0, 500, 530, before=OffsetSnapshot(100, 500), last_commit_ms=NOW - SECOND),
+                entry(1, 500, 530, before=OffsetSnapshot(100, 500), last_commit_ms=NOW - SECOND),
+                entry(
+                    2, 10, 90, before=OffsetSnapshot(10, 50), owner="two-2", last_commit_ms=NOW - 44 * SECOND
+                ),
+            ],
+        ),
+        ["problem stopped-committing", "note lag-shrinks"],
+    ),
+    "a member is silent for longer than its session": (
+        group(
+            "Stable",
+            (ONE, replace(TWO, session_timeout_ms=45 * SECOND)),
+            [*HEALTHY[:2], entry(2, 10, 90, owner="two-2", last_commit_ms=NOW - 46 * SECOND)],
+        ),
+        ["problem stopped-committing"],
+    ),
+    "members of one partition each fall behind": (
+        group(
+            "Stable",
+            (
+                replace(ONE, assignment=frozenset({("orders", 0)})),
+                replace(TWO, assignment=frozenset({("orders", 1)})),
+            ),
+            [
+                entry(0, 110, 900, before=OffsetSnapshot(100, 400)),
+                entry(1, 60, 95, before=OffsetSnapshot(0, 5), owner="two-2"),
+            ],
+            topics={"orders": 2},
+        ),
+        ["warning lag-grows", "note lag-stays"],
+    ),
+    "between two commits the lag grows": (
+        group(
+            partitions=[
+                PartitionFacts(
+                    TopicPartition("orders", 0),
+                    "one-1",
+                    OffsetSnapshot(150, 165),
+                    OffsetSnapshot(0, 0),
+                    between=(OffsetSnapshot(50, 55), OffsetSnapshot(100, 110)),
+                )
+            ]
+        ),
+        ["note lag-stays"],
+    ),
+    "a member was evicted": (
+        group(
+            members=(replace(ONE, assignment=ONE.assignment | TWO.assignment),),
+            partitions=[*HEALTHY[:2], entry(2, 7, 7)],
+            generations=EVICTION,
+            commits=[
+                *(
+                    CommitEvent(NOW - second * SECOND, "orders", 0, 90 - second)
+                    for second in range(5, 300, 5)
+                ),
+                CommitEvent(NOW - 200 * SECOND, "orders", 2, 7),
+            ],
+        ),
+        ["warning rebalances-often"],
+    ),
+    "the same offset is committed again and again": (
+        group(partitions=[entry(0, 10, 90, last_commit_ms=NOW - SECOND), *HEALTHY[1:]]),
+        ["warning commits-the-same"],
     ),
     "one partition is stuck": (
         group(
