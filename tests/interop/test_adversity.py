@@ -187,8 +187,11 @@ def test_clients_that_are_gone_without_a_word_are_let_go(exposed: Exposed) -> No
             if number % 2:
                 client.sendall(frame)
         eventually(lambda: unread_bytes(exposed.broker.port) == 0, "everything is read")
-        for client in clients:
-            client.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)  # Closing it sends nothing then.
+        try:
+            for client in clients:
+                client.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)  # Closing it sends nothing then.
+        except PermissionError:
+            pytest.skip("only root closes a socket without telling the other end")
     assert exposed.open_descriptors() >= exposed.descriptors + HALF_OPEN // 2
     exposed.recover()
 

@@ -18,6 +18,7 @@ from kcli.broker.replication.replication_throttle import ReplicationThrottle
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
+from kcli.storage.disk import is_shortage
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 MAX_FILE_NAME = 255
 FUTURE_NAME_ADDS = len(".-future") + 32
 """What the name of a future log's directory has behind topic and partition, with an id of 32 digits."""
+
+SHORTAGE_SECONDS = 1.0
+"""The time until a move that lacked descriptors or memory goes on."""
 
 _log = logging.getLogger(__name__)
 
@@ -100,22 +104,28 @@ class AlterLogDirsManager:
                 await self._hosted.gate.passed()
                 while wait_ms := self.throttle.wait_ms(monotonic_ms()):  # noqa: ASYNC110 - for time to pass
                     await trio.sleep(wait_ms / 1000)
-                if self._moving.get(key) is partition:
-                    self._advance(partition)
+                if self._moving.get(key) is partition and not self._advance(partition):
+                    await trio.sleep(SHORTAGE_SECONDS)
             await trio.lowlevel.checkpoint()
 
-    def _advance(self, partition: Partition) -> None:
-        """Copy a piece of one replica; a complete copy takes the place of the log."""
+    def _advance(self, partition: Partition) -> bool:
+        """Copy a piece of one replica; a complete copy takes the place of the log.
+
+        Return False for a shortage of descriptors or memory, after which it is tried again.
+        """
         copy = self._logs.future_log(*partition.key)
         if copy is None or self._hosted.partitions.get(partition.key) is not partition:
             del self._moving[partition.key]
-            return
+            return True
         try:
             if not self._copy(partition.log, copy) and partition.writing is None:
                 self._finish(partition)
         except KafkaError as error:
             _log.error("%s-%d cannot be moved: %s", *partition.key, error.message)
+            if is_shortage(error):
+                return False
             del self._moving[partition.key]
+        return True
 
     def _copy(self, log: UnifiedLog, copy: UnifiedLog) -> bool:
         """Copy a piece; return whether there may be more. Raises `KafkaError`."""

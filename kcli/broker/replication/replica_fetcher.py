@@ -33,6 +33,7 @@ from kcli.broker.replication.leader_endpoint import PeerUnreachable
 from kcli.broker.waiting.timer import TimerCallback, monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.java import string_hash
+from kcli.storage.disk import is_shortage
 from kcli.storage.log.file_records import FileSlice
 
 if TYPE_CHECKING:
@@ -294,7 +295,7 @@ class ReplicaFetcher:
 
     def _failed(self, state: FetchState, error: KafkaError) -> None:
         _log.warning("%s-%d could not be copied: %s", *state.partition.key, error.message)
-        if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+        if error.code == ErrorCode.KAFKA_STORAGE_ERROR and not is_shortage(error):
             self.remove(state.partition.key)
         else:
             self._delay(state)

@@ -23,6 +23,7 @@ from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse, Pend
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import partition_for
+from kcli.storage.disk import is_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -245,13 +246,15 @@ class CoordinatorRuntime(Generic[S]):
         self._nursery.start_soon(self._flush, partition, pending)
 
     async def _flush(self, partition: Partition, pending: PendingAppend) -> None:
-        try:
-            await self._replica_manager.group_commit.flush(partition.log)
-        except KafkaError as error:
-            # The directory has failed: the shard will be closed.
-            _log.error("%s", error.message)
-            return
-        pending.is_flushed = True
+        while not pending.is_flushed:
+            try:
+                await self._replica_manager.group_commit.flush(partition.log)
+                pending.is_flushed = True
+            except KafkaError as error:
+                _log.error("%s", error.message)
+                if not is_shortage(error):
+                    return  # The directory has failed: the shard will be closed.
+                await trio.sleep(LOAD_RETRY_SECONDS)
         self._purgatory.touch(partition.key)
 
     async def _load(self, host: ShardHost[S]) -> None:

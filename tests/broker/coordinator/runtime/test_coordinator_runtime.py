@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule
 from kcli.broker.coordinator.runtime.shard_host import CoordinatorSettings
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.storage import disk
 from tests.broker.coordinator.runtime.notebook import (
     OTHER_NODE,
     NotebookNode,
@@ -272,3 +274,22 @@ async def test_a_reply_waits_for_the_disk_where_that_is_configured(tmp_path: Pat
         assert [await answer_of(node, answer) for answer in answers] == ["stored", "stored"]
         assert log.synced_offset == 3
         assert shard(node).log == ["loaded", "a committed", "b committed", "c committed"]
+
+
+async def test_a_flush_that_lacked_a_descriptor_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with notebook_node(tmp_path) as node:
+        node.create(flush_messages="1")
+        sync_path, lacking = disk.sync_path, [errno.EMFILE, errno.ENFILE]
+
+        def lacks_twice(path: str) -> None:
+            if lacking:
+                number = lacking.pop()
+                raise OSError(number, os.strerror(number))
+            sync_path(path)
+
+        monkeypatch.setattr(disk, "sync_path", lacks_twice)
+        assert await answer_of(node, node.put(record("a", 1))) == "stored"
+        assert lacking == []
+        assert node.partition.log.failure is None
