@@ -20,6 +20,7 @@ from kcli.broker.handlers.configs import (
 )
 from kcli.broker.network.apis import Api
 from kcli.broker.network.request_context import RequestContext
+from kcli.protocol.configs import NO_EFFECT
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
 from kcli.protocol.messages import incremental_alter_configs as incremental
@@ -356,6 +357,53 @@ def test_a_change_that_does_not_go_together_with_the_rest_is_refused(name: str) 
     assert node.alter(BROKER, name, ("num.replica.fetchers", SET, "3")) == ErrorCode.INVALID_REQUEST
     assert node.alter(BROKER, name, ("num.replica.fetchers", SET, "2")) == 0
     assert node.alter(BROKER, name, ("num.replica.fetchers", SET, "3")) == 0
+
+
+def test_what_kafka_acts_on_and_kcli_does_not_is_stored_and_shown() -> None:
+    node = Node()
+    assert node.alter(BROKER, "", ("log.cleaner.backoff.ms", SET, "5")) == 0
+    assert node.alter(BROKER, "1", ("num.io.threads", SET, "9"), ("metric.reporters", APPEND, "x")) == 0
+    names = ("log.cleaner.backoff.ms", "metric.reporters", "num.io.threads")
+    described = node.describe(BROKER, "1", *names, include_documentation=True).configs
+    reporters = "org.apache.kafka.common.metrics.JmxReporter,x"
+    assert [each.value for each in described] == ["5", reporters, "9"]
+    assert [each.config_source for each in described] == [3, 2, 2]
+    assert all(each.documentation.endswith(NO_EFFECT) and not each.read_only for each in described)
+    (default,) = node.describe(BROKER, "", "log.cleaner.backoff.ms").configs
+    assert (default.name, default.value) == ("log.cleaner.backoff.ms", "5")
+    assert node.alter(BROKER, "1", ("num.io.threads", SET, "19")) == ErrorCode.INVALID_REQUEST
+    assert node.replace(BROKER, "1", num_io_threads="10") == 0
+    assert node.image.config(BROKER, "1") == {"num.io.threads": "10"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "own", "default"),
+    [
+        ("sasl.enabled.mechanisms", "PLAIN", ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST),
+        ("listener.name.a.ssl.keystore.location", "/k", ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST),
+        ("sasl.oauthbearer.scope", "s", ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+        ("sasl.kerberos.min.time.before.relogin", "5", ErrorCode.NONE, ErrorCode.INVALID_REQUEST),
+        ("listener.name.a.max.connections", "5", ErrorCode.NONE, ErrorCode.NONE),
+        ("zookeeper.connect", "localhost:2181", ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG),
+        ("rsm.config.bucket", "b", ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG),
+        ("no.such.name", "1", ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_what_closes_a_door_in_kafka_or_is_unknown_is_refused(
+    name: str, value: str, own: ErrorCode, default: ErrorCode
+) -> None:
+    node = Node()
+    assert node.alter(BROKER, "1", (name, SET, value)) == own
+    assert node.alter(BROKER, "", (name, SET, value)) == default
+    assert node.alter(BROKER, "1", (name, DELETE, None)) == 0
+
+
+def test_names_of_other_releases_and_plug_ins_are_shown_without_their_values() -> None:
+    node = Node()
+    node._static = BrokerConfig.from_properties({"zookeeper.connect": "z:2181", "rsm.config.key": "secret"})
+    for name in ("zookeeper.connect", "rsm.config.key"):
+        (shown,) = node.describe(BROKER, "1", name).configs
+        assert (shown.value, shown.is_sensitive, shown.config_type, shown.config_source) == (None, True, 0, 4)
 
 
 @pytest.mark.parametrize(("controller_id", "other"), [(1, 0), (2, ErrorCode.INVALID_REQUEST)])
