@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from kcli.broker.handlers.fetch.delayed_fetch import DelayedFetch
+from kcli.broker.network import socket_server
 from tests.broker.network.frames import all_metadata, frame
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
 from tests.broker.single_node import Client, connected, running_node
@@ -84,7 +85,10 @@ async def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
         await busy.ask(all_metadata(), 9)
 
 
-async def test_a_parked_request_does_not_outlive_its_client(tmp_path: Path) -> None:
+async def test_without_epoll_the_sweep_finds_clients_that_have_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_server, "new_reactor", lambda _gate: None)
     async with running_node(tmp_path) as node:
         node.create_topic("t")
         async with connected(node) as client:
