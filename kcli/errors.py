@@ -77,6 +77,10 @@ def nearest_hint(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean `{by_lower[near[0]]}`?" if near else None
 
 
-def install_hint(extra: str) -> str:
-    """Return how to install the libraries of an extra by name: PyPI's `kcli` is another project."""
-    return " ".join(("pip install", *(f"'{one}'" if ">" in one else one for one in LIBRARIES[extra])))
+def install_hint(extra: str, *names: str) -> str:
+    """Return how to install the libraries of an extra by name: PyPI's `kcli` is another project.
+
+    `names` leaves out other libraries than these.
+    """
+    wanted = [one for one in LIBRARIES[extra] if not names or one.partition(">")[0] in names]
+    return " ".join(("pip install", *(f"'{one}'" if ">" in one else one for one in wanted)))

@@ -10,6 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 
+def offsets_behind_latest(progress: Any) -> dict[str, str]:  # noqa: ANN401  # a StreamingQueryProgress, a dict
+    """Return how far a streaming query is behind its topics, given its `lastProgress`.
+
+    Names and form are those of the metrics of Spark's own Kafka source: `minOffsetsBehindLatest`,
+    `maxOffsetsBehindLatest`, `avgOffsetsBehindLatest`. Spark takes no metrics from sources in Python, but its
+    progress has the offsets that were read and those there were. Empty before the first batch.
+    """
+    from kcli.spark.source.ranges.behind import behind_latest
+
+    return behind_latest((one["endOffset"], one["latestOffset"]) for one in progress["sources"])
+
+
 def register(session: Any) -> None:  # noqa: ANN401  # a SparkSession, whichever of its two kinds
     """Make the format `kcli` known to a Spark session.
 

@@ -69,7 +69,7 @@ def spark_export(choices: ExportChoices, output: OutputFormat | None = None) -> 
     """
     name = choices.action.name()
     try:
-        check_environment()
+        check_environment(choices)
         from kcli.spark.export.stop_request import termination_interrupts
 
         with termination_interrupts():
@@ -93,11 +93,15 @@ def failed(operation: str, error: KcliError, output: OutputFormat | None) -> Res
     return Failed(operation, kind_of(error), (error,))
 
 
-def check_environment() -> None:
+NEEDED = ("pyarrow", "numpy")
+
+
+def check_environment(choices: ExportChoices) -> None:
     """Raise `KcliError` without the libraries that every export needs."""
-    missing = [name for name in ("pyarrow", "numpy") if find_spec(name) is None]
+    missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise KcliError(f"`spark-export` needs {' and '.join(missing)}", hint=install_hint("spark"))
+        hint = install_hint("spark", *NEEDED) if choices.engine.is_local else install_hint("spark")
+        raise KcliError(f"`spark-export` needs {' and '.join(missing)}", hint=hint)
 
 
 def export(choices: ExportChoices) -> Result:

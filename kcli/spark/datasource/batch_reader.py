@@ -18,8 +18,9 @@ from kcli.spark.datasource.reader_options import opened
 from kcli.spark.filters.pushdown import narrowing_of
 from kcli.spark.filters.where import Comparison, Condition, In
 from kcli.spark.python_worker import hinted, keep_what_is_loaded
-from kcli.spark.source.data_loss import name_of
+from kcli.spark.source.data_loss import LossReport, name_of
 from kcli.spark.source.ranges.resolve import resolve
+from kcli.spark.source.ranges.selection import select
 from kcli.spark.split import ReadCounters
 
 if TYPE_CHECKING:
@@ -85,6 +86,12 @@ class SplitPartition(InputPartition):
         return f"SplitPartition({self.value!r})"
 
 
+def check_exists(source: Source, options: SourceOptions) -> None:
+    """Raise `DataLoss` for a topic or partition that does not exist, as Spark's source does in any case."""
+    for partition in select(options.selection, source.topics()).missing:
+        LossReport(fails=True).add_missing(partition)
+
+
 def split_partitions(
     source: Source, ranges: Mapping[TopicPartition, OffsetInterval], options: SourceOptions
 ) -> list[InputPartition]:
@@ -120,6 +127,7 @@ class KcliReader(DataSourceReader):
         for note in self.options.notes:
             _logger.warning(note)
         with hinted(), opened(self.options) as source:
+            check_exists(source, self.options)
             resolved = resolve(source, self.options.selection, self.options.rules)
             for loss in resolved.losses:
                 _logger.warning("data loss: %s: %s", name_of(loss.partition), loss.reason)

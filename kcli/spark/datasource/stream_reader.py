@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from kcli.spark.datasource.batch_reader import rows_of, split_partitions
+from kcli.spark.datasource.batch_reader import check_exists, rows_of, split_partitions
 from kcli.spark.datasource.reader_options import opened
 from kcli.spark.python_worker import hinted
 from kcli.spark.source.data_loss import Loss, LossReport
@@ -121,6 +121,7 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         with hinted(), opened(self.options) as source:
+            check_exists(source, self.options)
             return nested(initial_offsets(source, self.options.selection, self.options.rules))
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kcli.spark.engines.session_job import SessionJob
 from kcli.spark.engines.spark_engine import POLL_SECONDS, worker_lost
 from kcli.spark.engines.spark_task import NAME, source_of
+from kcli.spark.export.stop_request import signals_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,8 +53,9 @@ class FrameEngine:
 
     def _outcomes(self, tasks: Sequence[SplitTask]) -> list[TaskOutcome]:
         spark = self._spark
-        spark.dataSource.register(source_of(tasks, _ATTEMPTS))
-        job = SessionJob(spark, lambda: spark.read.format(NAME).load().collect())
+        with signals_wait():
+            spark.dataSource.register(source_of(tasks, _ATTEMPTS))
+            job = SessionJob(spark, lambda: spark.read.format(NAME).load().collect())
         try:
             while job.is_running(POLL_SECONDS):
                 pass

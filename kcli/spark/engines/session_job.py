@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession, is_remote
 
+from kcli.spark.export.stop_request import signals_wait
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -34,7 +36,8 @@ class SessionJob(Generic[Result]):
         return bool(self._thread.is_alive())
 
     def cancel(self) -> None:
-        self._spark.interruptTag(self._tag)
+        with signals_wait():
+            self._spark.interruptTag(self._tag)
         self._thread.join(SETTLE_SECONDS)
 
     def _run(self) -> None:

@@ -26,6 +26,7 @@ from kcli.spark.engines.probe import probe
 from kcli.spark.engines.progress_socket import ProgressReceiver
 from kcli.spark.engines.spark_task import TaskOutcome, attempt
 from kcli.spark.export.failures import WorkerLost
+from kcli.spark.export.stop_request import signals_wait
 from kcli.spark.python_worker import keep_what_is_loaded
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ class SparkEngine:
             return
         self._probe(tasks)
         with ProgressReceiver() if self._is_local else nullcontext() as receiver:
-            job = _Job(self._context, tasks, receiver.address if receiver else None)
+            with signals_wait():
+                job = _Job(self._context, tasks, receiver.address if receiver else None)
             told = _JobProgress(on_done, progress, receiver)
             job.start()
             try:
@@ -124,7 +126,8 @@ class SparkEngine:
             return
         directories = {task.split.directory for task in tasks if task.split.directory is not None}
         try:
-            probe(self._context, sorted(directories))
+            with signals_wait():
+                probe(self._context, sorted(directories))
         except (PySparkException, Py4JError) as error:
             raise worker_lost(error, self._log) from error
         self._is_probed = True
@@ -179,7 +182,7 @@ class _Job:
 
     def cancel(self) -> None:
         # Without a JVM there is nothing to cancel.
-        with suppress(Py4JError, OSError):
+        with suppress(Py4JError, OSError), signals_wait():
             self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
             self._thread.join(SETTLE_SECONDS)
             deadline = time.monotonic() + SETTLE_SECONDS

@@ -38,6 +38,7 @@ from kcli.spark.engines.spark_engine import POLL_SECONDS, reason_of, worker_lost
 from kcli.spark.engines.task_failure import left_failure
 from kcli.spark.export.log.export_log import decoded
 from kcli.spark.export.log.receipt import Receipt
+from kcli.spark.export.stop_request import signals_wait
 from kcli.spark.export.target.layout import receipt_index, receipts_path
 from kcli.spark.source.brokers.brokers_reader import BrokersReader
 
@@ -150,21 +151,22 @@ class SqlEngine:
 
     def check(self, options: WriteOptions) -> None:
         """Raise `KcliError`, before anything is written, if Spark SQL refuses the filter or the columns."""
-        if self._via_connector:
-            check_available(self._spark)
         schema = from_arrow_schema(frame_schema(options))
-        with _named_errors():
+        with signals_wait(), _named_errors():
+            if self._via_connector:
+                check_available(self._spark)
             _written(self._spark.createDataFrame([], schema), options)
 
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
         if not tasks:
             return
         left_failure(tasks)
-        self._spark.dataSource.register(frame_sink.sink_of(tasks))
-        with _named_errors():
-            written = _written(self._rows(tasks), tasks[0].options)
-        writer = written.write.format(frame_sink.NAME).mode("append")
-        job = SessionJob(self._spark, writer.save)
+        with signals_wait():
+            self._spark.dataSource.register(frame_sink.sink_of(tasks))
+            with _named_errors():
+                written = _written(self._rows(tasks), tasks[0].options)
+            writer = written.write.format(frame_sink.NAME).mode("append")
+            job = SessionJob(self._spark, writer.save)
         receipts = _Receipts(tasks, on_done)
         try:
             while job.is_running(POLL_SECONDS):

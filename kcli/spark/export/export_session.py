@@ -87,6 +87,8 @@ class ExportSession:
         """Plan and export new offsets; return whether there were any."""
         plan = make_plan(self.source, self.log, self.options, news, now_ms=self._now_ms())
         if plan is None:
+            if not self.log.commits:
+                self._totals.found_nothing(news.ranges)
             return False
         self.log.write_plan(plan)
         self._finish(plan)

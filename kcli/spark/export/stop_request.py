@@ -55,6 +55,27 @@ def termination_interrupts() -> Iterator[None]:
 
 
 @contextmanager
+def signals_wait() -> Iterator[None]:
+    """Handle a first signal at the end of the block, and a second one as `KeyboardInterrupt` at once.
+
+    For calls into a JVM: one that is cut off leaves a broken connection, and py4j prints a traceback.
+    """
+    heard: list[int] = []
+
+    def hear(number: int, _: object) -> None:
+        if heard:
+            raise KeyboardInterrupt
+        heard.append(number)
+
+    try:
+        with _handled(hear):
+            yield
+    finally:
+        for number in heard:
+            signal.raise_signal(number)
+
+
+@contextmanager
 def _handled(handler: Callable[..., Any], signals: tuple[signal.Signals, ...] = _SIGNALS) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread receives signals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -123,13 +124,14 @@ def test_a_partition_shows_no_password(orders: FakeSource) -> None:
     assert "reader" not in repr(partition)
 
 
-def test_what_is_lost_is_an_error_whose_hint_a_traceback_shows(orders: FakeSource) -> None:
+def test_an_error_and_its_hint_are_the_first_lines_of_a_traceback(orders: FakeSource) -> None:
     wrong = KcliDataSource(CaseInsensitiveDict({**DEFAULTS, "subscribe": "orders,gone"})).reader(
         schema=spark_schema(COLUMNS[:-1])
     )
     with pytest.raises(DataLoss, match="no such topic: gone") as caught:
         wrong.partitions()
-    assert caught.value.__notes__ == [f"hint: {caught.value.hint}"]
+    said = "".join(traceback.TracebackException.from_exception(caught.value).format())
+    assert said.startswith(f"error: no such topic: gone\nhint: {caught.value.hint}\n\n")
 
 
 # --- schemas -----------------------------------------------------------------------------------------------

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame
 
-from kcli.errors import KcliError
+from kcli.errors import Interrupted, KcliError
 from kcli.spark.engines.frame_columns import condition_of, visible_columns, written_columns
 from kcli.spark.engines.session import OpenSession
 from kcli.spark.engines.sql_engine import SqlEngine, connector_options, package
@@ -18,6 +22,7 @@ from kcli.spark.export.options import WriteOptions
 from kcli.spark.export.target.layout import Layout
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
+from kcli.spark.export.writing.split_task import SplitTask
 from kcli.spark.split import COLUMNS, FieldFormat, OnBadValue, OnCorrupt, Reading, Split
 from tests.spark.export.exporting import export, files_in, offsets_in, options, temporary_files
 from tests.spark.export.fake_source import FakeReader, FakeSource
@@ -80,6 +85,31 @@ def test_a_star_takes_every_column_and_none_of_ours(engine: SqlEngine, tmp_path:
     left = [name for name in COLUMNS if name not in ("topic", "partition")]
     assert table.column_names == [*left, "hexadecimal"]
     assert table.column("offset").to_pylist() == [3, 4, 5, 3, 4, 5]
+
+
+class Terminated(SqlEngine):
+    """Gets SIGTERM while Spark is asked for the rows."""
+
+    def _rows(self, tasks: Sequence[SplitTask]) -> DataFrame:
+        os.kill(os.getpid(), signal.SIGTERM)
+        rows = super()._rows(tasks)
+        self.has_rows = True
+        return rows
+
+
+def test_a_signal_does_not_cut_off_a_call_into_the_jvm(
+    spark_session: OpenSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """py4j would print a traceback, and its connection would be broken."""
+    terminated = Terminated(spark_session.spark, spark_session.engine())
+    asked = options(write=written())
+    with pytest.raises(Interrupted):
+        export(orders(), tmp_path, asked, engine=terminated)
+    assert terminated.has_rows
+    assert caplog.messages == []
+    assert temporary_files(tmp_path) == []
+    export(orders(), tmp_path, asked, engine=spark_session.sql_engine())
+    assert offsets_in(tmp_path) == {("orders", 0): list(range(250)), ("orders", 1): list(range(60))}
 
 
 def test_a_plan_without_rows_is_committed_and_not_read_again(engine: SqlEngine, tmp_path: Path) -> None:

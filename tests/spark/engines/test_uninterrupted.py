@@ -15,7 +15,7 @@ from signal import SIGHUP, SIGINT, SIGTERM
 import pytest
 
 from kcli.spark.engines.session import jvm_launches, py4j_silenced, uninterrupted
-from kcli.spark.export.stop_request import termination_interrupts
+from kcli.spark.export.stop_request import signals_wait, stop_requests, termination_interrupts
 from tests.support.waiting import eventually
 
 Signals = tuple[signal.Signals, ...]
@@ -74,6 +74,22 @@ def test_an_interrupt_waits_and_a_second_one_does_not(signals: dict[str, Signals
     with pytest.raises(KeyboardInterrupt):
         making.run()
     assert making.events == events
+
+
+@pytest.mark.parametrize(
+    ("signals", "event"), [((), "used"), ((SIGTERM,), "used"), ((SIGTERM, SIGINT), "cut off")]
+)
+def test_a_call_that_must_not_be_cut_off_ends_before_a_signal_is_obeyed(signals: Signals, event: str) -> None:
+    """By whomever: a plan that runs under `--follow` goes on after a first signal."""
+    making = Making(using=signals)
+    with stop_requests() as asked:
+        try:
+            with signals_wait():
+                making.step("used")
+        except KeyboardInterrupt:
+            making.events.append("cut off")
+        assert asked.wait(0) == bool(signals)
+    assert making.events == [event]
 
 
 @pytest.mark.parametrize("number", [SIGINT, SIGHUP])

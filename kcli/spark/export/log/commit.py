@@ -105,6 +105,13 @@ class RunTotals:
                 files=len(files) + (before.files if before else 0),
             )
 
+    def found_nothing(self, ranges: Mapping[TopicPartition, OffsetInterval]) -> None:
+        """Name the offsets where a first export found no records."""
+        for partition, (start, end) in ranges.items():
+            self._partitions[partition] = PartitionSummary(
+                topic=partition.topic, partition=partition.partition, start=start, end=end, rows=0, files=0
+            )
+
     def summary(self, seconds: float) -> Summary:
         return Summary(
             target=self._target,

@@ -39,8 +39,19 @@ def parse_partitions(text: str, option: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(found))
 
 
-def parse_offsets(text: str, option: str, example: str = OFFSETS_EXAMPLE) -> dict[TopicPartition, int]:
-    """Return the numbers of `{"t":{"0":23}}` by partition; raise `UsageError` naming the option."""
+def parse_offsets(text: str, option: str) -> dict[TopicPartition, int]:
+    """Return the offsets of `{"t":{"0":23}}` by partition; raise `UsageError` naming the option."""
+    found = _numbers(text, option, OFFSETS_EXAMPLE)
+    for partition, offset in found.items():
+        if offset < -2:
+            raise UsageError(
+                f"invalid value for `{option}`: {partition} cannot be at offset {offset}",
+                hint="an offset from 0 on, -2 for the first one or -1 for the end",
+            )
+    return found
+
+
+def _numbers(text: str, option: str, example: str) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for topic, by_partition in _object(text, option, example).items():
         if not isinstance(by_partition, dict):
@@ -56,7 +67,7 @@ def parse_offsets(text: str, option: str, example: str = OFFSETS_EXAMPLE) -> dic
 
 def parse_timestamps(text: str, option: str) -> dict[TopicPartition, int]:
     """Return the timestamps of `{"t":{"0":1000}}` by partition; raise `UsageError` naming the option."""
-    return parse_offsets(text, option, TIMESTAMPS_EXAMPLE)
+    return _numbers(text, option, TIMESTAMPS_EXAMPLE)
 
 
 def _object(text: str, option: str, example: str) -> dict[str, Any]:
