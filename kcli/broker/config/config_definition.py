@@ -133,7 +133,7 @@ class ConfigDefinition(Generic[T]):
     @property
     def documentation(self) -> str:
         """The description as users read it."""
-        return self.doc if self.has_effect else f"{self.doc} {NO_EFFECT}"
+        return self.doc if self.has_effect else f"{self.doc} {NO_EFFECT}".lstrip()
 
     @property
     def is_sensitive(self) -> bool:

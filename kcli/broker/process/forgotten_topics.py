@@ -53,16 +53,22 @@ def refuse_forgotten_topics(log_dirs: Iterable[str], image: MetadataImage, log: 
 def _unknown_topics(log_dirs: Iterable[str], image: MetadataImage) -> Iterator[tuple[bytes, str]]:
     """Yield ids and names of topics that have a segment in one of the directories, but no metadata."""
     for log_dir in log_dirs:
-        with suppress(OSError, CheckpointError):  # What cannot be read says nothing about the metadata.
-            for name in os.listdir(log_dir):
-                parsed = parse_replica_directory(name)
-                if parsed is None or parsed.suffix or parsed.topic_partition.topic == METADATA_TOPIC:
-                    continue
-                topic = parsed.topic_partition.topic
-                if topic in image.topics:
-                    continue
-                topic_id = read_partition_metadata(f"{log_dir}/{name}")
-                if topic_id is None or topic_id in image.topics_by_id:
-                    continue
-                if has_segment(f"{log_dir}/{name}"):
+        names: list[str] = []
+        with suppress(OSError):  # It goes offline when it is opened.
+            names = os.listdir(log_dir)
+        for name in names:
+            parsed = parse_replica_directory(name)
+            if parsed is None or parsed.suffix or parsed.topic_partition.topic == METADATA_TOPIC:
+                continue
+            topic = parsed.topic_partition.topic
+            if topic not in image.topics:
+                topic_id = _id_of_data(f"{log_dir}/{name}")
+                if topic_id is not None and topic_id not in image.topics_by_id:
                     yield topic_id, topic
+
+
+def _id_of_data(directory: str) -> bytes | None:
+    """Return the topic id of a replica that has a segment; None if that cannot be told."""
+    with suppress(OSError, CheckpointError):
+        return read_partition_metadata(directory) if has_segment(directory) else None
+    return None

@@ -142,6 +142,9 @@ async def test_a_log_that_lost_its_end_between_two_batches_is_refused(tmp_path: 
     path = metadata(tmp_path) / LOG
     whole = path.read_bytes()
     cut_after(path, registers)
+    (tmp_path / "node-1" / "a-0").mkdir()  # A directory that says nothing does not hide the others.
+    (tmp_path / "node-1" / "a-0" / "partition.metadata").write_bytes(b"torn")
+    (tmp_path / "node-1" / "a-0" / LOG).write_bytes(b"")
     error = await refusal(tmp_path, indexes=False)  # Those are made to fit what they index.
     assert error.message == (
         "the metadata log has lost its end: it does not know `first`, `t`, whose data is there: "
