@@ -71,9 +71,11 @@ def main() -> int:
 
     # trio takes over interrupts only from Python's own handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    code = main()
-    drop_unread_errors()
-    gc.freeze()  # the interpreter's last collection would look at all that was imported
+    try:
+        code = main()
+        drop_unread_errors()
+    finally:  # a completion ends by `SystemExit`
+        gc.freeze()  # the interpreter's last collection would look at all that was imported
     return code
 
 
