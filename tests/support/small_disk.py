@@ -7,12 +7,12 @@ namespace ends. That takes root, and a kernel that lets it have loop devices.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.processes import ChildProcess, ProcessFailed
+from tests.support.toolchain import need
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,10 +22,8 @@ PROGRAMS = ("unshare", "nsenter", "mkfs.ext4", "e2fsck", "findmnt", "mount", "um
 
 
 def why_not() -> str | None:
-    """Return why this machine cannot have one, None if it can."""
-    missing = [program for program in PROGRAMS if shutil.which(program) is None]
-    if missing:
-        return f"there is no {missing[0]}"
+    """Return why this machine cannot have one, None if it can; skip or fail without the programs."""
+    need(*PROGRAMS)
     if os.geteuid() != 0:
         return "only root mounts file systems"
     if not Path("/dev/loop-control").exists():
