@@ -137,8 +137,11 @@ class ConfigDefinition(Generic[T]):
 
     @property
     def is_sensitive(self) -> bool:
-        """True if the value must never be shown: a password, or a value whose type Kafka does not know."""
-        return self.type in {ConfigType.PASSWORD, ConfigType.UNKNOWN}
+        """True if the value must never be shown: a password, or a property that Kafka has no type for.
+
+        The levels of loggers have no type either, but they act.
+        """
+        return self.type is ConfigType.PASSWORD or (self.type is ConfigType.UNKNOWN and not self.has_effect)
 
     @property
     def is_list(self) -> bool:

@@ -241,6 +241,7 @@ def test_loggers_have_levels() -> None:
     assert node.alter(LOGGER, "1", (name, SET, "TRACE")) == 0
     (told,) = node.describe(LOGGER, "1", name, include_synonyms=True).configs
     assert (told.value, told.config_source, told.read_only, told.synonyms) == ("TRACE", 6, False, [])
+    assert not told.is_sensitive
     assert logging.getLogger(name).isEnabledFor(5)
     assert node.alter(LOGGER, "1", (name, SET, "FATAL"), validate_only=True) == 0
     assert node.alter(LOGGER, "1", (name, DELETE, None)) == 0
