@@ -1,7 +1,8 @@
 """Compares two decoded responses: which values differ, and where.
 
 Not compared: ids that brokers choose, times, addresses, sizes of disks, the order of lists, and of an error
-message more than whether there is one, because the words are each broker's own. Record data is compared
+message more than whether there is one, because the words are each broker's own. A list of aborted
+transactions may be null where there are none. Record data is compared
 record by record, so that the output of a compressor does not matter.
 """
 
@@ -32,12 +33,13 @@ PRESENCE = {"error_message", "batch_index_error_message", "session_id"}
 CHOSEN = {"InitProducerIdResponse.producer_id": -1, "CreatableTopicResult.topic_id": bytes(16)}
 """Ids that a broker chooses, and the value that means none: any two others are equal."""
 
-TIMES = {"log_append_time_ms", "ListOffsetsPartitionResponse.timestamp"}
+TIMES = {"log_append_time_ms", "last_timestamp", "ListOffsetsPartitionResponse.timestamp"}
 """Times of a broker's own clock."""
 
 IDENTITIES = (
-    "name", "topic", "topic_name", "topic_id", "group_id", "member_id", "resource_name", "partition_index",
-    "partition", "index", "config_name", "node_id", "broker_id", "entity_type", "entity_name", "key",
+    "name", "topic", "topic_name", "topic_id", "group_id", "member_id", "resource_name", "resource_type",
+    "partition_index", "partition", "index", "config_name", "node_id", "broker_id", "entity_type",
+    "entity_name", "key",
 )  # fmt: skip
 """Fields that tell the elements of a list apart, for which reason their values are part of a path."""
 
@@ -96,7 +98,7 @@ def plain(value: Any, is_foreign: Any) -> Any:
     found: dict[Any, Any] = {}
     for field in fields_of(cls):
         name, part = field.name, getattr(value, field.name)
-        if name in IGNORED:
+        if name in IGNORED or (name == "aborted_transactions" and not part):
             continue
         if field.struct is not None and isinstance(part, list):
             found[name] = _by_identity(part, is_foreign)

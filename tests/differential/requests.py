@@ -183,7 +183,9 @@ FIELDS: dict[str, Pick] = {
     "session_timeout_ms": of(SESSION_MS, SESSION_MS, 60_000_000),
     "rebalance_timeout_ms": of(REBALANCE_MS, REBALANCE_MS, 2 * REBALANCE_MS),
     "JoinGroupRequestProtocol.name": of("range", "range", "roundrobin", "sticky"),
-    "JoinGroupRequestProtocol.metadata": of(b"\0\1\0\0\0\0\0\0\0\0", b"", b"metadata"),
+    "JoinGroupRequestProtocol.metadata": of(
+        b"\0\1\0\0\0\0\0\0\0\0", b"", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+    ),
     "assignment": of(b"\0\1\0\0\0\0\0\0\0\0", b"", b"assignment"),
     "states_filter": of("Stable", "Empty", "stable", "Dead", "PreparingRebalance", "no such"),
     "types_filter": of("classic", "consumer", "Consumer", "share", "no such"),
@@ -356,6 +358,8 @@ class RequestMaker:
         ADJUST.get(name, lambda *_: None)(body, version, random, world)
         for _ in range(random.choice((0, 0, 1, 1, 1, 2))):
             spoil(body, version, random, world)
+        if name == "DescribeTopicPartitions":
+            _describe_topics(body, version, random, world)
         return Request(name, version, body)
 
 
@@ -416,17 +420,20 @@ def spoil(body: Any, version: int, random: Random, world: World) -> None:
         return
     owner, field = random.choice(places)
     value = getattr(owner, field.name)
+    if field.wire is not None and field.wire.kind == "records":
+        return
     if version in field.nullable and random.random() < 0.2:
         setattr(owner, field.name, None)
     elif field.is_array and isinstance(value, list):
         if value and random.random() < 0.3:
-            setattr(owner, field.name, random.choice(([], [*value, value[0]])))
+            twice = [*value, value[0]] if field.name != "resources" else []
+            setattr(owner, field.name, random.choice(([], twice)))
         elif field.struct is None and wrong_values(type(owner), field, world):
             setattr(owner, field.name, [*value[1:], random.choice(wrong_values(type(owner), field, world))])
     elif not field.is_array and field.struct is None and field.wire is not None:
         if field.wire.kind == "boolean":
             setattr(owner, field.name, not value)
-        elif field.wire.kind != "records" and (wrong := wrong_values(type(owner), field, world)):
+        elif wrong := wrong_values(type(owner), field, world):
             setattr(owner, field.name, random.choice(wrong))
 
 
@@ -510,9 +517,15 @@ def _describe_topics(body: Any, version: int, random: Random, world: World) -> N
         body.response_partition_limit, body.cursor = 2000, None
 
 
+def _alter_configs(body: Any, version: int, random: Random, world: World) -> None:
+    # Apache Kafka does not answer AlterConfigs that names a resource twice.
+    del body.resources[1:]
+    _configs(body, version, random, world)
+
+
 ADJUST = {
     "DescribeTopicPartitions": _describe_topics,
-    "AlterConfigs": _configs,
+    "AlterConfigs": _alter_configs,
     "IncrementalAlterConfigs": _configs,
     "CreateTopics": _create_topics,
     "DeleteTopics": _delete_topics,

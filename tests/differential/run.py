@@ -17,7 +17,7 @@ from tests.differential.probes import PROBES, probe_of
 from tests.differential.requests import CHANGING, Request, RequestMaker, sync_after
 from tests.differential.shrinking import moved, shrunk
 from tests.differential.sides import NoResponse, error_codes
-from tests.differential.world import World, find_foreign_topics
+from tests.differential.world import World, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ class Comparison:
 
     def run(self, requests: int, progress: Callable[[int], None] = lambda number: None) -> Report:
         """Send so many requests."""
-        find_foreign_topics(self._pair)
+        prepare(self._pair)
         world = self.new_world()
         history: list[Request] = []
         for number in range(requests):

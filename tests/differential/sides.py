@@ -21,7 +21,7 @@ from tests.support.raw_client import RawClient, request_frame
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SILENCE_SECONDS = 8.0
+SILENCE_SECONDS = 15.0
 """A broker that has not answered by then counts as silent. No generated request waits for so long."""
 
 CLIENT_ID = "raw"

@@ -27,6 +27,7 @@ from kcli.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
 from kcli.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.messages.offset_commit import (
@@ -40,7 +41,7 @@ from tests.differential.batches import BatchParts, RecordParts, sound_batch
 from tests.differential.sides import NoResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tests.differential.sides import Pair
 
@@ -73,8 +74,19 @@ SESSION_MS = 1_800_000
 REBALANCE_MS = 150
 
 
-def find_foreign_topics(pair: Pair) -> None:
-    """Note which topics are there before any world, so that they are left alone."""
+def until(pair: Pair, request: object, version: int, holds: Callable[[Any], bool]) -> None:
+    """Ask both until what they answer holds."""
+    for _ in range(5000):
+        responses = pair.ask(request, version)
+        if all(not isinstance(each, NoResponse) and holds(each) for each in responses):
+            return
+    raise AssertionError(f"never settled: {request} {responses}")
+
+
+def prepare(pair: Pair) -> None:
+    """Note which topics are there before any world, to leave them alone; wait for the first producer id."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    until(pair, request, 4, lambda response: not response.error_code)
     for response in pair.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12):
         pair.foreign_topics |= {topic.name for topic in response.topics} | {MARKER, "__consumer_offsets"}
 
@@ -131,8 +143,11 @@ class World:
                 resource_type=2, resource_name=MARKER, configuration_keys=["retention.ms"]
             )
             request = DescribeConfigsRequest(resources=[keys])
-            self._until(
-                request, 4, lambda response: response.results[0].configs[0].value == str(self._marker)
+            until(
+                self.pair,
+                request,
+                4,
+                lambda response: response.results[0].configs[0].value == str(self._marker),
             )
 
     def learn_topic_ids(self) -> None:
@@ -152,7 +167,7 @@ class World:
         """Wait for topics whose creation a Metadata request has asked for, which has its response earlier."""
         names = set(names)
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        self._until(request, 12, lambda response: names <= {topic.name for topic in response.topics})
+        until(self.pair, request, 12, lambda response: names <= {topic.name for topic in response.topics})
         self.settle()
         self.learn_topic_ids()
 
@@ -175,13 +190,6 @@ class World:
         self.pair.ask(DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5)
         self._alter_quotas(remove=True)
 
-    def _until(self, request: object, version: int, holds: Any) -> Any:
-        for _ in range(5000):
-            responses = self.pair.ask(request, version)
-            if all(not isinstance(each, NoResponse) and holds(each) for each in responses):
-                return responses
-        raise AssertionError(f"never settled: {request} {responses}")
-
     def _create_topics(self) -> None:
         marker = CreatableTopic(
             name=MARKER, num_partitions=1, replication_factor=1, assignments=[], configs=[]
@@ -190,7 +198,8 @@ class World:
         resource = DescribeConfigsResource(
             resource_type=2, resource_name=MARKER, configuration_keys=["retention.ms"]
         )
-        self._until(
+        until(
+            self.pair,
             DescribeConfigsRequest(resources=[resource]),
             4,
             lambda response: not response.results[0].error_code,
@@ -234,8 +243,11 @@ class World:
     def _commit(self) -> None:
         for kind in ("empty", "other"):
             group = self.group(kind)
-            self._until(
-                FindCoordinatorRequest(key=group, key_type=0), 3, lambda response: not response.error_code
+            until(
+                self.pair,
+                FindCoordinatorRequest(key=group, key_type=0),
+                3,
+                lambda response: not response.error_code,
             )
             partitions = [
                 OffsetCommitRequestPartition(
@@ -244,7 +256,8 @@ class World:
                 for index in range(2)
             ]
             topic = OffsetCommitRequestTopic(name=self.topic("plain"), partitions=partitions)
-            self._until(
+            until(
+                self.pair,
                 OffsetCommitRequest(group_id=group, topics=[topic]),
                 8,
                 lambda response: response.topics[0].partitions[0].error_code not in LOADING,

@@ -56,11 +56,20 @@ NOT_FOUND_IS_AN_ERROR_FROM = 6
 
 
 class GroupCoordinator:
-    """The groups of one partition and their offsets; `image` returns the metadata, `new_id` a unique text."""
+    """The groups of one partition and their offsets; `image` returns the metadata, `new_id` a unique text.
+
+    `new_member_id` makes the ids of members of consumer groups, which in Kafka have another form.
+    """
 
     def __init__(
-        self, config: GroupConfig, *, image: Callable[[], MetadataImage], new_id: Callable[[], str]
+        self,
+        config: GroupConfig,
+        *,
+        image: Callable[[], MetadataImage],
+        new_id: Callable[[], str],
+        new_member_id: Callable[[], str] | None = None,
     ) -> None:
+        self._new_id = new_id
         self.groups: dict[str, Group] = {}
         self._config = config
         self._image = image
@@ -69,7 +78,9 @@ class GroupCoordinator:
         self._sweep = OffsetSweep(self.groups, self._offsets)
         self._deleted_topics = DeletedTopics(self._offsets.store)
         self._deletions = GroupDeletions(self.groups, self._offsets.store)
-        registry = self._registry = ConsumerGroupRegistry(self.groups, config, image=image, new_id=new_id)
+        registry = self._registry = ConsumerGroupRegistry(
+            self.groups, config, image=image, new_id=new_member_id or new_id
+        )
         self._consumer = ConsumerGroupManager(registry)
         self._classic_protocol = ConsumerGroupClassicProtocol(registry)
 
@@ -81,7 +92,7 @@ class GroupCoordinator:
         self, now: Now, token: Token, request: JoinGroupRequest, version: int, client: ClientInfo
     ) -> list[Effect]:
         """Handle JoinGroup; in a classic group the response waits for the other members."""
-        join = JoinContext(now, token, request, version, client, self._config, self._registry.new_id)
+        join = JoinContext(now, token, request, version, client, self._config, self._new_id)
         if not join.has_valid_session:
             return join.refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self.groups.get(request.group_id)

@@ -39,8 +39,14 @@ def group_runtime(
         from uuid import uuid4
 
         from kcli.broker.coordinator.group_coordinator import GroupCoordinator
+        from kcli.protocol.uuids import random_uuid, uuid_to_text
 
-        return GroupCoordinator(view(GroupConfig, broker_config()), image=image, new_id=lambda: str(uuid4()))
+        return GroupCoordinator(
+            view(GroupConfig, broker_config()),
+            image=image,
+            new_id=lambda: str(uuid4()),
+            new_member_id=lambda: uuid_to_text(random_uuid()),
+        )
 
     config = broker_config()
     settings = CoordinatorSettings(

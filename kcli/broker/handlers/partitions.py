@@ -88,7 +88,8 @@ def _altered(
 ) -> AlterPartitionReassignmentsResponse:
     remaining = iter(outcomes)
     return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change,
+        # Kafka answers a request without topics with the field's default.
+        allow_replication_factor_change=request.allow_replication_factor_change or not request.topics,
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,

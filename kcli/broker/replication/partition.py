@@ -467,7 +467,7 @@ class Partition:
 
     def delete_records(self, offset: int) -> int:
         """Move the log start up to `offset`, -1 for the high watermark; return it. Raises `KafkaError`."""
-        if not self.log.config.is_deleted:
+        if self.log.config.is_compacted and not self.log.config.is_deleted:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
                 f"{self.topic} is compacted: its records cannot be deleted by offset",

@@ -215,6 +215,9 @@ async def test_records_are_deleted_up_to_an_offset(tmp_path: Path) -> None:
         assert await delete(-2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
         assert await delete(0, "no") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
         assert await delete(0, "compacted") == (ErrorCode.POLICY_VIOLATION, -1)
+        # A topic of neither policy is not only compacted.
+        node.create_topic("kept", cleanup_policy="")
+        assert await delete(0, "kept") == (ErrorCode.NONE, 0)
         data = fetched(await client.ask(fetch_request("t", 2), 12))
         assert (data.log_start_offset, [offset for offset, _ in values(data)]) == (2, [2, 3])
         assert (

@@ -49,7 +49,7 @@ class ConsumerGroupClassicProtocol:
 
     def join_group(self, join: JoinContext, group: ConsumerGroup) -> list[Effect]:
         """Add a member, or perform its next step."""
-        member_id = join.request.member_id or join.new_id()
+        member_id = join.request.member_id or self._registry.new_id()
         try:
             self._check_join(join.request, group)
             if join.lacks_id:
@@ -275,8 +275,11 @@ def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 def _subscription(request: JoinGroupRequest) -> Subscription:
     """Return the subscription in the metadata of the member's first protocol."""
+    metadata = request.protocols[0].metadata
     try:
-        return decode_subscription(request.protocols[0].metadata)
+        if not metadata:
+            raise DecodeError("no bytes")
+        return decode_subscription(metadata)
     except DecodeError as error:
         why = f"malformed subscription: {error.message}"
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, why) from error

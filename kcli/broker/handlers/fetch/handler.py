@@ -176,8 +176,9 @@ class _Fetch:
                     each.partition,
                     each.fetch_offset,
                     each.partition_max_bytes,
-                    each.current_leader_epoch,
-                    each.last_fetched_epoch,
+                    # Any negative epoch is none.
+                    max(each.current_leader_epoch, -1),
+                    max(each.last_fetched_epoch, -1),
                     each.log_start_offset,
                 )
                 wanted[partition_key(name, topic_id, each.partition)] = partition

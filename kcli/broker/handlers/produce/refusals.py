@@ -91,12 +91,18 @@ def is_transactional(records: memoryview | None) -> bool:
     return is_whole and magic == 2 and attributes & TRANSACTIONAL_BIT != 0
 
 
+_MIN_ENTRY_LENGTH = 14
+"""The smallest length of an entry of any magic."""
+
+
 def check_one_batch(records: memoryview, version: int) -> None:
     """Raise `KafkaError` unless `records` is one batch that the version may carry."""
     if len(records) < _MIN_BATCH_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "there is no record batch")
     length, _, magic, _, attributes = _BATCH_HEAD.unpack_from(records, _BATCH_HEAD_POSITION)
     if magic != 2:
+        if length < _MIN_ENTRY_LENGTH:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"an entry of {length} bytes")
         raise _wrong_magic(magic, version)
     if length + _LOG_OVERHEAD != len(records):
         _check_end(records, length, version)

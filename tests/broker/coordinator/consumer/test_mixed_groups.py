@@ -87,6 +87,7 @@ CLASSIC_ERRORS: dict[str, tuple[str, dict[str, Any], ErrorCode]] = {
     "join with another type": ("join", {"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     "join with other protocols": ("join", {"protocols": {"own": b""}}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     "join with malformed metadata": ("join", {"protocols": {"range": b"\0"}}, ErrorCode.UNKNOWN_SERVER_ERROR),
+    "join without metadata": ("join", {"protocols": {"range": b""}}, ErrorCode.UNKNOWN_SERVER_ERROR),
     "join of an unknown instance": ("join", {"member_id": "x", "instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
 }
 

@@ -44,6 +44,7 @@ REFUSED = [
     ("no records", produce_request("t", None), ErrorCode.INVALID_RECORD),
     ("empty records", produce_request("t", b""), ErrorCode.INVALID_RECORD),
     ("two batches", produce_request("t", batch(b"v") * 2), ErrorCode.INVALID_RECORD),
+    ("an entry without a length", produce_request("t", bytes(100)), ErrorCode.CORRUPT_MESSAGE),
     ("magic 1", produce_request("t", with_byte(batch(b"v"), 16, 1)), ErrorCode.INVALID_RECORD),
     ("cut", produce_request("t", batch(b"v")[:-1]), ErrorCode.INVALID_RECORD),
     ("flipped", produce_request("t", batch(b"v")[:-1] + b"\x07"), ErrorCode.CORRUPT_MESSAGE),

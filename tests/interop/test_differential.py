@@ -1,0 +1,30 @@
+"""Two thousand random requests to Apache Kafka and to kcli; `python -m tests.differential` sends more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.differential.printing import as_test
+from tests.differential.requests import APIS
+from tests.differential.run import Comparison
+from tests.differential.sides import Pair
+
+if TYPE_CHECKING:
+    from tests.support.apache_kafka import ApacheKafka
+    from tests.support.kcli_broker import KcliBroker
+
+pytestmark = pytest.mark.interop
+
+SEEDS = (1, 2)
+REQUESTS = 1000
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_both_answer_alike(seed: int, apache_kafka: ApacheKafka, kcli_broker: KcliBroker) -> None:
+    pair = Pair(apache_kafka.bootstrap, kcli_broker.bootstrap)
+    report = Comparison(pair, seed=seed).run(REQUESTS)
+    pair.close()
+    assert not report.findings, "\n".join(map(as_test, report.findings.values()))
+    assert report.requests.keys() == {api.name for api in APIS}
