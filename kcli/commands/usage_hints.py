@@ -64,6 +64,33 @@ OTHER_SCRIPTS = {
 }
 """Kafka's scripts without a command here, and what to do instead."""
 
+NO_BENCHMARK = "kcli measures no throughput; `kafka-producer-perf-test` works with its broker"
+NO_PAGE = "kcli has no web page: commands show tables on a terminal, `--watch` repeats them"
+WORDS = {
+    **dict.fromkeys(("config", "conf", "settings"), "kcli configs describe"),
+    **dict.fromkeys(("group", "consumer-group", "lag"), "kcli consumer-groups describe"),
+    **dict.fromkeys(("topic", "list", "ls"), "kcli topics list"),
+    **dict.fromkeys(("create", "new"), "kcli topics create"),
+    **dict.fromkeys(("delete", "rm"), "kcli topics delete"),
+    **dict.fromkeys(("producer", "send", "publish"), "kcli produce"),
+    **dict.fromkeys(("consumer", "read", "tail", "cat", "subscribe"), "kcli consume"),
+    **dict.fromkeys(("offsets", "offset"), "kcli get-offsets"),
+    **dict.fromkeys(("start", "server", "serve", "up", "run"), "kcli broker start"),
+    **dict.fromkeys(("stop", "down"), "kcli broker stop"),
+    **dict.fromkeys(("status", "ps"), "kcli broker status"),
+    **dict.fromkeys(("nodes", "brokers", "metadata"), "kcli cluster nodes"),
+    **dict.fromkeys(("dump", "log", "logs"), "kcli dump-log"),
+    **dict.fromkeys(("verify", "check", "fsck"), "kcli verify-index"),
+    **dict.fromkeys(("export", "parquet"), "kcli spark-export"),
+    "import": "kcli spark-import",
+    **dict.fromkeys(("reassign", "drain", "rebalance"), "kcli reassign-partitions"),
+    **dict.fromkeys(("bench", "benchmark", "perf"), NO_BENCHMARK),
+    **dict.fromkeys(("ui", "web", "console", "top", "dashboard"), NO_PAGE),
+    "version": "kcli --version",
+    "help": "kcli --help",
+}
+"""Words that people try first, and the commands that they look for."""
+
 VERBS = {
     "kcli cluster": {
         "api-version": "kcli cluster api-versions",
@@ -78,6 +105,13 @@ VERBS = {
 }
 """Kafka's sub-commands and other words for kcli's, by the command that they are typed after."""
 
+FORMAT_HINTS = {
+    "--json": "`-o json` prints JSON",
+    "--format": "`-o json`, `-o text` and `-o table` are the formats of the output",
+    **dict.fromkeys(("--table", "--text"), "`-o table` and `-o text` are the formats of the output"),
+}
+"""What other programs call `--output`."""
+
 OPTIONS = {
     "--broker-list": "`-b HOST:PORT` names the brokers",
     "--zookeeper": "no ZooKeeper is asked: `-b HOST:PORT` names the brokers",
@@ -90,7 +124,7 @@ def hint_for(path: str, word: str) -> str | None:
     if path != "kcli":
         return VERBS.get(path, {}).get(word)
     name = word.rpartition("/")[2].removesuffix(".sh").removesuffix(".bat").removeprefix("kafka-")
-    return SCRIPTS.get(name) or OTHER_SCRIPTS.get(name)
+    return SCRIPTS.get(name) or OTHER_SCRIPTS.get(name) or WORDS.get(name.lower())
 
 
 def usage_hint(error: Exception, context: typer.Context, *, arguments: Sequence[str]) -> str:
@@ -128,6 +162,8 @@ def option_hint(option: str, context: typer.Context) -> str | None:
     parameters = context.command.params
     if any("--bootstrap-server" in each.opts for each in parameters) and option in OPTIONS:
         return OPTIONS[option]
+    if any("--output" in each.opts for each in parameters) and option in FORMAT_HINTS:
+        return FORMAT_HINTS[option]
     listed = [each for each in parameters if not getattr(each, "hidden", False)]
     names = [name for each in listed for name in (*each.opts, *each.secondary_opts)]
     return nearest_hint(option, ["--help", *(name for name in names if name.startswith("--"))])

@@ -18,7 +18,7 @@ from tests.conftest import Finished
         (["completion"], "error: missing argument `SHELL`: one of bash, zsh, fish\n"),
         (
             ["topics", "create", "t", "--partitions", "many"],
-            "error: invalid value for `--partitions`: `many` is not a whole number\n"
+            "error: invalid value for `--partitions` / `-p`: `many` is not a whole number\n"
             "hint: kcli topics create --help\n",
         ),
         (
@@ -119,3 +119,27 @@ def test_an_option_of_other_tools_is_told_what_does_its_work(
 ) -> None:
     err = f"error: no such option: {option}\nhint: {hint}\n"
     assert kcli(*line.split()) == Finished(2, "", err)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("config", "kcli configs describe"),
+        ("topic", "kcli topics list"),
+        ("group", "kcli consumer-groups describe"),
+        ("bench", "kcli measures no throughput"),
+        ("ui", "kcli has no web page"),
+        ("start", "kcli broker start"),
+        ("topics list --json", "`-o json` prints JSON"),
+        ("topics list --format json", "`-o json`, `-o text` and `-o table`"),
+        ("consume t --json", "`-o json` prints JSON"),
+        ("broker status --json", "`-o json` prints JSON"),
+        ("consume t --format json", "`-o json`, `-o text` and `-o table`"),
+    ],
+)
+def test_a_word_from_elsewhere_leads_to_the_right_one(
+    line: str, hint: str, kcli: Callable[..., Finished]
+) -> None:
+    finished = kcli(*line.split())
+    assert finished.exit_code == 2
+    assert finished.err.splitlines()[1].startswith(f"hint: {hint}")

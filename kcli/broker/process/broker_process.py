@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -70,6 +70,8 @@ async def serve(
                 nursery.cancel_scope.cancel()
         finally:
             log.tell_rest()
+            if options.is_ephemeral and pid_file.is_locked:
+                remove_data(data_dir, pid_file)
             pid_file.remove()
 
 
@@ -101,6 +103,22 @@ def settle_garbage_collector() -> None:
         gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+
+
+def remove_data(data_dir: Path, pid_file: PidFile) -> None:
+    """Remove the directory of an ephemeral daemon; it vanishes together with its pid file.
+
+    So a directory without the file, for which `broker stop` waits, is one that is gone.
+    """
+    for path in data_dir.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path != pid_file.path:
+            path.unlink(missing_ok=True)
+    rest = data_dir.with_name(f".{data_dir.name}-removed-{os.getpid()}")
+    with suppress(OSError):  # a mount point stays, empty
+        data_dir.rename(rest)
+        shutil.rmtree(rest, ignore_errors=True)
 
 
 @contextmanager

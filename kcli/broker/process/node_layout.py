@@ -113,6 +113,8 @@ class ClusterOptions:
     properties: Mapping[str, str] = field(default_factory=dict)
     adopt: bool = False
     racks: Sequence[str] = ()
+    is_ephemeral: bool = False
+    """Whether `data_dir`, which was empty, is removed at the end."""
 
 
 class NodeLayout:

@@ -43,6 +43,11 @@ class PidFile:
         self.path = data_dir / FILE_NAME
         self._descriptor: int | None = None
 
+    @property
+    def is_locked(self) -> bool:
+        """Whether this process has the directory."""
+        return self._descriptor is not None
+
     def lock(self) -> None:
         """Take the directory until `remove` or the end of the process. Raises `KcliError` if it is taken."""
         self._descriptor = self._open_locked()

@@ -34,7 +34,11 @@ app.add_typer(broker_fault.app, name="fault")
 ConfigFile = Annotated[Path | None, typer.Option(metavar="FILE", help="A server.properties file")]
 Override = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="A broker property; overrides the file (repeatable)"),
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="A broker property; overrides the file (repeatable); durations and sizes may have units: "
+        "7d, 64MiB",
+    ),
 ]
 Nodes = Annotated[
     int | None,
@@ -62,7 +66,12 @@ Port = Annotated[
     ),
 ]
 Ephemeral = Annotated[
-    bool, typer.Option("--ephemeral", help="Keep the data in a temporary directory, removed at the end")
+    bool,
+    typer.Option(
+        "--ephemeral",
+        help="Keep the data in a temporary directory, removed at the end; with --daemon this is --data-dir, "
+        "which must be empty",
+    ),
 ]
 Adopt = Annotated[
     bool, typer.Option("--adopt", help="Serve topic directories of another broker under their own ids")

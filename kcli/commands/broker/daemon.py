@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOG_FILE = "kcli-broker.log"
+DAEMON_VARIABLE = "KCLI_DAEMON"
+"""Set for the broker that `--daemon` starts: its data directory, by which it is found, may be ephemeral."""
 MOST_WARNINGS = 20
 """How many warnings of a start are repeated; the log has the others."""
 
@@ -92,6 +94,7 @@ def run_until_ready(log: BinaryIO) -> int | None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=log,
+        env={**os.environ, DAEMON_VARIABLE: "1"},
         start_new_session=True,
     )
     assert process.stdout is not None

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kcli.commands.shared.arguments import parse_properties, read_properties
+from kcli.commands.shared.arguments import parse_configs, read_properties
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,22 +54,20 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
         from kcli.commands.broker.daemon import start_daemon
 
         if options.ephemeral:
-            raise UsageError(
-                "`--daemon` and `--ephemeral` exclude each other",
-                hint="the end of the command removes the directory: use `--data-dir $(mktemp -d) --daemon`",
-            )
+            refuse_to_remove(options.data_dir)
         start_daemon(options.data_dir)
         return None
     check_ports(options)
     from kcli.broker.process.broker_process import serve
     from kcli.broker.process.cluster import ClusterOptions
 
-    properties = {**read_properties(options.config), **parse_properties(options.override, "--override")}
+    properties = {**read_properties(options.config), **parse_configs(options.override, "--override")}
     if options.durable:
         make_durable(properties)
     check_listeners(options, properties)
     cluster_options = ClusterOptions(
-        data_dir=None if options.ephemeral else options.data_dir.absolute(),
+        data_dir=data_dir_of(options),
+        is_ephemeral=options.ephemeral,
         nodes=options.nodes,
         host=DEFAULT_HOST if options.host is None else options.host,
         port=DEFAULT_PORT if options.port is None else options.port,
@@ -83,6 +81,25 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
 
         steps = read_scenario(options.scenario)
     return serve(cluster_options, verbose=options.verbose, as_json=options.as_json, scenario=steps)
+
+
+def data_dir_of(options: StartOptions) -> Path | None:
+    """Return where the data is, None for a temporary directory of a broker that is no daemon."""
+    if options.ephemeral:
+        from kcli.commands.broker.daemon import DAEMON_VARIABLE
+
+        if DAEMON_VARIABLE not in os.environ:
+            return None
+    return options.data_dir.absolute()
+
+
+def refuse_to_remove(data_dir: Path) -> None:
+    """Raise `UsageError` unless a directory is missing or empty: it will be removed."""
+    if data_dir.exists() and (not data_dir.is_dir() or any(data_dir.iterdir())):
+        raise UsageError(
+            f"`{data_dir}` is not empty, and the end of an ephemeral broker removes its directory",
+            hint="name another one with `--data-dir`, or leave `--ephemeral` out to keep the data",
+        )
 
 
 def check_ports(options: StartOptions) -> None:

@@ -21,7 +21,7 @@ from kcli.commands.configs.entities import (
     note_validation,
 )
 from kcli.commands.configs.quotas import AlteredQuotas, Quotas, alter_quotas, describe_quotas, quota_changes
-from kcli.commands.shared.arguments import read_properties
+from kcli.commands.shared.arguments import read_properties, without_units
 from kcli.commands.shared.options import ClusterAddress, complete_config
 from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, UsageError
@@ -112,7 +112,8 @@ async def alter(
             "--add-config",
             metavar="NAME=VALUE,...",
             autocompletion=complete_config,
-            help="Values to set; a list in brackets: name=[a,b]",
+            help="Values to set; a list in brackets: name=[a,b]; durations and sizes may have units: "
+            "7d, 64MiB",
         ),
     ] = None,
     add_config_file: Annotated[
@@ -148,7 +149,7 @@ async def alter(
     from kcli.commands.configs.names import name_hint, refuse_unknown, warn_of_no_effect
     from kcli.commands.shared.session import failure
 
-    added = {**read_properties(add_config_file), **parse_pairs(add, "--add")}
+    added = {**read_properties(add_config_file), **without_units(parse_pairs(add, "--add"))}
     quotas = options.quotas()
     if quotas is not None:
         if None in quotas.names.values():

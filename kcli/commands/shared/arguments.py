@@ -52,6 +52,20 @@ def parse_properties(pairs: Sequence[str] | None, option: str) -> dict[str, str]
     return given
 
 
+def parse_configs(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Return configurations as `parse_properties` does, with plain numbers for durations and sizes."""
+    return without_units(parse_properties(pairs, option))
+
+
+def without_units(configs: Mapping[str, str]) -> dict[str, str]:
+    """Return configurations with plain numbers: `7d` for a name that ends with `.ms` is 604800000."""
+    if not any(value[-1:].isalpha() and value[:1].isdigit() for value in configs.values()):
+        return dict(configs)
+    from kcli.commands.shared.units import plain_number
+
+    return {name: plain_number(name, value) for name, value in configs.items()}
+
+
 def read_properties(path: Path | None) -> dict[str, str]:
     """Read a Java properties file; None gives no properties."""
     if path is None:

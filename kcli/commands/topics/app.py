@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kcli.commands.shared.arguments import LARGEST_INT32, not_empty, parse_properties, signed_number
+from kcli.commands.shared.arguments import LARGEST_INT32, not_empty, parse_configs, signed_number
 from kcli.commands.shared.confirmation import Confirmation
 from kcli.commands.shared.options import (
     ClusterAddress,
@@ -94,6 +94,8 @@ async def create(
     partitions: Annotated[
         int | None,
         typer.Option(
+            "--partitions",
+            "-p",
             min=1,
             max=LARGEST_INT32,
             metavar="N",
@@ -103,6 +105,8 @@ async def create(
     replication_factor: Annotated[
         int | None,
         typer.Option(
+            "--replication-factor",
+            "-r",
             min=1,
             max=LARGEST_REPLICATION_FACTOR,
             metavar="N",
@@ -113,7 +117,12 @@ async def create(
     config: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=VALUE", autocompletion=complete_config, help="A topic configuration (repeatable)"
+            "--config",
+            "-c",
+            metavar="NAME=VALUE",
+            autocompletion=complete_config,
+            help="A topic configuration (repeatable); durations and sizes may have units: retention.ms=7d, "
+            "segment.bytes=64MiB",
         ),
     ] = None,
     if_not_exists: Annotated[
@@ -146,7 +155,7 @@ async def create(
             -1 if partitions is None else partitions,
             -1 if replication_factor is None else replication_factor,
             None if assignments is None else dict(enumerate(assignments)),
-            parse_properties(config, "--config"),
+            parse_configs(config, "--config"),
         )
         for name in names
     }
@@ -289,7 +298,7 @@ async def alter(
         raise UsageError(
             "`--replica-assignment` must list all `--partitions` partitions, the existing ones too"
         )
-    settings = parse_properties(config, "--config")
+    settings = parse_configs(config, "--config")
     async with cluster.connect() as client:
         names, refused = await meant_topics(client, pattern, confirmation, if_exists=if_exists)
         if not force and partitions is not None:

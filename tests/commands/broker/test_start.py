@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from kcli.protocol.records.record_walk import RECORD_WALK
 from tests.conftest import Finished
 from tests.support.kcli_broker import READY_TIMEOUT_SECONDS, KcliBroker
 from tests.support.processes import STOP_TIMEOUT_SECONDS
+from tests.support.waiting import eventually
 
 LINES = [
     "",
@@ -203,13 +207,39 @@ def test_a_durable_broker_flushes_every_record(kcli: Callable[..., Finished]) ->
     ]
 
 
-def test_a_broker_that_goes_on_has_no_temporary_directory(kcli: Callable[..., Finished]) -> None:
-    finished = kcli("broker", "start", "--daemon", "--ephemeral")
-    assert (finished.exit_code, finished.out) == (2, "")
-    assert finished.err.splitlines() == [
-        "error: `--daemon` and `--ephemeral` exclude each other",
-        "hint: the end of the command removes the directory: use `--data-dir $(mktemp -d) --daemon`",
-    ]
+def test_an_ephemeral_daemon_is_found_and_stopped_like_any_other_and_leaves_nothing(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    kcli = (sys.executable, "-m", "kcli", "broker")
+    start = (*kcli, "start", "--daemon", "--ephemeral", "--port", "0", "--data-dir", str(data))
+    started = subprocess.run(start, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert started.stdout.endswith(f"data {data}\n")
+    again = subprocess.run(start, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (again.returncode, again.stderr.splitlines()[0]) == (
+        2,
+        f"error: `{data}` is not empty, and the end of an ephemeral broker removes its directory",
+    )
+    status = subprocess.run([*kcli, "status", "--data-dir", str(data)], capture_output=True, check=False)
+    assert status.returncode == 0
+    subprocess.run([*kcli, "stop", "--data-dir", str(data)], check=True)
+    assert not data.exists()
+
+
+def test_an_ephemeral_daemon_that_gets_a_signal_removes_its_directory(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    start = [sys.executable, "-m", "kcli", "broker", "start", "--daemon", "--ephemeral", "--port", "0"]
+    start += ["--data-dir", str(data), "-o", "json"]
+    ready = json.loads(subprocess.run(start, capture_output=True, check=True).stdout)
+    os.kill(ready["pid"], signal.SIGTERM)
+    eventually(lambda: not data.exists(), "the end of the directory")
+
+
+def test_an_ephemeral_daemon_takes_no_directory_with_data(
+    kcli: Callable[..., Finished], tmp_path: Path
+) -> None:
+    (tmp_path / "mine").write_text("mine")
+    finished = kcli("broker", "start", "--daemon", "--ephemeral", "--data-dir", str(tmp_path))
+    assert finished.exit_code == 2
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
