@@ -59,6 +59,8 @@ class HostedPartitions:
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.by_name_bytes: dict[tuple[bytes, int], Partition] = {}
         """The partitions with no replica elsewhere, by encoded name; none of internal topics."""
+        self.by_topic_id: dict[tuple[bytes, int], Partition] = {}
+        """The same by topic id."""
         self._offline: set[TopicPartition] = set()
         self._lacking: dict[TopicPartition, str] = {}
         """Why replicas could not be opened for a lack of descriptors or memory, until `open_lacking`."""

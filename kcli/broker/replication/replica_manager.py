@@ -154,8 +154,9 @@ class ReplicaManager(HostedPartitions):
         self._assignments_manager.compare(partition, registration)
         if partition.is_alone and topic.name not in INTERNAL_TOPICS:
             self.by_name_bytes[topic.name.encode(), index] = partition
+            self.by_topic_id[topic.topic_id, index] = partition
         else:
-            self.by_name_bytes.pop((topic.name.encode(), index), None)
+            self._is_not_alone(topic.name, topic.topic_id, index)
 
     def open_lacking(self) -> bool:
         """Try again to open the replicas that lacked descriptors or memory; return whether one is back."""
@@ -203,7 +204,7 @@ class ReplicaManager(HostedPartitions):
         self._offline.discard(key)
         self._lacking.pop(key, None)
         partition = self.partitions.pop(key, None)
-        self.by_name_bytes.pop((topic.name.encode(), index), None)
+        self._is_not_alone(topic.name, topic.topic_id, index)
         if partition is None:
             return
         self.fetchers.stop(key)
@@ -250,9 +251,14 @@ class ReplicaManager(HostedPartitions):
     def _take_offline(self, key: TopicPartition) -> None:
         self._offline.add(key)
         self.fetchers.stop(key)
-        self.partitions.pop(key, None)
-        self.by_name_bytes.pop((key[0].encode(), key[1]), None)
+        partition = self.partitions.pop(key, None)
+        if partition is not None:
+            self._is_not_alone(partition.topic, partition.topic_id, partition.index)
         self.purgatory.touch(key)
+
+    def _is_not_alone(self, topic: str, topic_id: bytes, index: int) -> None:
+        self.by_name_bytes.pop((topic.encode(), index), None)
+        self.by_topic_id.pop((topic_id, index), None)
 
     def read_from_log(
         self, wanted: Iterable[FetchPartition], params: FetchParams, max_bytes: int

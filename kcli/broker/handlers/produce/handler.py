@@ -113,7 +113,7 @@ def produce(
             response, reads_long = None, True
         if response is not None:
             return response
-        request = short_path.in_full(request, context.api_version)
+        request = short_path.in_full(request)
     assert isinstance(request, ProduceData)
     if has_transactional_batch(request):
         if request.transactional_id is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kcli.broker.handlers.produce.wire import ProduceData, Row, ShortProduce, Topic
+from kcli.broker.handlers.produce.wire import TOPIC_IDS_FROM, ProduceData, Row, ShortProduce, Topic
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.produce import (
@@ -39,8 +39,11 @@ _WITHOUT_LOG_START = frozenset(
 
 def failed_produce(request: ProduceData | ShortProduce, error: KafkaError) -> ProduceResponse | None:
     if type(request) is tuple:
-        acks, name, index = request[:3]
-        topic: Topic = (name.decode(errors="replace"), ZERO_UUID, [(index, None)])
+        acks, name, index, version = *request[:3], request[-1]
+        partitions: list[tuple[int, memoryview | None]] = [(index, None)]
+        topic: Topic = (name.decode(errors="replace"), ZERO_UUID, partitions)
+        if version >= TOPIC_IDS_FROM:
+            topic = ("", name, partitions)
         request = ProduceData(None, acks, 0, [topic], 0)
     assert isinstance(request, ProduceData)
     if request.acks == 0:

@@ -29,10 +29,10 @@ _PARTITION = Struct(">ii")
 _INDEX = Struct(">i")
 _UUID_SIZE = 16
 
-ShortProduce = tuple[int, bytes, int, memoryview, memoryview, int, int]
-"""Acks, topic, partition and records, then the buffer, start and end of the body: one batch to one partition.
+ShortProduce = tuple[int, bytes, int, memoryview, memoryview, int, int, int]
+"""One batch to one partition: acks, topic, index, records; buffer, start and end of the body; the version.
 
-A tuple, because most requests to a broker need one.
+The topic is its encoded name, from version 13 on its id. A tuple, because most requests to a broker need one.
 """
 Topic = tuple[str, bytes, list[tuple[int, "memoryview | None"]]]
 """Name, topic id (one of the two is empty or zero), and (index, records) of each partition."""
@@ -227,7 +227,7 @@ _MAX_FRAMES = 10_000
 
 
 def one_row_frame(name: bytes, version: int) -> OneRowFrame:
-    """Return what makes the frame for one success in one topic, in a version from 5 to 12.
+    """Return what makes the frame for one success in one topic, named or identified, from version 5 on.
 
     It packs the size, a correlation id, the first part, the row's fields and the second part.
     """
@@ -239,7 +239,8 @@ def _make_frame(name: bytes, version: int) -> OneRowFrame:
         _frames.clear()
     if version >= FLEXIBLE_FROM:
         # The header has no tags either.
-        head = b"".join((b"\x00\x02", encode_unsigned_varint(len(name) + 1), name, b"\x02"))
+        size = b"" if version >= TOPIC_IDS_FROM else encode_unsigned_varint(len(name) + 1)
+        head = b"".join((b"\x00\x02", size, name, b"\x02"))
         tail = _END_9
     else:
         one = _COUNT.pack(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.broker.handlers.produce.short_path import FIRST_VERSION, reader
-from kcli.broker.handlers.produce.wire import FLEXIBLE_FROM, decoder
+from kcli.broker.handlers.produce.wire import FLEXIBLE_FROM, TOPIC_IDS_FROM, decoder
 from kcli.broker.network.apis import APIS, Api
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kcli.protocol.schema.declaration import DecodeError, codec
+from kcli.protocol.uuids import ZERO_UUID
 from tests.broker.records import batch, produce_request
 from tests.broker.single_node import START_MS, Node, connected, running_node
 
-VERSIONS = range(FIRST_VERSION, 13)
+VERSIONS = range(FIRST_VERSION, 14)
 BEFORE = b"\x00" * 7
 
 
@@ -38,9 +40,13 @@ def read(data: bytes, version: int) -> Any:
 
 def request_of(name: str, index: int, records: bytes, acks: int) -> ProduceRequest:
     rows = [PartitionProduceData(index=index, records=memoryview(records))]
-    return ProduceRequest(
-        acks=acks, timeout_ms=5, topic_data=[TopicProduceData(name=name, partition_data=rows)]
-    )
+    topic = TopicProduceData(name=name, topic_id=id_of(name), partition_data=rows)
+    return ProduceRequest(acks=acks, timeout_ms=5, topic_data=[topic])
+
+
+def id_of(name: str) -> bytes:
+    """Return an id for a topic; a version encodes either this or the name."""
+    return md5(name.encode()).digest()
 
 
 names = st.text("abc._-é", min_size=1, max_size=100)
@@ -59,10 +65,9 @@ def test_one_batch_to_one_partition_is_read(
 ) -> None:
     records = bytes(size)
     encoded = codec(ProduceRequest, version).encode(request_of(name, index, records, acks))
-    expected = None if version >= FLEXIBLE_FROM and len(name.encode()) > 126 else (
-        acks, name.encode(), index, records,
-    )  # fmt: skip
-    assert read(encoded, version) == expected
+    expected = (acks, id_of(name) if version >= TOPIC_IDS_FROM else name.encode(), index, records)
+    is_too_long = FLEXIBLE_FROM <= version < TOPIC_IDS_FROM and len(name.encode()) > 126
+    assert read(encoded, version) == (None if is_too_long else expected)
 
 
 @given(
@@ -85,10 +90,10 @@ def test_what_is_read_is_what_the_request_says(
     acks, raw, index, records = found
     request, end = decoder(version)(memoryview(data), 0, len(data))
     assert end == len(data)
-    ((topic, _, partitions),) = request.topics
+    ((topic, topic_id, partitions),) = request.topics
     ((partition, data_of_it),) = partitions
     assert (acks, index, records) == (request.acks, partition, bytes(data_of_it or b""))
-    assert raw.decode(errors="replace") == topic
+    assert raw == topic_id if version >= TOPIC_IDS_FROM else raw.decode(errors="replace") == topic
     assert request.transactional_id is None
 
 
@@ -117,11 +122,18 @@ async def answers(directory: Path, version: int, apis: tuple[Api, ...]) -> list[
     async with running_node(directory, apis=apis) as node, connected(node) as client:
         node.create_topic("t")
         node.create_topic("stamped", message_timestamp_type="LogAppendTime")
-        found = [
-            await client.ask(produce_request(topic, records), version)
-            for topic in ("t", "stamped", "unknown")
-            for records in REQUESTS.values()
-        ]
+        found = []
+        for name in ("t", "stamped", "unknown"):
+            for records in REQUESTS.values():
+                request = produce_request(name, records)
+                if version >= TOPIC_IDS_FROM:
+                    known = node.image.topics.get(name)
+                    request.topic_data[0].name = ""
+                    request.topic_data[0].topic_id = id_of(name) if known is None else known.topic_id
+                found.append(await client.ask(request, version))
+        for response in found:
+            # Each node has given its topics ids of its own.
+            response.responses[0].topic_id = ZERO_UUID
         return [*found, *(ends(node))]
 
 
