@@ -87,7 +87,10 @@ def test_idle_connections_leave_descriptors_for_files(broker: KcliBroker, kcli: 
         assert counts["file_descriptors"]["accepting_stopped"] == 1
         assert counts["file_descriptors"]["open"] < DESCRIPTORS - 20
     with RawClient(broker.bootstrap) as client:
-        assert create(client, "later", 100).error_code == ErrorCode.NONE
+        eventually(
+            lambda: create(client, "later", 100).error_code == ErrorCode.NONE,
+            "there are descriptors again when the broker has seen that its clients are gone",
+        )
         (topic,) = [
             each for each in client.ask(MetadataRequest(topics=None), 9).topics if each.name == "later"
         ]

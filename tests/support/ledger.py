@@ -78,7 +78,8 @@ class Ledger:
         """
         records = read_partition(bootstrap, self.topic, 0)
         found = {record.offset: int((record.value or b"").partition(b" ")[0]) for record in records}
-        assert self.acknowledged.items() <= found.items()
+        lost = sorted(self.acknowledged.items() - found.items())
+        assert lost == [], f"{len(lost)} of {len(self.acknowledged)} are not among {len(found)}"
         return found
 
     def check(self, bootstrap: str) -> None:
