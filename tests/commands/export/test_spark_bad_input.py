@@ -355,7 +355,7 @@ def test_without_pyarrow(command: str, live: Kcli, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("kcli.commands.export.spark_import.find_spec", lambda name: None)
     words = command.format(out=tmp_path / "out").split()
     for form in ("text", "json"):
-        refused(live(*words, "-o", form), 1, f"`{words[0]}` needs pyarrow", "pip install 'pyspark>=4.2'")
+        refused(live(*words, "-o", form), 1, f"`{words[0]}` needs pyarrow", "pip install 'pyspark>=4.0'")
 
 
 def test_without_pyspark(live: Kcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,12 +62,12 @@ def test_without_pyspark_one_line_names_the_extra_and_the_other_engine(
     with pytest.raises(KcliError) as caught:
         check_pyspark()
     assert caught.value.message == "pyspark is not installed"
-    libraries = "'pyspark>=4.2' 'pyarrow>=18' 'numpy>=1.26'"
+    libraries = "'pyspark>=4.0' 'pyarrow>=18' 'numpy>=1.26'"
     assert caught.value.hint == f"pip install {libraries}; `--engine local` exports without Spark"
 
 
 @pytest.mark.parametrize(
-    ("version", "is_new_enough"), [("4.1.3", False), ("4.2.0", True), ("5.0.0.dev1", True)]
+    ("version", "is_new_enough"), [("3.5.3", False), ("4.0.0", True), ("5.0.0.dev1", True)]
 )
 def test_an_old_pyspark_is_refused(
     version: str, is_new_enough: bool, monkeypatch: pytest.MonkeyPatch
@@ -78,7 +78,7 @@ def test_an_old_pyspark_is_refused(
     if is_new_enough:
         check_pyspark()
     else:
-        with pytest.raises(KcliError, match=r"pyspark 4\.2 or newer is needed: 4\.1\.3 is installed"):
+        with pytest.raises(KcliError, match=r"pyspark 4\.0 or newer is needed: 3\.5\.3 is installed"):
             check_pyspark()
 
 
