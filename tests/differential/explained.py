@@ -69,6 +69,12 @@ TABLE: tuple[Explained, ...] = (
         lambda request, difference: "__consumer_offsets" in difference.names,
     ),
     Explained(
+        "Metadata|DescribeTopicPartitions",
+        r"topics\.partitions.*|next_cursor.*",
+        "how many partitions __consumer_offsets has is a setting of a broker",
+        lambda request, difference: "__consumer_offsets" in difference.names,
+    ),
+    Explained(
         "Metadata",
         r"topics(\.error_code|\.partitions)",
         "kcli creates a missing topic before it answers, Apache Kafka afterwards",

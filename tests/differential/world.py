@@ -71,7 +71,7 @@ NEW_GROUPS = 8
 """Groups that requests may create."""
 
 SESSION_MS = 1_800_000
-REBALANCE_MS = 150
+REBALANCE_MS = 500
 
 
 def until(pair: Pair, request: object, version: int, holds: Callable[[Any], bool]) -> None:
@@ -265,23 +265,27 @@ class World:
 
     def _join(self) -> None:
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"\0\1\0\0\0\0\0\0\0\0")
-        request = JoinGroupRequest(
-            group_id=self.stable,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
-            member_id="",
-            protocol_type="consumer",
-            protocols=[protocol],
-        )
-        member_id = self.pair.set_up(request, 3).member_id
-        assignment = SyncGroupRequestAssignment(member_id=member_id, assignment=b"\0\1\0\0\0\0\0\0\0\0")
-        self.pair.set_up(
-            SyncGroupRequest(
-                group_id=self.stable, generation_id=1, member_id=member_id, assignments=[assignment]
-            ),
-            3,
-        )
-        self.members.append(member_id)
+        for attempt in range(10):
+            self.stable = self.group(f"stable-{attempt}")
+            request = JoinGroupRequest(
+                group_id=self.stable,
+                session_timeout_ms=SESSION_MS,
+                rebalance_timeout_ms=REBALANCE_MS,
+                member_id="",
+                protocol_type="consumer",
+                protocols=[protocol],
+            )
+            joined = self.pair.set_up(request, 3)
+            assignment = SyncGroupRequestAssignment(
+                member_id=joined.member_id, assignment=b"\0\1\0\0\0\0\0\0\0\0"
+            )
+            sync = SyncGroupRequest(
+                group_id=self.stable, generation_id=1, member_id=joined.member_id, assignments=[assignment]
+            )
+            # On a busy machine one of the brokers may have given up the member meanwhile.
+            if not any(response.error_code for response in self.pair.ask(sync, 3)):
+                break
+        self.members.append(joined.member_id)
         heartbeat = ConsumerGroupHeartbeatRequest(
             group_id=self.modern,
             member_id="symbolic-member-000000",

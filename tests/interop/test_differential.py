@@ -21,10 +21,12 @@ SEEDS = (1, 2)
 REQUESTS = 1000
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_both_answer_alike(seed: int, apache_kafka: ApacheKafka, kcli_broker: KcliBroker) -> None:
+def test_both_answer_alike(apache_kafka: ApacheKafka, kcli_broker: KcliBroker) -> None:
     pair = Pair(apache_kafka.bootstrap, kcli_broker.bootstrap)
-    report = Comparison(pair, seed=seed).run(REQUESTS)
+    asked: set[str] = set()
+    for seed in SEEDS:
+        report = Comparison(pair, seed=seed).run(REQUESTS)
+        assert not report.findings, "\n".join(map(as_test, report.findings.values()))
+        asked |= report.requests.keys()
     pair.close()
-    assert not report.findings, "\n".join(map(as_test, report.findings.values()))
-    assert report.requests.keys() == {api.name for api in APIS}
+    assert asked == {api.name for api in APIS}
