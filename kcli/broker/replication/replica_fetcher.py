@@ -13,8 +13,8 @@ fetcher waits on the leader, at no cost.
 | CORRUPT_MESSAGE, not led or known there, … | retried after `replica.fetch.backoff.ms` |
 | an error of its own log | stops until the next leader epoch |
 
-Where `flush.messages` demands it, records are on disk before the next call tells the leader that they were
-copied, so that those acknowledged to a producer with acks=all are on the disk of every in-sync replica.
+Where `flush.messages` demands it, records are on disk before a call tells the leader that they are here, so
+that those acknowledged to a producer with acks=all are on the disk of every in-sync replica.
 
 If the leader cannot be reached, all its partitions are retried later (class `AbstractFetcherThread`).
 """
@@ -86,8 +86,6 @@ class ReplicaFetcher:
         """The partitions whose positions go into the next call."""
         self._delayed: dict[FetchState, None] = {}
         self._out_of_range: list[FetchState] = []
-        self._to_flush: list[FetchState] = []
-        """The partitions whose records have to be on disk before the next call."""
         self._alarm: TimerCallback | None = None
         self._work = trio.Event()
 
@@ -161,6 +159,9 @@ class ReplicaFetcher:
         if session is None:
             session = self._session = await self._link.open(broker_epoch=self._hosted.context.broker_epoch())
             self._moved = dict.fromkeys(state for state in self.states.values() if state not in self._delayed)
+        unsynced = [state for state in self._moved if state.partition.must_flush]
+        if unsynced:
+            await self._flush(unsynced)
         limit = min(self._hosted.config.replica_fetch_response_max_bytes, TURN_BYTES)
         rows = await self._link.fetch(session, self._take_moved, max_bytes=limit)
         if self._hosted.gate.is_closed or session is not self._session:
@@ -170,8 +171,6 @@ class ReplicaFetcher:
             found = self.states.get((row.request.topic or "", row.request.index))
             if found is not None and found.row is row.request:
                 self._take(found, row)
-        if self._to_flush:
-            await self._flush()
         # Last: the leader may truncate records meanwhile, and the other rows would read them.
         while self._out_of_range:
             await self._find_range(self._out_of_range.pop())
@@ -180,8 +179,7 @@ class ReplicaFetcher:
         else:
             await trio.lowlevel.checkpoint()
 
-    async def _flush(self) -> None:
-        states, self._to_flush = self._to_flush, []
+    async def _flush(self, states: list[FetchState]) -> None:
         async with trio.open_nursery() as nursery:
             for state in states:
                 nursery.start_soon(self._flush_one, state)
@@ -199,6 +197,8 @@ class ReplicaFetcher:
         for state in list(self._moved):
             if not state.has_begun:
                 self._begin(state)
+            if state.partition.must_flush:
+                self._delay(state)  # It came while the call was on its way; the next one flushes it.
             state.moved()
             self._hold_back(state)
         moved, self._moved = self._moved, {}
@@ -241,8 +241,6 @@ class ReplicaFetcher:
         elif row.records is not None:
             assert isinstance(row.records, FileSlice)
             follower_log.append(log, read_slice(row.records), now_ms=now_ms)
-            if state.partition.must_flush:
-                self._to_flush.append(state)
             self._moved[state] = None
             throttle = self._hosted.follower_throttle
             if throttle.is_throttled(*state.partition.key):

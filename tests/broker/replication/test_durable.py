@@ -13,8 +13,9 @@ import trio.testing
 
 from kcli.protocol.error_codes import ErrorCode
 from kcli.storage import disk
+from kcli.storage.log.log_read import Isolation
 from tests.broker.records import batch, produce_request, produced
-from tests.broker.replication.clusters import append, create, leader_of, replicas_of
+from tests.broker.replication.clusters import NOW_MS, append, create, leader_of, node, replicas_of
 from tests.broker.single_node import connected, running_node
 from tests.support.running_cluster import running_cluster
 from tests.support.waiting import until
@@ -96,6 +97,29 @@ async def test_a_follower_syncs_before_it_counts_as_having_the_records(
         await until(lambda: follower.log.log_end_offset == end and held.begun)
         await trio.testing.wait_all_tasks_blocked(0.02)
         assert follower.log.synced_offset == 0
+        assert leader.log.high_watermark == 0
+        held.release()
+        await until(lambda: leader.log.high_watermark == end)
+        assert follower.log.synced_offset == end
+
+
+@pytest.mark.parametrize("held", ["/node-2/t-0/"], indirect=True)
+async def test_a_follower_syncs_what_it_has_from_before_it_tells_of_it(
+    held: HeldDisk, tmp_path: Path
+) -> None:
+    async with running_cluster(tmp_path, nodes=2, log_flush_interval_messages="1") as cluster:
+        create(cluster, "t", on=(1, 2))
+        leader, follower = leader_of(cluster), replicas_of(cluster)[2]
+        fetchers = node(cluster, 2).replica_manager.fetchers
+        fetchers.stop(follower.key)
+        end = append(leader, b"v")
+        # As after a crash of the process: records that an earlier fetcher has written, but not synced.
+        found = leader.log.read(0, 1 << 20, isolation=Isolation.LOG_END).file_slice
+        assert found is not None
+        follower.log.append_as_follower(found.read(), now_ms=NOW_MS)
+        fetchers.follow(follower)
+        await until(lambda: held.begun)
+        await trio.testing.wait_all_tasks_blocked(0.02)
         assert leader.log.high_watermark == 0
         held.release()
         await until(lambda: leader.log.high_watermark == end)
