@@ -8,6 +8,7 @@ the same comparison of epochs as between two nodes (class `ReplicaAlterLogDirsTh
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -15,9 +16,11 @@ import trio
 from kcli.broker.replication import follower_log
 from kcli.broker.replication.replica_fetcher import TURN_BYTES, read_slice
 from kcli.broker.replication.replication_throttle import ReplicationThrottle
+from kcli.broker.waiting.threads import run_in_thread
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
+from kcli.storage import disk
 from kcli.storage.disk import is_shortage
 from kcli.storage.log.log_read import Isolation
 
@@ -104,11 +107,11 @@ class AlterLogDirsManager:
                 await self._hosted.gate.passed()
                 while wait_ms := self.throttle.wait_ms(monotonic_ms()):  # noqa: ASYNC110 - for time to pass
                     await trio.sleep(wait_ms / 1000)
-                if self._moving.get(key) is partition and not self._advance(partition):
+                if self._moving.get(key) is partition and not await self._advance(partition):
                     await trio.sleep(SHORTAGE_SECONDS)
             await trio.lowlevel.checkpoint()
 
-    def _advance(self, partition: Partition) -> bool:
+    async def _advance(self, partition: Partition) -> bool:
         """Copy a piece of one replica; a complete copy takes the place of the log.
 
         Return False for a shortage of descriptors or memory, after which it is tried again.
@@ -118,13 +121,18 @@ class AlterLogDirsManager:
             del self._moving[partition.key]
             return True
         try:
-            if not self._copy(partition.log, copy) and partition.writing is None:
+            if self._copy(partition.log, copy):
+                return True
+            if copy.must_flush:
+                await self._hosted.group_commit.flush(copy)
+                await self._finish_synced(partition, copy)
+            elif partition.writing is None:
                 self._finish(partition)
         except KafkaError as error:
             _log.error("%s-%d cannot be moved: %s", *partition.key, error.message)
             if is_shortage(error):
                 return False
-            del self._moving[partition.key]
+            self._moving.pop(partition.key, None)
         return True
 
     def _copy(self, log: UnifiedLog, copy: UnifiedLog) -> bool:
@@ -146,6 +154,32 @@ class AlterLogDirsManager:
         self.throttle.record(records.size, monotonic_ms())
         return copy.log_end_offset < log.log_end_offset
 
+    async def _finish_synced(self, partition: Partition, copy: UnifiedLog) -> None:
+        """Sync the rest of a copy while nobody writes to the log, then let it take the log's place.
+
+        What was acknowledged is on disk in the log, and has to be in what replaces it. Raises `KafkaError`.
+        """
+        if partition.writing is not None or not self._is_moving(partition, copy):
+            return
+        done = partition.writing = trio.Event()
+        try:
+            while self._copy(partition.log, copy):
+                pass
+            await self._hosted.group_commit.flush(copy)
+            if self._is_moving(partition, copy) and copy.log_end_offset == partition.log.log_end_offset:
+                former = partition.log
+                self._finish(partition)
+                for log in (copy, former):
+                    await _sync_name(log)
+        finally:
+            partition.writing = None
+            done.set()
+
+    def _is_moving(self, partition: Partition, copy: UnifiedLog) -> bool:
+        """Return whether a copy is still wanted, after a wait."""
+        is_wanted = self._moving.get(partition.key) is partition
+        return is_wanted and self._logs.future_log(*partition.key) is copy
+
     def _finish(self, partition: Partition) -> None:
         name = TopicPartition(*partition.key)
         former, copy = partition.log.parent_directory, self._logs.future_log(*name)
@@ -155,3 +189,11 @@ class AlterLogDirsManager:
         del self._moving[partition.key]
         self._moved(partition)
         _log.info("%s has moved from `%s` to `%s`", name, former, partition.log.parent_directory)
+
+
+async def _sync_name(log: UnifiedLog) -> None:
+    """Sync the name of a replica's directory. Raises `KafkaError`."""
+    try:
+        await run_in_thread(partial(disk.sync_path, log.parent_directory))
+    except OSError as error:
+        raise log.failed("rename", error) from error

@@ -295,12 +295,6 @@ class Partition:
         """False for a new leader whose high watermark is below the start of its epoch (KIP-207)."""
         return self.in_sync is None or self.log.high_watermark >= self.in_sync.epoch_start_offset
 
-    @property
-    def must_flush(self) -> bool:
-        """Whether `flush.messages` demands that the last append is on disk before its answer."""
-        log = self.log
-        return log.log_end_offset - log.synced_offset >= log.config.flush_messages
-
     def replication_error(self, required_offset: int) -> ErrorCode | None:
         """Return the result of a write up to `required_offset`, None while followers lack it."""
         if not self.is_leader:

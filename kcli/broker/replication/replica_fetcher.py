@@ -159,7 +159,7 @@ class ReplicaFetcher:
         if session is None:
             session = self._session = await self._link.open(broker_epoch=self._hosted.context.broker_epoch())
             self._moved = dict.fromkeys(state for state in self.states.values() if state not in self._delayed)
-        unsynced = [state for state in self._moved if state.partition.must_flush]
+        unsynced = [state for state in self._moved if state.partition.log.must_flush]
         if unsynced:
             await self._flush(unsynced)
         limit = min(self._hosted.config.replica_fetch_response_max_bytes, TURN_BYTES)
@@ -197,7 +197,7 @@ class ReplicaFetcher:
         for state in list(self._moved):
             if not state.has_begun:
                 self._begin(state)
-            if state.partition.must_flush:
+            if state.partition.log.must_flush:
                 self._delay(state)  # It came while the call was on its way; the next one flushes it.
             state.moved()
             self._hold_back(state)

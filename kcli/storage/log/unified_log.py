@@ -122,6 +122,12 @@ class UnifiedLog:
         return self.local.synced_offset
 
     @property
+    def must_flush(self) -> bool:
+        """Whether `flush.messages` demands that the records are on disk before they are acknowledged."""
+        local = self.local
+        return local.end_offset - local.synced_offset >= local.config.flush_messages
+
+    @property
     def parent_directory(self) -> str:
         return self.local.parent_directory
 

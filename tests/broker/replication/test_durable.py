@@ -124,3 +124,23 @@ async def test_a_follower_syncs_what_it_has_from_before_it_tells_of_it(
         held.release()
         await until(lambda: leader.log.high_watermark == end)
         assert follower.log.synced_offset == end
+
+
+@pytest.mark.parametrize("held", ["-future/"], indirect=True)
+async def test_a_copy_is_synced_before_it_takes_the_place_of_its_log(held: HeldDisk, tmp_path: Path) -> None:
+    log_dirs = f"{tmp_path}/a,{tmp_path}/b"
+    async with running_cluster(
+        tmp_path, nodes=1, log_flush_interval_messages="1", log_dirs=log_dirs
+    ) as cluster:
+        create(cluster, "t", replicas=1)
+        broker, partition = node(cluster, 1), leader_of(cluster)
+        former, end = partition.log, append(partition, b"v")
+        target = next(each for each in log_dirs.split(",") if each != former.parent_directory)
+        broker.replica_manager.alter_log_dirs_manager.begin("t", 0, target)
+        await until(lambda: held.begun)
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        assert partition.log is former
+        held.release()
+        await until(lambda: partition.log is not former and partition.writing is None)
+        assert partition.log.parent_directory == target
+        assert partition.log.synced_offset == partition.log.log_end_offset == end

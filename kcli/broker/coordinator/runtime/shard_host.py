@@ -293,7 +293,7 @@ class ShardHost(Generic[S]):
             return
         partition = self.partition
         code = partition.replication_error(required_offset)
-        if code is not None and not partition.must_flush and not self._pending:
+        if code is not None and not partition.log.must_flush and not self._pending:
             self.perform(then(now, _error(code)), now)
         else:
             self._await_commit(required_offset, then)
@@ -304,7 +304,7 @@ class ShardHost(Generic[S]):
         pending = PendingAppend(self, required_offset, then)
         self._pending[pending] = None
         self._purgatory.park(pending, [self.partition.key], self._commit_timeout_ms)
-        if self.partition.must_flush:
+        if self.partition.log.must_flush:
             pending.is_flushed = False
             self._flush(pending)
 

@@ -261,7 +261,7 @@ class _Append:
     ) -> Row:
         if self._request.acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
             self._pending.append((topic_number, number, partition, info.last_offset + 1))
-        if partition.must_flush:
+        if partition.log.must_flush:
             self.to_flush.append((topic_number, number, partition))
         return index, 0, info.first_offset, info.log_append_time, info.log_start_offset
 
