@@ -76,7 +76,7 @@ TABLE: tuple[Explained, ...] = (
     ),
     Explained(
         "Metadata",
-        r"topics(\.error_code|\.partitions)",
+        r"topics(\.error_code|\.partitions)?",
         "kcli creates a missing topic before it answers, Apache Kafka afterwards",
         lambda request, difference: request.version < 4 or request.body.allow_auto_topic_creation,
     ),
@@ -181,6 +181,20 @@ TABLE: tuple[Explained, ...] = (
     Explained(
         "Fetch",
         ".*",
+        "a zero topic id makes Apache Kafka's handler throw, or never answer",
+        lambda request, difference: (
+            request.version >= 13 and any(topic.topic_id == bytes(16) for topic in request.body.topics)
+        ),
+    ),
+    Explained(
+        "Produce",
+        r"responses\.partition_responses\.error_code",
+        NO_TRANSACTIONS,
+        lambda request, difference: difference.kcli == ErrorCode.INVALID_TXN_STATE,
+    ),
+    Explained(
+        "Fetch",
+        ".*",
         "kcli's nodes do not copy by Fetch requests, so that one in the name of a replica is checked less",
         lambda request, difference: max(request.body.replica_id, request.body.replica_state.replica_id) >= 0,
     ),
@@ -252,8 +266,8 @@ TABLE: tuple[Explained, ...] = (
     ),
     Explained(
         "JoinGroup",
-        "",
-        "Apache Kafka never answers a member that names a protocol twice",
+        "protocol_name|",
+        "Apache Kafka never answers a member that names a protocol twice, or counts it once more",
         lambda request, difference: (
             len({each.name for each in request.body.protocols}) < len(request.body.protocols)
         ),
