@@ -63,6 +63,7 @@ async def describe(
     finds a problem.
     """
     from kcli.commands.groups.description import DescribeOptions, describe_files, describe_live
+    from kcli.commands.groups.findings import ExplainView
 
     names = chosen_groups(groups, group, all_groups=all_groups)
     view = views.chosen()
@@ -75,7 +76,7 @@ async def describe(
         take = functools.partial(describe_live, client, names, options)
         if watch is None:
             found = with_notes(await take(), output)
-            if not getattr(found, "has_problem", False) or found.failures:
+            if not isinstance(found, ExplainView) or not found.has_problem or found.failures:
                 return found
             print_result(found, output)
             raise typer.Exit(ChecksFailed.exit_code)

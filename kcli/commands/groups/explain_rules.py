@@ -370,14 +370,15 @@ def departures(facts: GroupFacts, events: Sequence[GenerationEvent]) -> tuple[li
     others: dict[str, None] = {}
     for before, after in pairwise(events):
         staying = {member.member_id for member in after.members}
-        for member in before.members if after.members else ():
-            if member.member_id in staying:
-                continue
-            commits = [
-                commit
-                for commit in facts.commits
-                if before.at_ms <= commit.at_ms <= after.at_ms and commit.offset is not None
-            ]
+        missing = [member for member in before.members if staying and member.member_id not in staying]
+        if not missing:
+            continue
+        commits = [
+            commit
+            for commit in facts.commits
+            if before.at_ms <= commit.at_ms <= after.at_ms and commit.offset is not None
+        ]
+        for member in missing:
             own = [each for each in commits if each.partition in member.assignment.get(each.topic, ())]
             heard = max([before.at_ms, *(each.at_ms for each in own)])
             timeout = member.session_timeout_ms

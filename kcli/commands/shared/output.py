@@ -57,6 +57,8 @@ WIDEST = 1_000
 """The width of a table without a limit."""
 GAP_WIDTH = 3
 """The space between two columns."""
+BETWEEN_WORDS = r"\s+(?![kMGTPE]?B\b)"
+"""Where a cell may be wrapped: a size such as `13.6 kB` is one word."""
 
 
 class Table(NamedTuple):
@@ -157,6 +159,8 @@ def shown_table(table: Table, width: int) -> Iterator[RichTable | Text]:
 
 def column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
     """Return the widths of columns that take at most `width` together, None if that would cut a word."""
+    import re
+
     from rich.cells import cell_len
 
     columns = [*zip(*rows, strict=True)]
@@ -165,7 +169,8 @@ def column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int] | None
     if sum(most) <= spare:
         return most
     widths = [
-        max((cell_len(word) for cell in column for word in cell.split()), default=1) for column in columns
+        max((cell_len(word) for cell in column for word in re.split(BETWEEN_WORDS, cell)), default=1)
+        for column in columns
     ]
     spare -= sum(widths)
     if spare < 0:

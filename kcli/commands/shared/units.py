@@ -12,8 +12,8 @@ from decimal import Decimal
 from kcli.errors import UsageError
 
 TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-COUNTED_MS = {".ms": 1, ".seconds": 1000, ".minutes": 60_000, ".hours": 3_600_000}
-"""The ends of names of durations, and what their numbers count, in milliseconds."""
+COUNTED_MS = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000}
+"""The last words of names of durations: what the numbers count, in milliseconds."""
 
 SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 SIZE_NAMES = re.compile(r"\.bytes$|\.bytes\.|^bytes\.|\.throttled\.rate$|_byte_rate$|\.buffer\.size$")
@@ -31,17 +31,15 @@ def plain_number(name: str, value: str) -> str:
     """
     if not value[-1:].isalpha() or not _PART.match(value):
         return value
-    counted_ms = next((each for end, each in COUNTED_MS.items() if name.endswith(end)), None)
-    if counted_ms is not None:
-        total, hint = total_of(name, value, TIMES_MS, TIME_HINT), TIME_HINT
+    counted = name.rpartition(".")[2]
+    if counted in COUNTED_MS:
+        number, hint = total_of(name, value, TIMES_MS, TIME_HINT) / COUNTED_MS[counted], TIME_HINT
     elif SIZE_NAMES.search(name):
-        counted_ms, hint = 1, SIZE_HINT
-        total = total_of(name, value, SIZES, SIZE_HINT)
+        number, hint, counted = total_of(name, value, SIZES, SIZE_HINT), SIZE_HINT, "bytes"
     else:
         return value
-    number = total / counted_ms
     if number != int(number):
-        raise UsageError(f"`{name}={value}` is no whole number of what `{name}` counts", hint=hint)
+        raise UsageError(f"`{name}={value}` is not a whole number of {counted}", hint=hint)
     return str(int(number))
 
 

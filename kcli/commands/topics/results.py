@@ -115,7 +115,8 @@ async def listed_topics(
     client: Client, listings: Sequence[TopicListing], names: Sequence[str]
 ) -> list[ListedTopic]:
     """Return what listings of all topics tell of some, with sizes: one request to each broker."""
-    wanted = [listing for listing in listings if listing.name in {*names}]
+    chosen = {*names}
+    wanted = [listing for listing in listings if listing.name in chosen]
     sizes = await topic_sizes(client, wanted, all_topics=len(wanted) == len(listings)) if wanted else {}
     return [
         ListedTopic(

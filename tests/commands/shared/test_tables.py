@@ -57,6 +57,16 @@ def test_a_text_is_wrapped_between_words_before_a_table_becomes_blocks(
     ]
 
 
+def test_a_size_stays_with_its_unit(capsys: PRINTED, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(("Topic", "Replication factor", "Size"), [("orders", 1, "13.6 kB")])
+    assert printed(table, 30, capsys, monkeypatch)[1:] == [
+        "Topic         factor   Size",
+        "──────────────────────────────",
+        "orders             1   13.6 kB",
+    ]
+    assert printed(table, 29, capsys, monkeypatch)[2] == "Size: 13.6 kB"
+
+
 def test_a_long_path_is_in_one_piece_to_be_copied(capsys: PRINTED, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(("Topic", "Directory"), [("orders", PATH)])
     assert printed(table, 40, capsys, monkeypatch) == ["Topic: orders", f"Directory: {PATH}"]
