@@ -51,7 +51,12 @@ def test_the_name_tells_what_a_number_counts(name: str, value: str, expected: st
         ("retention.ms", "7M", "unknown unit `M` in", "did you mean `7m`?"),
         ("retention.ms", "7y", "unknown unit `y` in", "units are ms, s, m"),
         ("retention.ms", "1h-2m", "not a number with a unit", "units are ms"),
-        ("log.retention.hours", "30m", "`log.retention.hours=30m` is not a whole number of hours", "units are ms"),
+        (
+            "log.retention.hours",
+            "30m",
+            "`log.retention.hours=30m` is not a whole number of hours",
+            "units are ms",
+        ),
         ("segment.bytes", "0.3B", "is not a whole number of bytes", "units are KiB"),
     ],
 )
