@@ -185,6 +185,7 @@ def _note_sent(session: FetchSession, key: FetchPartitionKey, found: LogRead, re
     partition = session.partitions[key]
     partition.current_leader_epoch, partition.fetch_offset = request[2:4]
     partition.max_bytes = request[8]
+    partition.last_fetched_epoch = -1  # As `reader` has seen.
     partition.sent_high_watermark = found.high_watermark
     partition.sent_log_start_offset = found.log_start_offset
     if len(session.partitions) > 1:

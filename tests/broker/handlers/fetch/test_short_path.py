@@ -452,12 +452,18 @@ def wrap(node: Node) -> None:
     session.epoch = LAST_EPOCH
 
 
+def had_fetched_an_epoch(node: Node) -> None:
+    (session,) = node.fetch_sessions._sessions.values()
+    for partition in session.partitions.values():
+        partition.last_fetched_epoch = 0
+
+
 SESSION_ID, LAST_EPOCH = 0x5E551017, 2**31 - 1
 SMALL, LARGE, EMPTY = ("small", 1), ("large", 0), ("empty", 0)
 ONE = [
     Step([(*SMALL, 0)]),
     Step([(*SMALL, 1)], is_short=True),
-    Step([(*SMALL, 2)], is_short=True),
+    Step([(*SMALL, 2)], is_short=True, before=had_fetched_an_epoch),
     Step([(*SMALL, 3)]),
     Step([(*SMALL, 3)], is_short=True, before=append(*SMALL)),
     Step([(*SMALL, 4)]),
