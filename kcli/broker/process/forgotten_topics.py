@@ -18,7 +18,7 @@ from kcli.storage.checkpoints import CheckpointError, read_partition_metadata
 from kcli.storage.log_paths import parse_replica_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.broker.metadata.metadata_log import MetadataLog
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 _NAMED = 5
 
 
-def refuse_forgotten_topics(log_dirs: Iterable[str], image: MetadataImage, log: MetadataLog) -> None:
+def refuse_forgotten_topics(log_dirs: Collection[str], image: MetadataImage, log: MetadataLog) -> None:
     """Raise `InvalidMetadata` if there is data of topics that `log`, whose content `image` is, never had.
 
-    A node of several may have been down when a topic was deleted. If a snapshot has replaced the record of
-    that, nobody can tell.
+    One node of several, or one directory, may have been offline when a topic was deleted. If a snapshot has
+    replaced the record of that, nobody can tell.
     """
     found = dict(_unknown_topics(log_dirs, image))
-    if not found or (len(image.brokers) > 1 and log.snapshot() is not None):
+    has_others = len(image.brokers) > 1 or len(log_dirs) > 1
+    if not found or (has_others and log.snapshot() is not None):
         return
     for batch in log.replay():
         for record in batch.records:

@@ -177,6 +177,25 @@ async def test_a_node_that_was_down_when_a_topic_was_deleted_starts(tmp_path: Pa
         assert list(cluster.publisher.latest.topics) == ["kept"]
 
 
+@pytest.mark.parametrize("has_snapshot", [True, False], ids=["snapshot", "log"])
+async def test_a_directory_that_was_offline_when_its_topic_was_deleted_is_taken(
+    has_snapshot: bool, tmp_path: Path
+) -> None:
+    log_dirs = f"{tmp_path}/a,{tmp_path}/b"
+    async with running_cluster(tmp_path, log_dirs=log_dirs) as cluster:
+        await created(cluster, "t")
+        (broker,) = cluster.brokers
+        replica, kept = broker.replica_manager.partition("t", 0).log.directory, tmp_path / "kept"
+        shutil.copytree(replica, kept)
+        async with connect(cluster.bootstrap_servers[0]) as client:
+            assert await delete_topics(client, ["t"]) == {"t": None}
+        if has_snapshot:
+            cluster.election.copies[1].restart_from(cluster.publisher.latest)
+    kept.rename(replica)
+    async with running_cluster(tmp_path, log_dirs=log_dirs) as cluster:
+        assert not cluster.publisher.latest.topics
+
+
 async def test_a_torn_batch_behind_a_whole_one_is_still_cut(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await created(cluster, "t")
