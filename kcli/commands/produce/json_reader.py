@@ -33,6 +33,9 @@ class Number(str):
     """A number as it is written, which a serializer reads."""
 
 
+DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=Number)
+
+
 class JsonReader:
     """Reads records from lines of JSON, and counts the lines for its error messages."""
 
@@ -71,7 +74,7 @@ class JsonReader:
 
     def _parse(self, line: bytes) -> Placed:
         try:
-            found = json.loads(line.decode(), parse_int=Number, parse_float=Number, parse_constant=Number)
+            found = DECODER.decode(line.decode())
         except UnicodeDecodeError as error:
             raise UsageError(f"byte {error.start + 1} is not UTF-8") from None
         except json.JSONDecodeError as error:

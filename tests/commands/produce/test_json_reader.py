@@ -74,6 +74,7 @@ def test_values_with_a_deserializer_come_back_by_the_serializer(type: str, data:
 
 WRONG = [
     ('{"key":}', "line 2: not JSON, at character 8: expecting value"),
+    ("\ufeff{}", "line 2: not JSON, at character 1: expecting value"),
     ("[1]", "line 2: not an object"),
     ('{"keys":"a"}', "line 2: there is no field `keys`"),
     ('{"key":1}', '`key` is a number or a boolean, not text, null or {"base64": "..."}'),
