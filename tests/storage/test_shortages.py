@@ -12,9 +12,10 @@ import pytest
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage import disk
-from kcli.storage.checkpoints import REPLICATION_OFFSET_CHECKPOINT
+from kcli.storage.checkpoints import LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT
+from kcli.storage.dirs.offset_checkpoints import CHECKPOINTS
 from kcli.storage.disk import StorageShortage
-from tests.storage.dirs.node_logs import NodeLogs
+from tests.storage.dirs.node_logs import NodeLogs, fill
 from tests.storage.log_harness import NOW_MS, LogHarness
 
 if TYPE_CHECKING:
@@ -197,6 +198,31 @@ def test_a_log_that_cannot_be_created_for_now_can_be_created_later(node: NodeLog
             break
         number += 1
     assert number > 1
+
+
+def test_a_log_that_lacked_a_descriptor_to_start_over_does_not_hold_up_the_others(
+    node: NodeLogs, opens: Opens
+) -> None:
+    log, other = node.create("broken"), node.create("other")
+    log.truncate_fully_and_start_at(5, now_ms=NOW_MS)
+    opens.fail_only(0)
+    with pytest.raises(StorageShortage):
+        log.truncate_fully_and_start_at(9, now_ms=NOW_MS)
+    opens.failing = ()
+    assert log.failure is not None
+    fill(other, 1)
+    other.roll(now_ms=NOW_MS)
+    other.delete_records_before(1)
+    for name in CHECKPOINTS:
+        node.manager.checkpoint(name)
+    assert node.offsets(LOG_START_OFFSET_CHECKPOINT) == {log.topic_partition: 5, other.topic_partition: 1}
+    assert node.manager.apply_retention(NOW_MS) == 1
+    assert [each for each, _ in node.manager.plan_flushes(NOW_MS)] == [other]
+    node.stop()
+    node.start()
+    assert [each.was_clean for each in node.manager.directories] == [False]
+    log = node.log("broken")
+    assert (log.failure, log.log_end_offset) == (None, 5)
 
 
 def test_a_start_without_descriptors_is_refused_and_loses_nothing(node: NodeLogs, opens: Opens) -> None:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 def _log_start_to_keep(log: UnifiedLog) -> int | None:
     """Return the log start, None if it is the base offset of the first segment."""
     offset = log.log_start_offset
-    return offset if offset > log.segments.first.base_offset else None
+    # A log that is out of service may have no segment.
+    is_first = len(log.segments) and offset <= log.segments.first.base_offset
+    return None if is_first else offset
 
 
 CHECKPOINTS: dict[str, Callable[[UnifiedLog], int | None]] = {
