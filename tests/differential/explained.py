@@ -129,12 +129,6 @@ TABLE: tuple[Explained, ...] = (
         lambda request, difference: request.body.timeout_ms < 100,
     ),
     Explained(
-        "AlterPartitionReassignments",
-        r"responses\.partitions.*",
-        "kcli refuses a partition that is named twice, where Apache Kafka lets the last one count",
-        lambda request, difference: difference.kcli in (ErrorCode.INVALID_REQUEST, "(set)"),
-    ),
-    Explained(
         "DeleteTopics",
         "responses.*",
         "a topic that is named twice, by name and by id, is refused by both, in rows of another form",
@@ -200,12 +194,6 @@ TABLE: tuple[Explained, ...] = (
     ),
     Explained(
         "Produce",
-        r"responses\.partition_responses\.error_code",
-        "kcli looks at acks first, Apache Kafka at topics and batches",
-        lambda request, difference: difference.kcli == ErrorCode.INVALID_REQUIRED_ACKS,
-    ),
-    Explained(
-        "Produce",
         r"responses\.partition_responses",
         "where Apache Kafka's handler fails as a whole, its response has no row; kcli's has one",
         lambda request, difference: (
@@ -237,16 +225,6 @@ TABLE: tuple[Explained, ...] = (
         ".*",
         "without a response (acks=0), the differences of codes above are connections closed, or records kept",
         lambda request, difference: request.body.acks == 0 and bool(request.body.topic_data),
-    ),
-    Explained(
-        "Produce",
-        ".*",
-        "of a partition that is named twice, Apache Kafka keeps the last batch and kcli both",
-        lambda request, difference: _has_twice(
-            (topic.name, topic.topic_id, data.index)
-            for topic in request.body.topic_data
-            for data in topic.partition_data
-        ),
     ),
     Explained(
         "Produce",
@@ -340,20 +318,6 @@ TABLE: tuple[Explained, ...] = (
             len({part.entity_type for part in entry.entity}) < len(entry.entity)
             for entry in request.body.entries
         ),
-    ),
-    Explained(
-        "DescribeConfigs",
-        "results.*",
-        "an unknown type of resource fails Apache Kafka's whole request, but only its own row of kcli's",
-        lambda request, difference: any(
-            each.resource_type not in (2, 4, 8, 16, 32) for each in request.body.resources
-        ),
-    ),
-    Explained(
-        "JoinGroup",
-        "protocol_name",
-        "a refused join has no protocol: Apache Kafka says null from version 7 on, kcli an empty name",
-        lambda request, difference: difference == ("protocol_name", None, "", ()),
     ),
     Explained(
         "JoinGroup",

@@ -41,27 +41,25 @@ def alter_reassignments(
     """Begin, replace and cancel reassignments; the response has an error or None for each, in order.
 
     Errors: 3 for an unknown partition, 39 for invalid replicas, 38 for another replication factor where that
-    is not allowed, 85 for cancelling without a reassignment, 44 for more than one batch can hold, 42 for a
-    partition that the request names twice.
+    is not allowed, 85 for cancelling without a reassignment, 44 for more than one batch can hold. Of a
+    partition that the request names twice, the last change that is allowed counts.
     """
-    records: list[PartitionChangeRecord] = []
+    records: dict[TopicPartition, PartitionChangeRecord] = {}
     outcomes: list[KafkaError | None] = []
-    decided: set[TopicPartition] = set()
     for each in wanted:
         partition = TopicPartition(each.topic, each.partition)
         try:
-            if partition in decided:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
             record = _decide(decisions, each, keep_count=not allow_replication_factor_change)
+            records.pop(partition, None)
             if record is not None and len(records) == MAX_RECORDS_PER_OPERATION:
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, "too many partitions for one request")
         except KafkaError as error:
             outcomes.append(error.detached())
             continue
-        decided.add(partition)
-        records.extend([] if record is None else [record])
+        if record is not None:
+            records[partition] = record
         outcomes.append(None)
-    return ControllerResult(tuple(records), outcomes)
+    return ControllerResult(tuple(records.values()), outcomes)
 
 
 def _decide(

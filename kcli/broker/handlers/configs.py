@@ -60,11 +60,17 @@ R = TypeVar("R", legacy.AlterConfigsResource, incremental.AlterConfigsResource)
 A = TypeVar("A", legacy.AlterConfigsResourceResponse, incremental.AlterConfigsResourceResponse)
 
 
+_DESCRIBED = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
+
+
 def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Return the configurations of each resource, all or those asked for by name.
 
-    A resource that is asked for twice is returned once: five bytes would bring ten kilobytes each time.
+    A resource that is asked for twice is returned once: five bytes would bring ten kilobytes each time. An
+    unknown type of resource fails the request.
     """
+    if any(each.resource_type not in _DESCRIBED for each in request.resources):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "an unknown type of resource")
     results = []
     for resource in {
         (each.resource_type, each.resource_name, frozenset(each.configuration_keys or ())): each

@@ -57,6 +57,10 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
+JOIN_HAS_NULL_FROM = 7
+"""The first version of JoinGroup whose protocol name may be null."""
+
+
 class Described(Protocol):
     """A group of either kind in a response."""
 
@@ -96,11 +100,24 @@ def _client(context: RequestContext) -> ClientInfo:
 
 def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | CoordinatorResponse:
     """Let a client join; the response waits for the other members."""
-    _check_member(context, request.group_id)
     version, client = context.api_version, _client(context)
-    response: JoinGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
-        request.group_id, lambda shard, now, token: shard.join_group(now, token, request, version, client)
-    )
+    shape = _without_protocol if version >= JOIN_HAS_NULL_FROM else None
+    try:
+        _check_member(context, request.group_id)
+        response: JoinGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
+            request.group_id,
+            lambda shard, now, token: shard.join_group(now, token, request, version, client),
+            shape,
+        )
+    except KafkaError as error:
+        refused = failed_join_group(request, error)
+        return refused if shape is None else shape(refused)
+    return response
+
+
+def _without_protocol(response: JoinGroupResponse) -> JoinGroupResponse:
+    """Say null where there is no protocol, as Kafka's JoinGroupResponse does in versions that can."""
+    response.protocol_name = response.protocol_name or None
     return response
 
 

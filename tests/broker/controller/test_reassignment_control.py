@@ -91,6 +91,28 @@ def test_what_is_refused(target: tuple[int, ...] | None, any_count: bool, expect
         assert state(after) == state(before)
 
 
+@pytest.mark.parametrize(
+    ("targets", "replicas", "adding"),
+    [
+        ([(4, 2, 3), (5, 2, 3)], (5, 2, 3, 1), (5,)),
+        ([(4, 2, 3), (1, 2, 3)], (1, 2, 3), ()),
+        ([(5, 2, 3), (9, 2, 3)], (5, 2, 3, 1), (5,)),
+    ],
+    ids=["another", "as it was", "refused"],
+)
+def test_of_a_partition_that_is_named_twice_the_last_allowed_change_counts(
+    targets: list[tuple[int, ...]], replicas: tuple[int, ...], adding: tuple[int, ...]
+) -> None:
+    result = alter_reassignments(
+        PartitionDecisions(cluster(), {}), [Reassignment("a", 0, target) for target in targets]
+    )
+    after = state(apply(cluster(), result.records)[0])
+    assert (after.replicas, after.adding) == (replicas, adding)
+    assert [error and error.code for error in result.response] == [
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT if 9 in target else None for target in targets
+    ]
+
+
 def test_a_broker_that_is_down_is_a_target_all_the_same() -> None:
     image, error = alter(cluster(fenced=6), (1, 2, 6))
     assert (error, state(image).adding) == (ErrorCode.NONE, (6,))

@@ -150,6 +150,19 @@ def test_an_empty_list_of_names_is_all() -> None:
     assert len(response.results[0].configs) == 33
 
 
+@pytest.mark.parametrize("type", [0, 1, 3, -1, 127])
+def test_an_unknown_type_of_resource_fails_the_request(type: int) -> None:
+    node = Node()
+    asked = [
+        DescribeConfigsResource(resource_type=each, resource_name="a", configuration_keys=[])
+        for each in (TOPIC, type)
+    ]
+    with pytest.raises(KafkaError) as caught:
+        describe_configs(DescribeConfigsRequest(resources=asked), node.context(4))
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert node.alter(type, "a", ("retention.ms", SET, "1")) == ErrorCode.INVALID_REQUEST
+
+
 def test_a_broker_and_the_default_of_brokers() -> None:
     node = Node()
     # The cluster has a minimum of its own from the beginning, as it keeps eligible leaders.
@@ -289,7 +302,6 @@ def test_there_are_no_subscriptions_to_metrics_of_clients() -> None:
         (LOGGER, "", ErrorCode.INVALID_REQUEST),
         (METRICS, "", ErrorCode.INVALID_REQUEST),
         (GROUP, "", ErrorCode.INVALID_REQUEST),
-        (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_has_no_configuration_here(type: int, name: str, code: ErrorCode) -> None:

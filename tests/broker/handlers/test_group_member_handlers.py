@@ -47,6 +47,19 @@ async def test_a_join_is_refused(
             assert (again.error_code, again.generation_id, again.leader) == (0, 1, response.member_id)
 
 
+@pytest.mark.parametrize(("version", "protocol"), [(6, ""), (7, None), (9, None)])
+@pytest.mark.parametrize("group", [GROUP, ""])
+async def test_a_refused_join_has_no_protocol(
+    group: str, version: int, protocol: str | None, tmp_path: Path
+) -> None:
+    async with group_node(tmp_path) as (_, client):
+        request = ask.join(member="unknown")
+        request.group_id = group
+        response = await client.ask(request, version)
+        expected = ErrorCode.UNKNOWN_MEMBER_ID if group else ErrorCode.INVALID_GROUP_ID
+        assert (response.error_code, response.protocol_name) == (expected, protocol)
+
+
 @pytest.mark.parametrize("changes", [{"protocols": {"other": b""}}, {"protocol_type": "connect"}])
 async def test_members_must_have_a_protocol_in_common(changes: dict[str, Any], tmp_path: Path) -> None:
     async with group_node(tmp_path) as (node, client), connected(node) as other:

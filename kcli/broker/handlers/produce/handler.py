@@ -1,6 +1,7 @@
 """Produce: append batches of producers to the partitions that this node leads (class `KafkaApis`).
 
-* acks other than -1, 0 and 1 are refused for every partition. One bad partition never fails its neighbours.
+* acks other than -1, 0 and 1 are refused for every partition that is there and has a batch to append. One bad
+  partition never fails its neighbours. Of a partition that is there twice, the last batch counts.
 * From version 3 a partition carries exactly one batch of magic 2, zstd from version 7; versions 0 to 2 carry
   message sets of magic 0 and 1, which are converted up.
 * acks=-1 waits until the records are on every in-sync replica; after the timeout the error is
@@ -25,6 +26,7 @@ from kcli.broker.handlers.produce.refusals import (
     explain,
     failed_produce,
     has_transactional_batch,
+    last_batches,
     refused_row,
 )
 from kcli.broker.handlers.produce.slow_batches import (
@@ -63,6 +65,9 @@ if TYPE_CHECKING:
     from kcli.broker.replication.replica_manager import ReplicaManager
     from kcli.protocol.topics import TopicPartition
     from kcli.storage.log.log_appender import LogAppendInfo
+
+
+__all__ = ["failed_produce", "produce"]
 
 
 class PendingWrite:
@@ -122,8 +127,6 @@ def produce(
                 "a transactional batch in a request without a transactional id",
             )
         authorize_transactional_id(context, Operation.WRITE, request.transactional_id)
-    if request.acks not in (-1, 0, 1):
-        return failed_produce(request, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1"))
     append = _Append(request, context, reads_long=reads_long)
     steps = append.steps()
     if request.size > YIELD_BYTES:
@@ -165,6 +168,7 @@ class _Append:
     )
 
     def __init__(self, request: ProduceData, context: RequestContext, *, reads_long: bool) -> None:
+        request.topics = last_batches(request.topics)
         self._request = request
         self._reads_long = reads_long
         self._context = context
@@ -247,6 +251,8 @@ class _Append:
         partition = self._replica_manager.partition(name, index)
         if self._version >= 3:
             check_one_batch(records or _NO_RECORDS, self._version)
+        if self._request.acks not in (-1, 0, 1):
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1")
         if name in INTERNAL_TOPICS and self._context.client_id != _ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{name}` is the broker's own")
         return partition

@@ -80,6 +80,19 @@ def explain(row: PartitionProduceResponse, error: KafkaError) -> None:
         ]
 
 
+def last_batches(topics: list[Topic]) -> list[Topic]:
+    """Return the same topics, each partition once: with the last batch for it, as in Kafka's maps."""
+    is_topic_repeated = len(topics) > 1 and len({topic[:2] for topic in topics}) < len(topics)
+    if not is_topic_repeated and not any(
+        len(rows) > 1 and len({row[0] for row in rows}) < len(rows) for _, _, rows in topics
+    ):
+        return topics
+    batches: dict[tuple[str, bytes], dict[int, memoryview | None]] = {}
+    for name, topic_id, rows in topics:
+        batches.setdefault((name, topic_id), {}).update(rows)
+    return [(*named, list(rows.items())) for named, rows in batches.items()]
+
+
 def has_transactional_batch(request: ProduceData) -> bool:
     """Return whether any partition begins with a transactional batch (Kafka class `RequestUtils`)."""
     return any(is_transactional(records) for _, _, partitions in request.topics for _, records in partitions)

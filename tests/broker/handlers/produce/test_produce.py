@@ -137,6 +137,30 @@ async def test_other_acks_are_refused(acks: int, tmp_path: Path) -> None:
         response = await client.ask(produce_request("t", batch(b"v"), acks=acks), 9)
         assert produced(response).error_code == ErrorCode.INVALID_REQUIRED_ACKS
         assert node.replica_manager.partition("t", 0).log.log_end_offset == 0
+        response = await client.ask(produce_request("no", batch(b"v"), acks=acks), 9)
+        assert produced(response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        response = await client.ask(produce_request("t", batch(b"v")[:-1], acks=acks), 9)
+        assert produced(response).error_code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("is_topic_repeated", [False, True])
+async def test_of_a_partition_that_is_named_twice_the_last_batch_counts(
+    is_topic_repeated: bool, tmp_path: Path
+) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t", partitions=2)
+        rows = [
+            PartitionProduceData(index=index, records=batch(value))
+            for index, value in ((0, b"a"), (1, b"b"), (0, b"c"))
+        ]
+        parts = [[row] for row in rows] if is_topic_repeated else [rows]
+        topics = [TopicProduceData(name="t", partition_data=part) for part in parts]
+        response = await client.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 9)
+        assert [
+            [(row.index, row.error_code, row.base_offset) for row in topic.partition_responses]
+            for topic in response.responses
+        ] == [[(0, 0, 0), (1, 0, 0)]]
+        assert values(fetched(await client.ask(fetch_request("t"), 12))) == [(0, b"c")]
 
 
 async def test_a_bad_record_is_named(tmp_path: Path) -> None:
