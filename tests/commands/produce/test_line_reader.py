@@ -80,7 +80,7 @@ def test_a_line_that_cannot_be_parsed_is_named(properties: dict[str, str], line:
         ({"key.serializer": "json"}, "there is no serializer `json`"),
         ({"parse.key": "maybe"}, "invalid value for `parse.key`: maybe"),
         ({"parse.headers": "1"}, "invalid value for `parse.headers`: 1"),
-        ({"ignore.error": ""}, "invalid value for `ignore.error`: "),
+        ({"ignore.error": ""}, "invalid value for `ignore.error`: ''"),
     ],
 )
 def test_properties_that_make_no_sense_are_refused(properties: dict[str, str], message: str) -> None:
