@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,6 +35,8 @@ from kcli.commands.topics.results import (
 from kcli.errors import KcliError, MissingArgument, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kcli.client.client import Client
 
 
@@ -300,10 +303,10 @@ async def alter(
         )
     settings = parse_configs(config, "--config")
     async with cluster.connect() as client:
-        names, refused = await meant_topics(client, pattern, confirmation, if_exists=if_exists)
-        if not force and partitions is not None:
-            refused |= guarded(names, done="altered", hint=ALTER_HINT)
-        allowed = [name for name in names if name not in refused]
+        guard = None if force or partitions is None else partial(guarded, done="altered", hint=ALTER_HINT)
+        allowed, refused = await meant_topics(
+            client, pattern, confirmation, verb="alter", guard=guard, if_exists=if_exists
+        )
         if confirmation.dry_run:
             return AlteredTopics(allowed, list(refused.values()), dry_run=True)
         if partitions is not None and allowed:
@@ -312,7 +315,7 @@ async def alter(
             refused |= await add_partitions(client, allowed, total=partitions, assignments=assignments)
         if (settings or delete_config) and allowed:
             refused |= await alter_configs(client, allowed, settings=settings, deleted=delete_config or ())
-    altered = [name for name in names if name not in refused]
+    altered = [name for name in allowed if name not in refused]
     tell_matches(altered, pattern, verb="altered", output=output)
     return AlteredTopics(altered, list(refused.values()))
 
@@ -336,18 +339,16 @@ async def delete(
 
     pattern = one_topic(topic, topic_option)
     async with cluster.connect() as client:
-        names, refused = await meant_topics(
+        allowed, refused = await meant_topics(
             client,
             pattern,
             confirmation,
+            verb="delete",
+            guard=None if force else partial(guarded, done="deleted", hint=DELETE_HINT),
             if_exists=if_exists,
             exclude_internal=exclude_internal,
-            verb="delete",
         )
-        if not force:
-            refused |= guarded(names, done="deleted", hint=DELETE_HINT)
         failures = list(refused.values())
-        allowed = [name for name in names if name not in refused]
         if confirmation.dry_run:
             return Deleted(allowed, failures, dry_run=True)
         results = await admin.delete_topics(client, allowed)
@@ -372,23 +373,27 @@ async def meant_topics(
     wanted: str,
     confirmation: Confirmation,
     *,
+    verb: str,
+    guard: Callable[[Sequence[str]], dict[str, KcliError]] | None,
     if_exists: bool,
     exclude_internal: bool = False,
-    verb: str = "alter",
 ) -> tuple[Sequence[str], dict[str, KcliError]]:
-    """Return the topics that a command may change, and the errors of those that do not exist.
+    """Return the topics that a command may change, and the errors of those that it may not.
 
-    What an expression matches is asked for.
+    These do not exist, or are refused by `guard`. What an expression matches otherwise is asked for.
     """
     choice = confirmation.choose(
         await matching_topics(client, None, exclude_internal=exclude_internal), wanted
     )
-    missing = {} if if_exists else {name: unknown_topic(name) for name in choice.missing}
+    refused = {} if if_exists else {name: unknown_topic(name) for name in choice.missing}
     if not choice.names and not if_exists:
-        raise next(iter(missing.values()), unknown_topic(wanted))
+        raise next(iter(refused.values()), unknown_topic(wanted))
+    if guard is not None:
+        refused |= guard(choice.names)
+    allowed = [name for name in choice.names if name not in refused]
     if choice.is_expression and not confirmation.dry_run:
-        confirmation.confirm(verb, choice.names, wanted)
-    return choice.names, missing
+        confirmation.confirm(verb, allowed, wanted)
+    return allowed, refused
 
 
 async def matching_topics(
