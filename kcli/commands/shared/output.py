@@ -131,8 +131,10 @@ def plain(value: object) -> object:
 def print_tables(tables: Iterable[Table]) -> None:
     from rich.text import Text
 
-    screen = console()
+    screen, part = console(), None
     for table in tables:
+        if isinstance(part, Text):
+            screen.print()  # behind blocks of lines
         for part in shown_table(table, screen.width):
             # The terminal may break lines of text that are too wide: what is copied from there is whole.
             screen.print(part, soft_wrap=isinstance(part, Text))

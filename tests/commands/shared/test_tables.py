@@ -46,6 +46,16 @@ def test_a_terminal_too_narrow_for_a_table_shows_blocks(
     ]
 
 
+def test_a_table_behind_blocks_stands_apart(capsys: PRINTED, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("NO_COLOR", "1")
+    wide = Table(("Broker", "Directory"), [(1, "/var/lib/kafka/data")])
+    print_tables([wide, wide, Table(("Topic",), [("orders",)])])
+    blocks = ["Broker: 1", "Directory: /var/lib/kafka/data", ""]
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [*blocks, *blocks, "Topic", "──────", "orders"]
+
+
 def test_a_text_is_wrapped_between_words_before_a_table_becomes_blocks(
     capsys: PRINTED, monkeypatch: pytest.MonkeyPatch
 ) -> None:
