@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,9 @@ SPARE_DESCRIPTORS = 8
 
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _SHORTAGES = _NO_DESCRIPTORS | {errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EAGAIN}
+
+_NO_ATTRIBUTE = "user.kcli.none"
+_LOST_JOURNAL = frozenset({errno.EROFS, errno.EIO})
 
 _spare: list[int] = []
 
@@ -148,10 +152,27 @@ def sync(descriptor: int) -> None:
 def _sync(call: Callable[[int], None], descriptor: int) -> None:
     try:
         call(descriptor)
+        _check_journal(descriptor)
     except OSError as error:
         if is_shortage(error):
             raise OSError(errno.EIO, f"fsync failed: {error.strerror}") from error
         raise
+
+
+def _check_journal(descriptor: int) -> None:
+    """Raise `OSError` EROFS or EIO if the file system of an open file has given up its journal.
+
+    On Linux. While an error makes ext4 read-only, a sync may return success although what the file has grown
+    by is gone after the repair; statvfs does not tell. To remove an attribute that is not there changes
+    nothing and takes the journal all the same, so the answer after a sync tells whether it was true.
+    """
+    if sys.platform == "linux":
+        try:
+            os.removexattr(descriptor, _NO_ATTRIBUTE)
+        except OSError as error:
+            # Any other is an answer of a sound file system: mostly ENODATA, or ENOTSUP.
+            if error.errno in _LOST_JOURNAL:
+                raise
 
 
 def _write_if_not_full(descriptor: int, data: Buffer, position: int) -> int:

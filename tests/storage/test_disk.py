@@ -1,4 +1,4 @@
-"""A directory declared full refuses writes, others do not, and it accepts writes again afterwards."""
+"""A directory declared full refuses writes while it is full; a sync is true if the journal works after it."""
 
 from __future__ import annotations
 
@@ -57,3 +57,59 @@ def test_no_file_of_a_full_directory_is_written(tmp_path: Path, write: Callable[
     finally:
         disk.set_full(str(tmp_path), full=False)
     write(tmp_path)
+
+
+class FailingJournal:
+    """Syncs succeed, and what takes the journal after them answers with an error."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.errno = 0
+        self.calls: list[str] = []
+        for call in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, call, lambda descriptor: self.calls.append("sync"))
+        monkeypatch.setattr(os, "removexattr", self._answer)
+
+    def _answer(self, descriptor: int, name: str) -> None:
+        self.calls.append("journal")
+        raise OSError(self.errno, os.strerror(self.errno))
+
+
+@pytest.fixture
+def journal(monkeypatch: pytest.MonkeyPatch) -> FailingJournal:
+    return FailingJournal(monkeypatch)
+
+
+@pytest.mark.parametrize("sync", [disk.sync, disk.sync_data])
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EIO])
+def test_a_sync_without_a_journal_fails(
+    tmp_path: Path, sync: Callable[[int], None], number: int, journal: FailingJournal
+) -> None:
+    journal.errno = number
+    failing = pytest.raises(OSError, match=os.strerror(number))
+    with (tmp_path / "records").open("wb") as file, failing as caught:
+        sync(file.fileno())
+    assert caught.value.errno == number
+    assert journal.calls == ["sync", "journal"]
+
+
+@pytest.mark.parametrize("sync", [disk.sync, disk.sync_data])
+@pytest.mark.parametrize("number", [errno.ENODATA, errno.ENOTSUP, errno.EPERM, errno.ENOSPC])
+def test_a_sync_succeeds_where_the_journal_works_or_there_is_none(
+    tmp_path: Path, sync: Callable[[int], None], number: int, journal: FailingJournal
+) -> None:
+    journal.errno = number
+    with (tmp_path / "records").open("wb") as file:
+        sync(file.fileno())
+    assert journal.calls == ["sync", "journal"]
+
+
+def test_a_sync_leaves_a_file_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    with path.open("wb") as file:
+        file.write(b"records")
+        file.flush()
+        before = os.fstat(file.fileno())
+        disk.sync(file.fileno())
+        disk.sync_data(file.fileno())
+        after = os.fstat(file.fileno())
+    assert (after.st_size, after.st_ctime_ns, os.listxattr(path)) == (before.st_size, before.st_ctime_ns, [])
