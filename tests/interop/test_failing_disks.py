@@ -3,6 +3,11 @@
 A node with two log directories goes on with the other one. The directory that failed is back at the next
 start, as in Kafka, and nothing has to be mended by hand. A file system that becomes read-only drops what was
 not synced, so records are acknowledged here when they are (`flush.messages=1`).
+
+While ext4 fails it also drops some of what it has called synced. On a busy machine (Linux 6.18) a program
+that only appends and calls fdatasync lost such blocks in 17 of 60 runs; fsync, O_DSYNC, sync_file_range
+before it and statvfs after it did not help. It lost none in 60 runs when it asked the journal after each
+sync, as `kcli.storage.disk` does; so what is acknowledged during the failure counts here too.
 """
 
 from __future__ import annotations
@@ -78,13 +83,9 @@ def test_what_was_acknowledged_survives_disks_that_fail(broker: BrokerOnDisks) -
     others = Ledger(broker.bootstrap, large)
     ledgers = []
     for harm, mend in ((fill, SmallDisk.free), (SmallDisk.fail, SmallDisk.repair)):
-        before = Ledger(broker.bootstrap, small)
-        before.wait_for(100)
-        before.close()
-        ledgers.append(before)
         ledger = Ledger(broker.bootstrap, small, {"message.timeout.ms": 1000})
-        if harm is fill:
-            ledgers.append(ledger)  # What is on its way when a file system fails is left out.
+        ledgers.append(ledger)
+        ledger.wait_for(100)
         fail_once_offline(broker, ledger, harm)
         others.wait_for(200)
         ledger.close()
