@@ -6,7 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import CODEC_MASK, HEADER, HEADER_SIZE, LOG_OVERHEAD
 from tests.differential.comparing import ABSENT
 
 if TYPE_CHECKING:
@@ -55,10 +58,59 @@ def _has_twice(things: Iterable[Any]) -> bool:
     return len(set(listed)) < len(listed)
 
 
+def _batch(request: Request) -> RecordBatch | None:
+    """The first batch of a Produce request; None if it is not whole."""
+    rows = [data for topic in request.body.topic_data for data in topic.partition_data]
+    records = bytes(rows[0].records or b"") if rows else b""
+    if len(records) < HEADER_SIZE or records[MAGIC_POSITION] != 2:
+        return None
+    return RecordBatch(records) if HEADER.unpack_from(records)[1] + LOG_OVERHEAD <= len(records) else None
+
+
+def _fault(request: Request) -> str:
+    """What kcli finds wrong with the records of the first batch."""
+    batch = _batch(request)
+    if batch is None:
+        return "no batch"
+    try:
+        offsets = [record.offset for record in batch.records()]
+    except CorruptRecord as error:
+        return error.message
+    first = batch.base_offset
+    return "" if offsets == list(range(first, first + len(offsets))) else "its offsets do not grow by one"
+
+
 def _is_compressed(request: Request) -> bool:
     """Whether the first batch has a codec."""
-    rows = [data for topic in request.body.topic_data for data in topic.partition_data]
-    return bool(rows) and len(rows[0].records) > 22 and bool(rows[0].records[22] & 7)
+    batch = _batch(request)
+    return batch is not None and bool(batch.attributes & CODEC_MASK)
+
+
+def _is_malformed_inside(request: Request) -> bool:
+    """Whether the first batch is compressed, and its records cannot be read."""
+    return _is_compressed(request) and bool(_fault(request))
+
+
+def _has_odd_null(request: Request) -> bool:
+    """Whether a record of the first batch has a length below -1, which Java clients take for null."""
+    return not _is_compressed(request) and re.search(r" cannot have -\d+ bytes", _fault(request)) is not None
+
+
+def _is_transactional(request: Request) -> bool:
+    """Whether the first batch is part of a transaction."""
+    batch = _batch(request)
+    return batch is not None and batch.is_transactional
+
+
+def _has_negative_limit(request: Request) -> bool:
+    """Whether a Fetch request has a limit below 0."""
+    rows = [each.partition_max_bytes for topic in request.body.topics for each in topic.partitions]
+    return min(request.body.max_bytes, *rows, 0) < 0
+
+
+_APPENDED = r"responses\.partition_responses\.(error_code|base_offset|log_append_time_ms|log_start_offset)"
+MAGIC_POSITION = 16
+_PARTITION = r"responses\.partitions"
 
 
 TABLE: tuple[Explained, ...] = (
@@ -159,38 +211,78 @@ TABLE: tuple[Explained, ...] = (
     Explained(
         "Fetch",
         ".*",
-        "an unknown isolation level or a negative limit makes Apache Kafka's handler throw once it needs it",
-        lambda request, difference: (
-            request.body.isolation_level not in (0, 1)
-            or request.body.max_bytes < 0
-            or any(each.partition_max_bytes < 0 for topic in request.body.topics for each in topic.partitions)
-        ),
-    ),
-    Explained(
-        "Fetch",
-        ".*",
         "a session id that no shard of Apache Kafka's cache of sessions can have makes its handler throw",
         lambda request, difference: not 0 <= request.body.session_id <= 2**30,
     ),
     Explained(
-        "Fetch",
-        ".*",
-        "a zero topic id makes Apache Kafka's handler throw, or never answer",
+        "Produce",
+        _APPENDED,
+        NO_TRANSACTIONS,
         lambda request, difference: (
-            request.version >= 13 and any(topic.topic_id == bytes(16) for topic in request.body.topics)
+            _is_transactional(request) and difference.kcli in (ErrorCode.INVALID_TXN_STATE, -1)
         ),
     ),
     Explained(
         "Produce",
-        r"responses\.partition_responses\.error_code",
-        NO_TRANSACTIONS,
-        lambda request, difference: difference.kcli == ErrorCode.INVALID_TXN_STATE,
+        _APPENDED,
+        "Apache Kafka does not compare the length of a record in a compressed batch with its contents, or "
+        "finds another fault first, or throws where it cannot read",
+        lambda request, difference: (
+            _is_malformed_inside(request) and difference.kcli in (ErrorCode.INVALID_RECORD, -1)
+        ),
+    ),
+    Explained(
+        "Produce",
+        _APPENDED,
+        "Apache Kafka throws where it has to number the records of a compressed batch anew; kcli does it",
+        lambda request, difference: difference.apache == -1 and _is_malformed_inside(request),
+    ),
+    Explained(
+        "Produce",
+        _APPENDED,
+        "Apache Kafka takes any negative length for null; kcli refuses what other clients cannot read",
+        lambda request, difference: (
+            _has_odd_null(request) and difference.kcli in (ErrorCode.INVALID_RECORD, -1)
+        ),
+    ),
+    Explained(
+        "Produce",
+        "",
+        "without a response (acks=0), the differences of codes above are connections closed",
+        lambda request, difference: (
+            request.body.acks == 0
+            and (_is_malformed_inside(request) or _has_odd_null(request) or _is_transactional(request))
+        ),
     ),
     Explained(
         "Fetch",
-        ".*",
+        _PARTITION + r"\.(error_code|high_watermark|last_stable_offset|log_start_offset|records)",
+        "a negative limit makes Apache Kafka throw once it reads with it; kcli takes it for 0",
+        lambda request, difference: _has_negative_limit(request),
+    ),
+    Explained(
+        "Fetch",
+        "|error_code|session_id|responses.*",
+        "a zero topic id makes Apache Kafka's handler throw, or never answer",
+        lambda request, difference: (
+            request.version >= 13
+            and any(topic.topic_id == bytes(16) for topic in request.body.topics)
+            and difference.apache in ("silent", "closed", -1, ABSENT, "(not set)")
+        ),
+    ),
+    Explained(
+        "Fetch",
+        _PARTITION
+        + r"(\.(error_code|high_watermark|last_stable_offset|log_start_offset|records|current_leader.*))?"
+        r"|node_endpoints|error_code|session_id",
         "kcli's nodes do not copy by Fetch requests, so that one in the name of a replica is checked less",
         lambda request, difference: max(request.body.replica_id, request.body.replica_state.replica_id) >= 0,
+    ),
+    Explained(
+        "ConsumerGroupHeartbeat",
+        r"member_epoch|assignment.*|groups\.(group_epoch|assignment_epoch|group_state|members.*)",
+        "kcli matches an expression before it answers, Apache Kafka afterwards",
+        lambda request, difference: bool(request.body.subscribed_topic_regex),
     ),
     Explained(
         "Produce",
@@ -201,30 +293,6 @@ TABLE: tuple[Explained, ...] = (
             and isinstance(difference.kcli, dict)
             and difference.kcli["error_code"] != ErrorCode.NONE
         ),
-    ),
-    Explained(
-        "Produce",
-        r"responses\.partition_responses\.(error_code|base_offset|log_append_time_ms|log_start_offset)",
-        "Apache Kafka does not compare the length of a record in a compressed batch with its contents",
-        lambda request, difference: (
-            difference.kcli in (ErrorCode.INVALID_RECORD, -1)
-            and difference.apache not in (-1, ErrorCode.INVALID_RECORD)
-            and _is_compressed(request)
-        ),
-    ),
-    Explained(
-        "Produce",
-        r"responses\.partition_responses\.(error_code|base_offset|log_append_time_ms|log_start_offset)",
-        "Apache Kafka throws where it cannot read a batch, or write it anew; kcli refuses it, or writes it",
-        lambda request, difference: (
-            difference.apache == -1 and difference.kcli not in (-1, ErrorCode.INVALID_RECORD)
-        ),
-    ),
-    Explained(
-        "Produce",
-        ".*",
-        "without a response (acks=0), the differences of codes above are connections closed, or records kept",
-        lambda request, difference: request.body.acks == 0 and bool(request.body.topic_data),
     ),
     Explained(
         "Produce",
@@ -285,12 +353,6 @@ TABLE: tuple[Explained, ...] = (
         r"results\.topics\.partitions\.partition_size",
         "compressors make other bytes of the same records",
         lambda request, difference: any(str(name).endswith("-gzipped") for name in difference.names),
-    ),
-    Explained(
-        "ConsumerGroupHeartbeat",
-        ".*",
-        "kcli matches an expression before it answers, Apache Kafka afterwards",
-        lambda request, difference: bool(request.body.subscribed_topic_regex),
     ),
     Explained(
         "DescribeConfigs",

@@ -28,10 +28,24 @@ def _offsets(request: Any, world: World) -> Request:
             name=world.topic(name),
             partitions=[
                 ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(TOPICS[name][0])
-            ]
-            + [ListOffsetsPartition(partition_index=0, timestamp=-2)] * (name == "trimmed"),
+            ],
         )
         for name in TOPICS
+    ]
+    return Request("ListOffsets", 8, ListOffsetsRequest(replica_id=-1, topics=topics))
+
+
+def _starts(request: Any, world: World) -> Request:
+    """The beginnings of the logs whose records are deleted."""
+    topics = [
+        ListOffsetsTopic(
+            name=each.name,
+            partitions=[
+                ListOffsetsPartition(partition_index=index, timestamp=-2)
+                for index in sorted({row.partition_index for row in each.partitions})
+            ],
+        )
+        for each in {topic.name: topic for topic in request.topics}.values()
     ]
     return Request("ListOffsets", 8, ListOffsetsRequest(replica_id=-1, topics=topics))
 
@@ -79,7 +93,7 @@ def _groups(request: Any, world: World) -> Request:
 
 PROBES: dict[str, Callable[[Any, World], Request]] = {
     "Produce": _offsets,
-    "DeleteRecords": _offsets,
+    "DeleteRecords": _starts,
     "CreateTopics": _metadata,
     "DeleteTopics": _metadata,
     "CreatePartitions": _metadata,

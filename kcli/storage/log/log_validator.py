@@ -329,13 +329,17 @@ def _invalid(what: str) -> KafkaError:
 
 def _record_data(batch: RecordBatch, max_decompressed: int) -> tuple[Buffer, int]:
     """Return the records of a batch, decompressed, and where they begin."""
-    if batch.attributes & CODEC_MASK:
+    codec = batch.attributes & CODEC_MASK
+    if codec:
         try:
             return batch.record_data(max_decompressed), 0
         except TooMuchData:
             raise
         except CorruptRecord as error:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
+            # To Java's decompressor of zstd, no bytes at all are no records.
+            is_nothing = codec == Codec.ZSTD and batch.size_in_bytes == HEADER_SIZE
+            code = ErrorCode.INVALID_RECORD if is_nothing else ErrorCode.UNKNOWN_SERVER_ERROR
+            raise KafkaError(code, error.message) from error
     # Uncompressed records are read in the batch's own buffer, without a copy.
     end = batch.position + batch.size_in_bytes
     data = batch.buffer if len(batch.buffer) == end else memoryview(batch.buffer)[:end]

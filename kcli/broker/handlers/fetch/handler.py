@@ -84,7 +84,9 @@ def failed_fetch(request: FetchRequest | ShortFetch, error: KafkaError) -> Fetch
     else:
         assert isinstance(request, FetchRequest)
         topics = [
-            (each.topic, each.topic_id, [row.partition for row in each.partitions]) for each in request.topics
+            (each.topic, each.topic_id, [row.partition for row in each.partitions])
+            for each in request.topics
+            if each.topic_id == ZERO_UUID  # With ids, Kafka names no partition of a request that fails.
         ]
     return FetchResponse(
         error_code=error.code,
@@ -122,6 +124,7 @@ class _Fetch:
         if self._allowance is not None:
             self._max_bytes = min(self._max_bytes, self._allowance.max_bytes)
             self._min_bytes = min(self._min_bytes, self._max_bytes)
+        self._isolation_level = request.isolation_level
         self._reader = self._reader_of(request)
         self._session = self._open_session(request)
         self._denied = NONE_DENIED
@@ -132,6 +135,11 @@ class _Fetch:
         session = self._session
         if session.error != ErrorCode.NONE:
             return FetchResponse(error_code=session.error, responses=[])
+        if self._isolation_level not in _ISOLATIONS and self._must_read_any():
+            # Kafka's code, which looks at the level when it begins to read.
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {self._isolation_level}"
+            )
         rows = self._read()
         if self._max_wait_ms <= 0 or not rows or self._is_due(rows):
             return self._convert_and_respond(rows)
@@ -148,9 +156,17 @@ class _Fetch:
     def _isolation_of(self, level: int) -> Isolation:
         if self._replica_id >= 0:
             return Isolation.LOG_END
-        if level not in _ISOLATIONS:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no isolation level {level}")
-        return _ISOLATIONS[level]
+        return _ISOLATIONS.get(level, Isolation.HIGH_WATERMARK)
+
+    def _must_read_any(self) -> bool:
+        """Return whether any partition of the session is there, and may be read."""
+        topics, denied = self._broker.image.topics, self._denied
+        return any(
+            (topic := topics.get(each.topic or "")) is not None
+            and each.topic not in denied
+            and 0 <= each.index < len(topic.partitions)
+            for each in self._session.partitions
+        )
 
     def _reader_of(self, request: FetchRequest) -> FetchParams:
         return FetchParams(

@@ -25,6 +25,8 @@ _MIN_ENTRY_SIZE = 17
 """The bytes of an entry up to its magic, with it."""
 _LOG_OVERHEAD = 12
 _SIZE = Struct(">i")
+_MAX_ENTRY_LENGTH = 2**31 - 1 - _LOG_OVERHEAD
+"""Above it the size of an entry is no number for Kafka, which does not expect that."""
 _WITHOUT_LOG_START = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -112,35 +114,46 @@ _MIN_ENTRY_LENGTH = 14
 
 
 def check_one_batch(records: memoryview, version: int) -> None:
-    """Raise `KafkaError` unless `records` is one batch that the version may carry."""
-    if len(records) < _MIN_BATCH_SIZE:
+    """Raise `KafkaError` unless `records` is one batch that the version may carry.
+
+    The first thing that Kafka would find wrong counts. A partial entry behind the batch is dropped.
+    """
+    size = len(records)
+    if size < _MIN_BATCH_SIZE:
+        _entry_size(records)
         raise KafkaError(ErrorCode.INVALID_RECORD, "there is no record batch")
     length, _, magic, _, attributes = _BATCH_HEAD.unpack_from(records, _BATCH_HEAD_POSITION)
-    if magic != 2:
-        if length < _MIN_ENTRY_LENGTH:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"an entry of {length} bytes")
-        raise _wrong_magic(magic, version)
-    if length + _LOG_OVERHEAD != len(records):
-        _check_end(records, length, version)
+    if magic != 2 or length + _LOG_OVERHEAD != size:
+        size = _entry_size(records)
+        if not size:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "the record batch is cut short")
+        if magic != 2:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"version {version} carries record batches of magic 2, not {magic}"
+            )
+        if size < _MIN_BATCH_SIZE:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot be as short as {size} bytes")
     if version < 7 and attributes & CODEC_MASK >= Codec.ZSTD:
         if attributes & CODEC_MASK > Codec.ZSTD:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown codec {attributes & CODEC_MASK}")
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 or later")
+    if size < len(records) and _entry_size(records[size:]):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"version {version} carries exactly one record batch")
     if attributes & TRANSACTIONAL_BIT:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "there is no transaction coordinator")
 
 
-def _wrong_magic(magic: int, version: int) -> KafkaError:
-    code = ErrorCode.INVALID_RECORD if magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE
-    return KafkaError(code, f"version {version} carries record batches of magic 2, not {magic}")
-
-
-def _check_end(records: memoryview, length: int, version: int) -> None:
-    """Raise `KafkaError` unless the batch is complete and any entry behind it is partial: that is dropped."""
-    if length + _LOG_OVERHEAD < _MIN_BATCH_SIZE:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot be as short as {length} bytes")
-    rest = records[length + _LOG_OVERHEAD :]
-    if length + _LOG_OVERHEAD > len(records):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the record batch is cut short")
-    if len(rest) >= _MIN_ENTRY_SIZE and _SIZE.unpack_from(rest, 8)[0] + _LOG_OVERHEAD <= len(rest):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"version {version} carries exactly one record batch")
+def _entry_size(data: memoryview) -> int:
+    """Return the size of the entry at the beginning, 0 for a partial one (`ByteBufferLogInputStream`)."""
+    if len(data) < _LOG_OVERHEAD:
+        return 0
+    length: int = _SIZE.unpack_from(data, _BATCH_HEAD_POSITION)[0]
+    if length < _MIN_ENTRY_LENGTH:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"an entry of {length} bytes")
+    if len(data) < _MIN_ENTRY_SIZE:
+        return 0
+    if data[_MIN_ENTRY_SIZE - 1] > 2:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"an entry of magic {data[_MIN_ENTRY_SIZE - 1]}")
+    if length > _MAX_ENTRY_LENGTH:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"an entry of {length} bytes")
+    return length + _LOG_OVERHEAD if length + _LOG_OVERHEAD <= len(data) else 0

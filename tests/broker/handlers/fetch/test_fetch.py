@@ -292,6 +292,22 @@ async def test_read_committed_lists_aborted_transactions(tmp_path: Path) -> None
         assert data.aborted_transactions is None
 
 
+async def test_an_unknown_level_fails_what_would_be_read(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        topic = node.create_topic("t")
+        await fill(client, "t", b"a")
+        response = await client.ask(fetch_request("t", isolation_level=2), 12)
+        assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert fetched(response).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        response = await client.ask(fetch_request("missing", isolation_level=2), 12)
+        assert response.error_code == ErrorCode.NONE
+        assert fetched(response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        request = fetch_request("t", isolation_level=-1)
+        request.topics[0].topic_id = topic.topic_id
+        response = await client.ask(request, 13)
+        assert (response.error_code, response.responses) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+
+
 # --- sessions ------------------------------------------------------------------------------------
 
 

@@ -37,6 +37,10 @@ def with_byte(data: bytes, position: int, value: int) -> bytes:
     return bytes(changed)
 
 
+def with_length(data: bytes, length: int) -> bytes:
+    return data[:8] + length.to_bytes(4, "big") + data[12:]
+
+
 REFUSED = [
     ("unknown topic", produce_request("no", batch(b"v")), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ("unknown partition", produce_request("t", batch(b"v"), index=1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -45,6 +49,14 @@ REFUSED = [
     ("empty records", produce_request("t", b""), ErrorCode.INVALID_RECORD),
     ("two batches", produce_request("t", batch(b"v") * 2), ErrorCode.INVALID_RECORD),
     ("an entry without a length", produce_request("t", bytes(100)), ErrorCode.CORRUPT_MESSAGE),
+    ("an entry without a length behind", produce_request("t", batch(b"v") + bytes(12)), 2),
+    ("an entry of magic 3 behind", produce_request("t", batch(b"v") + with_byte(batch(b"v"), 16, 3)), 2),
+    ("the longest length", produce_request("t", with_length(batch(b"v"), 2**31 - 1)), -1),
+    (
+        "no zstd data",
+        produce_request("t", bytes(with_codec(with_length(batch(b"v")[:61], 61 - 12), 4))),
+        ErrorCode.INVALID_RECORD,
+    ),
     ("magic 1", produce_request("t", with_byte(batch(b"v"), 16, 1)), ErrorCode.INVALID_RECORD),
     ("cut", produce_request("t", batch(b"v")[:-1]), ErrorCode.INVALID_RECORD),
     ("flipped", produce_request("t", batch(b"v")[:-1] + b"\x07"), ErrorCode.CORRUPT_MESSAGE),
