@@ -163,8 +163,10 @@ def _edit_list(resource: ConfigResource, current: str | None, change: ConfigChan
     definition = _definition(resource, change.name)
     if not definition.is_list:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"`{change.name}` is not a list")
-    words = _words(definition.default_text if current is None else current)
-    for word in _words(change.value):
+    words = [
+        word for word in ((definition.default_text if current is None else current) or "").split(",") if word
+    ]
+    for word in _words(change.value or ""):
         if change.operation == ConfigOperation.APPEND and word not in words:
             words.append(word)
         elif change.operation == ConfigOperation.SUBTRACT and word in words:
@@ -172,8 +174,14 @@ def _edit_list(resource: ConfigResource, current: str | None, change: ConfigChan
     return ",".join(words)
 
 
-def _words(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+def _words(text: str) -> list[str]:
+    """Split as Java does: the empty text is one word, while empty words at the end are none."""
+    if not text:
+        return [text]
+    words = text.split(",")
+    while words and not words[-1]:
+        words.pop()
+    return words
 
 
 def _definition(resource: ConfigResource, name: str) -> ConfigDefinition[Any]:

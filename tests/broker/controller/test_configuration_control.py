@@ -62,6 +62,8 @@ def outcome(
         ({}, [ConfigChange("cleanup.policy", APPEND, "compact")], {"cleanup.policy": "delete,compact"}),
         ({}, [ConfigChange("cleanup.policy", APPEND, "delete")], {"cleanup.policy": "delete"}),
         ({}, [ConfigChange("cleanup.policy", SUBTRACT, "delete")], {"cleanup.policy": ""}),
+        ({}, [ConfigChange("cleanup.policy", SUBTRACT, "")], {"cleanup.policy": "delete"}),
+        ({}, [ConfigChange("cleanup.policy", APPEND, "compact,,")], {"cleanup.policy": "delete,compact"}),
         (
             {"cleanup_policy": "compact,delete"},
             [ConfigChange("cleanup.policy", SUBTRACT, "delete, other")],
@@ -80,6 +82,7 @@ def test_operations(before: dict[str, str], changes: list[ConfigChange], expecte
         (TOPIC, ConfigChange("retention.ms", SET, "-2"), ErrorCode.INVALID_CONFIG),
         (TOPIC, ConfigChange("retention", SET, "1"), ErrorCode.INVALID_CONFIG),
         (TOPIC, ConfigChange("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, ConfigChange("cleanup.policy", APPEND, ""), ErrorCode.INVALID_CONFIG),
         (TOPIC, ConfigChange("retention", APPEND, "1"), ErrorCode.INVALID_CONFIG),
         (TOPIC, ConfigChange("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
         ((2, "none"), ConfigChange("retention.ms", SET, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
