@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.support.hostile_records import batch, produce_request
+from tests.support.hostile_records import large_batch, produce_request
 from tests.support.kcli_cluster import NODES, KcliCluster
 from tests.support.producing import end_offsets
 from tests.support.raw_client import RawClient, request_frame
@@ -115,7 +115,7 @@ def in_sync_changes(tools: KafkaTools, cluster: KcliCluster) -> list[str]:
 def test_replication_goes_on_while_clients_flood_every_port(
     cluster: KcliCluster, kafka_tool: KafkaTools, show: Callable[[str], None]
 ) -> None:
-    stored = request_frame(produce_request("flood", batch(bytes(BATCH_BYTES), codec=1)), 9)
+    stored = request_frame(produce_request("flood", large_batch(BATCH_BYTES)), 9)
     names = [MetadataRequestTopic(name=f"{number}{'x' * 200}") for number in range(NAMES)]
     asked = request_frame(MetadataRequest(topics=names), 9)
     copied = CopiedRecords(cluster.bootstraps[LEADER], "copied")

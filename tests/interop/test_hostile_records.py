@@ -40,10 +40,12 @@ from tests.support.hostile_records import (
 )
 from tests.support.kcli_broker import KcliBroker
 from tests.support.pinger import Pinger
+from tests.support.producing import create_topic
 from tests.support.raw_client import request_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from kcli.protocol.messages.produce import PartitionProduceResponse
 
@@ -361,32 +363,45 @@ def quick(besieged: BesiegedBroker, topic: str, records: bytes, version: int = 9
     return row
 
 
-# --- what was taken unread ---------------------------------------------------------------------------
+# --- what another broker has stored ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        pytest.param(lambda: millions(Codec.GZIP), id="records"),
-        pytest.param(lambda: bomb(Codec.GZIP, 8192 * MEGABYTE), id="zeros"),
-        pytest.param(lambda: b"\xff" * 100_000, id="garbage"),
-    ],
-)
-def test_stored_bombs_go_off_in_nobodys_face(besieged: BesiegedBroker, payload: Callable[[], bytes]) -> None:
-    """A large batch is stored unread where no rule wants it read; old clients and searches read it later."""
-    sent = batch(payload(), codec=Codec.GZIP, count=MILLIONS, max_timestamp=now_ms() + 1000)
-    row = produce(besieged, "plain", sent)
-    assert row.error_code == ErrorCode.NONE
-    for version in (0, 1, 2, 3, 4, 12):
-        fetched = fetch(besieged, "plain", row.base_offset, version)
-        assert version < 4 or bytes(fetched.records[61:]) == sent[61:]
-    for timestamp in (-3, now_ms(), now_ms() - 1000):
-        partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-        topic = ListOffsetsTopic(name="plain", partitions=[partition])
-        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
-        with Pinger(besieged.bootstrap, server=besieged.broker.process) as pinger:
-            besieged.strike(request_frame(request, 8))
-        check_wait(pinger, besieged)
+STORED = {
+    "records": lambda: millions(Codec.GZIP),
+    "zeros": lambda: bomb(Codec.GZIP, 8192 * MEGABYTE),
+    "garbage": lambda: b"\xff" * 100_000,
+}
+
+
+def test_stored_bombs_go_off_in_nobodys_face(tmp_path: Path) -> None:
+    """No producer can store them here, but a directory may hold them; old clients and searches read them."""
+    broker = KcliBroker(tmp_path, settings={"log.retention.ms": "-1"}).start()
+    for topic in STORED:
+        create_topic(broker.bootstrap, topic, 1)
+    assert broker.stop() == 0
+    written = {}
+    for topic, payload in STORED.items():
+        written[topic] = batch(
+            payload(), codec=Codec.GZIP, count=MILLIONS, max_timestamp=now_ms() + 1000, leader_epoch=0
+        )
+        (broker.node_directory / f"{topic}-0" / f"{0:020d}.log").write_bytes(written[topic])
+    broker.start()
+    mined = BesiegedBroker(broker, peak_bytes=PEAK_BYTES, answer_seconds=ANSWER_SECONDS)
+    for topic, stored in written.items():
+        for version in (0, 1, 2, 3, 4, 12):
+            fetched = fetch(mined, topic, 0, version)
+            assert version < 4 or bytes(fetched.records) == stored
+        for timestamp in (-3, now_ms(), now_ms() - 1000):
+            partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+            wanted = ListOffsetsTopic(name=topic, partitions=[partition])
+            request = ListOffsetsRequest(replica_id=-1, topics=[wanted])
+            with Pinger(mined.bootstrap, server=broker.process) as pinger:
+                mined.strike(request_frame(request, 8))
+            check_wait(pinger, mined)
+    mined.check_log()
+    mined.check_memory()
+    mined.close()
+    assert broker.stop() == 0
 
 
 def test_what_it_cost(show: Callable[[str], None]) -> None:

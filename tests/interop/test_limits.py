@@ -26,7 +26,7 @@ from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.schema.declaration import codec, message_info
 from tests.broker.records import fetch_request
 from tests.support.connections import many_files, open_connections, unread_bytes
-from tests.support.hostile_records import MEGABYTE, batch, now_ms, produce_request
+from tests.support.hostile_records import MEGABYTE, batch, large_batch, now_ms, produce_request
 from tests.support.pinger import Pinger
 from tests.support.producing import create_topic
 from tests.support.raw_client import RawClient, request_frame
@@ -218,9 +218,9 @@ def latencies(broker: KcliBroker, topic: str, count: int) -> tuple[float, float]
 def large_frames() -> Iterator[tuple[str, bytes]]:
     """Frames of a hundred megabytes: records that are taken, that are refused, and no request at all."""
     room = FRAME_BYTES - 1000
-    yield "one batch that is stored", request_frame(produce_request("large", batch(bytes(room), codec=1)), 9)
+    yield "one batch that is stored", request_frame(produce_request("large", large_batch(room)), 9)
     yield "one batch that is too large", request_frame(produce_request("busy", batch(bytes(room))), 9)
-    small = batch(bytes(900_000), codec=1)
+    small = large_batch(900_000)
     many = produce_request("busy", small)
     many.topic_data[0].partition_data *= room // len(small)
     yield "a hundred batches", request_frame(many, 9)
@@ -282,7 +282,7 @@ def test_a_client_that_never_reads(broker: KcliBroker, show: Callable[[str], Non
     create_topic(broker.bootstrap, "large", 1, {"max.message.bytes": "20000000"})
     with RawClient(broker.bootstrap) as client:
         for _ in range(5):
-            client.ask(produce_request("large", batch(bytes(10_000_000), codec=1)), 9)
+            client.ask(produce_request("large", large_batch(10_000_000)), 9)
     asked = request_frame(fetch_request("large", max_bytes=50_000_000), 11)
     asked += request_frame(MetadataRequest(topics=None), 9) * 20
     before = broker.process.peak_resident_bytes()

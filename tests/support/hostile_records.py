@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kcli.protocol.compression.codecs import Codec, compress
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, crc32c
 from kcli.protocol.records.message_set import encode_entry
 
@@ -38,6 +39,13 @@ def produce_request(topic: str, records: bytes, *, acks: int = 1, index: int = 0
     return ProduceRequest(
         acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
     )
+
+
+def large_batch(size: int) -> bytes:
+    """A good batch of one record, whose value has `size` zeros."""
+    builder = RecordBatchBuilder()
+    builder.append(now_ms(), None, bytes(size))
+    return builder.build()
 
 
 def now_ms() -> int:
