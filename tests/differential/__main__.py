@@ -17,7 +17,8 @@ from tests.differential.sides import Pair
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SETTINGS = {"offsets.topic.num.partitions": "1"}
+SETTINGS = {"offsets.topic.num.partitions": "1", "offsets.retention.check.interval.ms": "86400000"}
+"""No group goes by itself during a run."""
 
 
 def main() -> int:

@@ -185,9 +185,10 @@ class World:
         self.is_spent = True
 
     def delete(self) -> None:
-        """Delete the topics."""
-        names = sorted(self.topic_ids)
-        self.pair.ask(DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5)
+        """Delete the topics, also those that only one of the brokers has."""
+        responses = self.pair.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
+        names = {topic.name for response in responses for topic in response.topics} - self.pair.foreign_topics
+        self.pair.ask(DeleteTopicsRequest(topic_names=sorted(names), timeout_ms=5000), 5)
         self._alter_quotas(remove=True)
 
     def _create_topics(self) -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 
 TopicOffsets = dict[int, "OffsetCommitValue"]
+_LAST_MS = 2**63 - 1
 """The offsets of one topic by partition."""
 
 
@@ -173,7 +174,7 @@ class GroupOffsets:
         records: list[CoordinatorRecord] = []
         topics: list[OffsetCommitResponseTopic] = []
         group_id, retention_ms = request.group_id, request.retention_time_ms
-        expires_ms = -1 if retention_ms == -1 else now.wall_ms + retention_ms
+        expires_ms = -1 if retention_ms == -1 else min(now.wall_ms + retention_ms, _LAST_MS)
         for topic in request.topics:
             partitions: list[OffsetCommitResponsePartition] = []
             for partition in topic.partitions:

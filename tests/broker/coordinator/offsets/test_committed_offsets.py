@@ -72,6 +72,7 @@ def test_a_commit_keeps_all_that_it_says(world: VirtualCoordinator) -> None:
         ({"commit_timestamp": 77, "version": 1}, 77, -1),
         ({"retention_time_ms": 5_000, "version": 2}, WALL_MS, WALL_MS + 5_000),
         ({"retention_time_ms": 0, "version": 4}, WALL_MS, WALL_MS),
+        ({"retention_time_ms": 2**63 - 1, "version": 4}, WALL_MS, 2**63 - 1),
         ({"metadata": None}, WALL_MS, -1),
     ],
 )
