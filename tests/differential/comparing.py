@@ -160,7 +160,7 @@ def _batches(data: bytes) -> Iterator[Any]:
     while position < len(data):
         rest = data[position:]
         if len(rest) < HEADER_SIZE or rest[16] != 2:
-            yield rest
+            yield ("cut", len(rest)) if len(rest) < HEADER_SIZE else rest
             return
         header = list(HEADER.unpack_from(rest))
         size = header[1] + LOG_OVERHEAD
