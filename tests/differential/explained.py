@@ -178,14 +178,21 @@ TABLE: tuple[Explained, ...] = (
         "|ListPartitionReassignments|DeleteRecords",
         ".*",
         "if the time limit has passed, Apache Kafka answers before it acts; kcli acts, and says how it went",
-        lambda request, difference: request.body.timeout_ms < 100,
+        lambda request, difference: (
+            request.body.timeout_ms < 100
+            and (
+                not difference.path.endswith("error_code") or difference.apache == ErrorCode.REQUEST_TIMED_OUT
+            )
+        ),
     ),
     Explained(
         "DeleteTopics",
         "responses.*",
         "a topic that is named twice, by name and by id, is refused by both, in rows of another form",
         lambda request, difference: (
-            request.version >= 6 and any(each.name is None for each in request.body.topics)
+            request.version >= 6
+            and len(request.body.topics) > 1
+            and any(each.name is None for each in request.body.topics)
         ),
     ),
     Explained(
@@ -210,9 +217,12 @@ TABLE: tuple[Explained, ...] = (
     ),
     Explained(
         "Fetch",
-        ".*",
+        "|error_code|session_id|responses.*",
         "a session id that no shard of Apache Kafka's cache of sessions can have makes its handler throw",
-        lambda request, difference: not 0 <= request.body.session_id <= 2**30,
+        lambda request, difference: (
+            not 0 <= request.body.session_id <= 2**30
+            and difference.apache in ("closed", -1, ABSENT, "(not set)")
+        ),
     ),
     Explained(
         "Produce",
@@ -364,12 +374,25 @@ TABLE: tuple[Explained, ...] = (
     ),
     Explained(
         "IncrementalAlterConfigs",
-        "responses.*",
+        r"responses\.error_code",
         THROWS,
-        lambda request, difference: any(
-            config.config_operation not in range(4)
-            for each in request.body.resources
-            for config in each.configs
+        lambda request, difference: (
+            difference.apache == ErrorCode.UNKNOWN_SERVER_ERROR
+            and any(
+                config.config_operation not in range(4)
+                for each in request.body.resources
+                for config in each.configs
+            )
+        ),
+    ),
+    Explained(
+        "AlterClientQuotas",
+        r"entries(\..*)?",
+        "of an entity that is named twice, Apache Kafka applies the first change and refuses the entity; "
+        "kcli applies none",
+        lambda request, difference: _has_twice(
+            tuple(sorted((part.entity_type, part.entity_name or "") for part in entry.entity))
+            for entry in request.body.entries
         ),
     ),
     Explained(
@@ -389,7 +412,7 @@ TABLE: tuple[Explained, ...] = (
     ),
     Explained(
         "JoinGroup",
-        ".*",
+        r"|groups\..*",
         "Apache Kafka never finishes a rebalance whose time limit is negative; kcli takes it for 0",
         lambda request, difference: request.version > 0 and request.body.rebalance_timeout_ms < 0,
     ),
