@@ -44,6 +44,16 @@ class GroupSnapshot(NamedTuple):
     def state_of(self, name: str) -> str | None:
         return next((group.state for group in self.found.groups if group.group_id == name), None)
 
+    def owners(self, name: str) -> dict[TopicPartition, str]:
+        """Return the ids of the members that have partitions of a group."""
+        return {
+            partition: member.member_id
+            for group in self.found.groups
+            if group.group_id == name
+            for member in group.members
+            for partition in member.assignment
+        }
+
     def offsets(self, name: str, partition: TopicPartition) -> OffsetSnapshot | None:
         """Return a group's offsets in a partition, None if the group did not exist."""
         offsets = self.committed.get(name)
@@ -144,9 +154,7 @@ def facts_of(
 ) -> GroupFacts:
     name = group.group_id
     before, *between, now = snapshots
-    owners: dict[TopicPartition, str] = {
-        partition: member.member_id for member in group.members for partition in member.assignment
-    }
+    *earlier, owners = [each.owners(name) for each in snapshots]
     generations = history.generations if history is not None else []
     timeouts = {
         member.member_id: member.session_timeout_ms for event in generations for member in event.members
@@ -163,6 +171,7 @@ def facts_of(
                 now.starts.get(partition),
                 None if commit is None else commit.at_ms,
                 tuple(filter(None, (each.offsets(name, partition) for each in between))),
+                any(each.get(partition, owners.get(partition)) != owners.get(partition) for each in earlier),
             )
         )
     return GroupFacts(

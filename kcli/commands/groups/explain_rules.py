@@ -8,7 +8,7 @@ how long something has not moved.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from kcli.commands.groups.findings import (
@@ -100,7 +100,7 @@ def stuck(facts: GroupFacts) -> Iterator[Finding]:
             )
             continue
         level = Level.PROBLEM if lasting >= SILENT_SPANS * facts.apart_ms else Level.WARNING
-        if any(entry.progress for entry in mine):
+        if any(entry.progress and not entry.has_moved for entry in mine):
             first = behind[0]
             yield Finding(
                 level,
@@ -179,8 +179,42 @@ def lag_trend(facts: GroupFacts) -> Iterator[Finding]:
         )
 
 
+def unread(facts: GroupFacts) -> Iterator[Finding]:
+    """Account for lag that has neither a trend nor a member that could be stuck.
+
+    `unowned_partitions` tells of partitions without an owner while the group is stable.
+    """
+    if not facts.members or not facts.apart_ms:
+        return
+    members = {member.member_id for member in facts.members}
+    behind = [entry for entry in facts.partitions if entry.lag]
+    nobodys = [entry for entry in behind if entry.progress == 0 and entry.owner not in members]
+    if nobodys and not (facts.head.state == "Stable" and facts.topics):
+        commits = [entry.last_commit_ms for entry in nobodys if entry.last_commit_ms is not None]
+        lasting = max(0, facts.now_ms - max(commits)) if commits else facts.apart_ms
+        yield Finding(
+            Level.WARNING,
+            "unread",
+            f"nobody is known to read {named(entry.partition for entry in nobodys)} now: "
+            f"nothing is committed for {lag_text(lasting)}, {records(lag_of(nobodys))} unread",
+        )
+    new = [entry for entry in behind if entry.trend is Trend.UNKNOWN and entry.progress != 0]
+    if new:
+        yield Finding(
+            Level.NOTE,
+            "lag-new",
+            f"the lag of {where_lag(new)} has no trend yet: offsets are committed only since the watch began",
+        )
+
+
 def lag_of(entries: Iterable[PartitionFacts]) -> int:
     return sum(entry.lag for entry in entries)
+
+
+def lag_in(facts: GroupFacts, partitions: Collection[TopicPartition]) -> str:
+    """Return the lag in some partitions as the end of a message, nothing without lag."""
+    lag = lag_of(entry for entry in facts.partitions if entry.partition in partitions)
+    return f": {records(lag)} unread" if lag else ""
 
 
 def where_lag(entries: Sequence[PartitionFacts]) -> str:
@@ -194,10 +228,13 @@ def rates(entries: Iterable[PartitionFacts], apart_ms: int) -> str:
     return f"{rate_text(written)} records/s come in, {rate_text(read)}/s are read"
 
 
-def growing_hint(facts: GroupFacts, grows: Iterable[PartitionFacts]) -> str:
+def growing_hint(facts: GroupFacts, grows: Iterable[PartitionFacts]) -> str | None:
     """Return what helps: another member can take a partition only from one that has several."""
+    grows = [entry for entry in grows if entry.owner]
+    if not grows:
+        return None
     owned = Counter(entry.owner for entry in facts.partitions if entry.owner)
-    if any(entry.owner and owned[entry.owner] > 1 for entry in grows):
+    if any(owned[entry.owner or ""] > 1 for entry in grows):
         return "their members read several partitions: another member would take some of them"
     return "each is all that its member reads: only more partitions, or quicker work, help"
 
@@ -277,7 +314,7 @@ def rebalancing(facts: GroupFacts) -> Iterator[Finding]:
             yield Finding(
                 level,
                 "waits-for-joins",
-                f"rebalancing: the coordinator waits until every member has joined again{still}",
+                f"rebalancing: the coordinator waits until {awaited(facts)} joined again{still}",
                 "a consumer joins in its next poll, and has max.poll.interval.ms for that",
             )
         case "CompletingRebalance":
@@ -295,6 +332,16 @@ def rebalancing(facts: GroupFacts) -> Iterator[Finding]:
             )
         case "Reconciling":
             yield from reconciling(facts, still)
+
+
+def awaited(facts: GroupFacts) -> str:
+    """Return whom a classic group waits for: a member that its latest generation lacks has just joined."""
+    latest = facts.generations[-1].members if facts.generations else ()
+    earlier = {member.member_id for member in latest}
+    names = [member.name() for member in facts.members if member.member_id in earlier]
+    if not names:
+        return "every member has"
+    return f"{names[0]} has" if len(names) == 1 else f"all of {listed(names)} have"
 
 
 def reconciling(facts: GroupFacts, still: str) -> Iterator[Finding]:
@@ -389,29 +436,63 @@ def departures(facts: GroupFacts, events: Sequence[GenerationEvent]) -> tuple[li
 
 
 def last_change(facts: GroupFacts) -> Iterator[Finding]:
-    """Tell what the latest rebalance changed, if it was recent."""
+    """Tell what the latest rebalance changed, if it was recent, or what has changed before this one."""
     known = [event for event in facts.generations if event.number]
+    if facts.head.state in ("PreparingRebalance", "CompletingRebalance"):
+        present = {member.member_id for member in facts.members}
+        left = names_of(known[-1], without=present) if known else []
+        if left:
+            yield Finding(Level.WARNING, "member-gone", gone_text(left), GONE_HINT)
+        return
     if len(known) < 2 or not known[-1].members or known[-1].at_ms < facts.now_ms - RESTLESS_WINDOW_MS:
         return
     before, after = known[-2:]
-    joined = names_of(after, without=before)
-    left = names_of(before, without=after)
-    changes = [f"{listed(names)} {verb}" for names, verb in ((joined, "joined"), (left, "left")) if names]
-    yield Finding(
-        Level.NOTE,
-        "last-change",
-        f"the latest rebalance was {ago(after.at_ms, facts.now_ms)}: "
-        f"{' and '.join(changes) or 'the members stayed the same'}",
+    joined = names_of(after, without={member.member_id for member in before.members})
+    left = names_of(before, without={member.member_id for member in after.members})
+    changes = [f"{listed(joined)} joined"] if joined else []
+    if left:
+        changes.append(gone_text(left))
+    what = "the current rebalance began" if facts.head.state != "Stable" else "the latest rebalance was"
+    message = f"{what} {ago(after.at_ms, facts.now_ms)}: " + (
+        "; ".join(changes) or "the members stayed the same"
     )
+    grown = lag_growth(facts)
+    silent, _ = departures(facts, [before, after])
+    if left and (grown > 0 or silent):
+        if silent:
+            who = "it" if len(left) == 1 else listed(silent)
+            message += f"; {who} had committed nothing for a session timeout"
+        if grown > 0:
+            message += f"; the lag has grown by {records(grown)} in the last {lag_text(facts.apart_ms)}"
+        yield Finding(Level.WARNING, "member-gone", message, GONE_HINT)
+    else:
+        yield Finding(Level.NOTE, "last-change", message)
 
 
-def names_of(event: GenerationEvent, *, without: GenerationEvent) -> list[str]:
-    """Return the members of a generation that the other one lacks."""
-    others = {member.member_id for member in without.members}
+GONE_HINT = (
+    "a member that sends no heartbeat for its session.timeout.ms is removed: see whether it still runs"
+)
+
+
+def gone_text(names: Sequence[str]) -> str:
+    """Tell that members are gone. Neither records nor descriptions tell why."""
+    if len(names) == 1:
+        return f"{names[0]} is gone: it left or its session ended"
+    return f"{listed(names)} are gone: they left or their sessions ended"
+
+
+def lag_growth(facts: GroupFacts) -> int:
+    """Return by how many records the lag of all partitions has grown between the first and last snapshot."""
+    pairs = [(entry.before.lag(), entry.now.lag()) for entry in facts.partitions if entry.before is not None]
+    return sum(now - before for before, now in pairs if before is not None and now is not None)
+
+
+def names_of(event: GenerationEvent, *, without: Collection[str]) -> list[str]:
+    """Return the members of a generation but those with the ids `without`."""
     return [
         f"`{member.instance_id or member.client_id}` at {member.host.lstrip('/')}"
         for member in event.members
-        if member.member_id not in others
+        if member.member_id not in without
     ]
 
 
@@ -472,7 +553,7 @@ def unowned_partitions(facts: GroupFacts) -> Iterator[Finding]:
         yield Finding(
             Level.PROBLEM,
             "unowned-partition",
-            f"no member reads {named(every - owned)}",
+            f"no member reads {named(every - owned)}{lag_in(facts, every - owned)}",
             "an assignment that was made before partitions were added, or an assignor that leaves some out",
         )
     left = {entry.partition for entry in facts.partitions} - owned - every
@@ -480,7 +561,8 @@ def unowned_partitions(facts: GroupFacts) -> Iterator[Finding]:
         yield Finding(
             Level.NOTE,
             "left-over-offsets",
-            f"offsets of {named(left)} are committed, and no member subscribes to that any more",
+            f"offsets of {named(left)} are committed, and no member subscribes to that any more"
+            f"{lag_in(facts, left)}",
             "`kcli consumer-groups delete-offsets` removes them",
         )
 
@@ -496,5 +578,6 @@ RULES: tuple[Rule, ...] = (
     unowned_partitions,
     out_of_range,
     never_committed,
+    unread,
     lag_trend,
 )

@@ -86,7 +86,8 @@ class Trend(Enum):
 class PartitionFacts:
     """A partition that a member owns or the group has committed an offset of, in the first and last snapshot.
 
-    `between` are the snapshots between them, without those in which the group did not exist.
+    `between` are the snapshots between them, without those in which the group did not exist. `has_moved`: an
+    earlier snapshot has another owner, whose progress may be what is seen.
     """
 
     partition: TopicPartition
@@ -96,6 +97,7 @@ class PartitionFacts:
     start: int | None = None
     last_commit_ms: int | None = None
     between: tuple[OffsetSnapshot, ...] = ()
+    has_moved: bool = False
 
     @property
     def lag(self) -> int:

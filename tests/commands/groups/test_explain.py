@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -337,6 +338,63 @@ TABLE: dict[str, tuple[GroupFacts, list[str]]] = {
         ),
         ["problem stuck-partition", "note lag-stays"],
     ),
+    "a silent member is gone": (
+        group(
+            partitions=HEALTHY,
+            generations=EVICTION[-2:],
+            commits=[
+                CommitEvent(NOW - ago * SECOND, "orders", 2 if ago == 260 else 0, 1)
+                for ago in (260, 240, 200, 160)
+            ],
+        ),
+        ["warning member-gone"],
+    ),
+    "a member is gone and the lag grows": (
+        group(
+            partitions=[entry(0, 50, 100, before=OffsetSnapshot(20, 40)), *HEALTHY[1:]],
+            generations=[
+                generation(3, NOW - 50 * MINUTE, "one/1", "two/1"),
+                generation(4, NOW - 8 * SECOND, "one/1"),
+            ],
+        ),
+        ["warning member-gone", "warning lag-grows"],
+    ),
+    "a member is gone and the other one hangs": (
+        group(
+            "PreparingRebalance",
+            (replace(ONE, assignment=frozenset()),),
+            [
+                entry(0, 10, 60, owner=None, last_commit_ms=NOW - 20 * SECOND),
+                entry(1, 50, 110, owner=None, before=OffsetSnapshot(40, 50)),
+                entry(2, 7, 11, owner=None, last_commit_ms=NOW - 30 * SECOND),
+            ],
+            generations=[generation(3, NOW - 2 * MINUTE, "one-1", "two-2")],
+        ),
+        ["warning waits-for-joins", "warning member-gone", "warning unread", "warning lag-grows"],
+    ),
+    "two members have yet to join, a third one has": (
+        group(
+            "PreparingRebalance",
+            (ONE, TWO, MemberFacts("three-3", "three", "/10.0.0.3", frozenset())),
+            generations=[generation(3, NOW - 2 * MINUTE, "one-1", "two-2")],
+        ),
+        ["warning waits-for-joins"],
+    ),
+    "a stuck member has taken over a partition": (
+        group(
+            members=(replace(ONE, assignment=ONE.assignment | TWO.assignment),),
+            partitions=[
+                entry(0, 10, 60, last_commit_ms=NOW - MINUTE),
+                entry(1, 50, 90, last_commit_ms=NOW - MINUTE),
+                replace(entry(2, 40, 60, before=OffsetSnapshot(30, 40)), has_moved=True),
+            ],
+        ),
+        ["problem stopped-committing", "warning lag-grows"],
+    ),
+    "a partition that the group has begun while it was watched": (
+        group(partitions=[entry(0, 5, 9, before=OffsetSnapshot(None, 9)), *HEALTHY[1:]]),
+        ["note lag-new"],
+    ),
     "the lag grows": (
         group(partitions=[entry(0, 110, 900, before=OffsetSnapshot(100, 400)), *HEALTHY[1:]]),
         ["warning lag-grows"],
@@ -365,6 +423,25 @@ def test_the_words(golden: Callable[[str, str], None]) -> None:
             lines += [f"  hint: {finding.hint}"] if finding.hint else []
         lines.append("")
     golden("cli/consumer_groups_findings.txt", "\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a member is gone and the other one hangs",
+        "a stuck member has taken over a partition",
+        "a partition that the group has begun while it was watched",
+        "offsets of a topic that nobody reads any more",
+    ],
+)
+def test_every_record_of_the_lag_is_in_a_finding(name: str) -> None:
+    facts, _ = TABLE[name]
+    told = [
+        int(count)
+        for finding in explain(facts)
+        for count in re.findall(r"(\d+) records?(?: unread|,|\b(?= of))", finding.message)
+    ]
+    assert sum(told) == sum(each.lag for each in facts.partitions)
 
 
 def test_a_group_that_was_looked_at_once_has_no_trend() -> None:
