@@ -37,7 +37,10 @@ class Confirmation(NamedTuple):
 
     regex: Annotated[
         bool,
-        typer.Option("--regex", help="TOPIC is a regular expression that matches the whole names of several"),
+        typer.Option(
+            "--regex",
+            help="TOPIC is a regular expression even if it can be a name: `a.b` matches `a-b`, too",
+        ),
     ] = False
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask before acting on what an expression matches")

@@ -10,13 +10,14 @@ import typer
 
 from kcli.commands.shared.arguments import LARGEST_INT32, not_empty, parse_configs, signed_number
 from kcli.commands.shared.confirmation import Confirmation
+from kcli.commands.shared.formatting import counted
 from kcli.commands.shared.options import (
     ClusterAddress,
     OutputFormat,
     TopicOption,
     TopicsArgument,
     complete_config,
-    one_topic,
+    complete_topic,
     one_topic_or_none,
 )
 from kcli.commands.shared.output import chosen_format
@@ -74,6 +75,15 @@ LARGEST_REPLICATION_FACTOR = 32_767
 
 ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out internal topics")]
 IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing if the topic does not exist")]
+MeantTopics = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TOPIC...",
+        help="The topics. What can be no name, such as `test-.*`, is a regular expression that matches whole "
+        "names; `test.` can be a name, and is an expression with `--regex`",
+        autocompletion=complete_topic,
+    ),
+]
 ReplicaAssignment = Annotated[
     str | None,
     typer.Option(
@@ -232,6 +242,7 @@ async def describe(
     cluster: ClusterAddress,
 ) -> TopicReport:
     """Show the partitions, leaders, replicas and in-sync replicas of the named topics, or of all."""
+    from kcli.commands.shared.topic_filter import plain_names
     from kcli.commands.topics.names import parse_topic_id, topics_with_id
     from kcli.commands.topics.results import report_topics
 
@@ -244,15 +255,16 @@ async def describe(
         else:
             names = await topics_with_id(client, wanted_id)
         if not names and (pattern or topic_id) and not if_exists:
-            raise unknown_topic(topic_id or pattern)
+            is_name = pattern is None or plain_names(pattern) == [pattern]
+            raise unknown_topic(topic_id or pattern or "") if is_name else nothing_matches(pattern)
         return await report_topics(
             client, names, report, partitions_per_answer=partition_size_limit_per_response
         )
 
 
-@command(app, "alter", needs="topic", example="kcli topics alter orders --partitions 12")
+@command(app, "alter", needs="topics", example="kcli topics alter orders --partitions 12")
 async def alter(
-    topic: TopicsArgument = None,
+    topics: MeantTopics = None,
     topic_option: TopicOption = None,
     partitions: Annotated[
         int | None,
@@ -290,7 +302,7 @@ async def alter(
     from kcli.commands.shared.output import note
     from kcli.commands.topics.names import ALTER_HINT, guarded
 
-    pattern = one_topic(topic, topic_option)
+    pattern = meant(topics, topic_option)
     if partitions is None and not config and not delete_config:
         raise UsageError(
             "nothing to alter",
@@ -320,9 +332,9 @@ async def alter(
     return AlteredTopics(altered, list(refused.values()))
 
 
-@command(app, "delete", needs="topic", example="kcli topics delete 'test-.*' --dry-run")
+@command(app, "delete", needs="topics", example="kcli topics delete 'test-.*' --dry-run")
 async def delete(
-    topic: TopicsArgument = None,
+    topics: MeantTopics = None,
     topic_option: TopicOption = None,
     if_exists: IfExists = False,
     exclude_internal: ExcludeInternal = False,
@@ -337,7 +349,7 @@ async def delete(
     from kcli.commands.shared.session import failure
     from kcli.commands.topics.names import DELETE_HINT, guarded
 
-    pattern = one_topic(topic, topic_option)
+    pattern = meant(topics, topic_option)
     async with cluster.connect() as client:
         allowed, refused = await meant_topics(
             client,
@@ -362,10 +374,21 @@ async def delete(
     return Deleted(deleted, failures)
 
 
-def unknown_topic(pattern: str | None) -> KcliError:
-    return KcliError(
-        f"topic `{pattern}` does not exist", hint="`kcli topics list` shows the topics there are"
-    )
+def meant(arguments: Sequence[str] | None, option: str | None) -> str:
+    """Return the topics given as arguments or with Kafka's `--topic` as one list with commas."""
+    return ",".join(new_names(arguments, option))
+
+
+def unknown_topic(name: str, *, matched: int = 0) -> KcliError:
+    """Return the error for a name that does not exist, and as an expression would match `matched` topics."""
+    hint = "`kcli topics list` shows the topics there are"
+    if matched > 1:
+        hint = f"with `--regex` it is an expression, which matches {counted(matched, 'topic')}"
+    return KcliError(f"topic `{name}` does not exist", hint=hint)
+
+
+def nothing_matches(expression: str | None) -> KcliError:
+    return KcliError(f"no topic matches `{expression}`", hint="`kcli topics list` shows the topics there are")
 
 
 async def meant_topics(
@@ -382,12 +405,19 @@ async def meant_topics(
 
     These do not exist, or are refused by `guard`. What an expression matches otherwise is asked for.
     """
-    choice = confirmation.choose(
-        await matching_topics(client, None, exclude_internal=exclude_internal), wanted
+    from kcli.commands.shared.topic_filter import select_topics
+
+    existing = await matching_topics(client, None, exclude_internal=exclude_internal)
+    choice = confirmation.choose(existing, wanted)
+    refused = (
+        {}
+        if if_exists
+        else {
+            name: unknown_topic(name, matched=len(select_topics(existing, name))) for name in choice.missing
+        }
     )
-    refused = {} if if_exists else {name: unknown_topic(name) for name in choice.missing}
     if not choice.names and not if_exists:
-        raise next(iter(refused.values()), unknown_topic(wanted))
+        raise next(iter(refused.values()), nothing_matches(wanted))
     if guard is not None:
         refused |= guard(choice.names)
     allowed = [name for name in choice.names if name not in refused]

@@ -166,7 +166,18 @@ def test_topics_delete(orders: FakeCluster, transcript: Transcript) -> None:
 
 
 def test_topics_that_an_expression_chose_are_told(cluster: FakeCluster, transcript: Transcript) -> None:
-    for name in ("my.topic", "my-topic", "clicks", "orders", "a", "b", "__consumer_offsets"):
+    for name in (
+        "my.topic",
+        "my-topic",
+        "clicks",
+        "orders",
+        "a",
+        "b",
+        "x1",
+        "x2",
+        "x3",
+        "__consumer_offsets",
+    ):
         cluster.add(name, [1])
     transcript(
         "topics_matched",
@@ -182,6 +193,14 @@ def test_topics_that_an_expression_chose_are_told(cluster: FakeCluster, transcri
         "topics delete my.topic --regex --yes",
         "topics delete a,b,c",
         "topics delete '.*s' --yes",
+        "topics alter 'zzz.*' --config retention.ms=5 --yes",
+        "topics delete 'zzz.*'",
+        "topics delete zzz --regex",
+        "topics describe 'zzz.*'",
+        "topics delete x.",
+        "topics alter x1 x2 --partitions 3 -o json",
+        "topics delete x1 x2 my.topic",
+        "topics delete a ''",
     )
 
 
