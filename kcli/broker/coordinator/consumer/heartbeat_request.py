@@ -113,9 +113,8 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Mapping[bytes, Collec
         return
     missed_the_response = epoch == member.previous_epoch < member.epoch
     has_no_more = owned is not None and all(
-        partition in member.assigned.get(topic_id, ())
+        topic_id in member.assigned and member.assigned[topic_id].keys() >= set(partitions)
         for topic_id, partitions in owned.items()
-        for partition in partitions
     )
     if not (missed_the_response and has_no_more):
         raise KafkaError(

@@ -181,6 +181,9 @@ def test_who_missed_the_last_answer_may_say_the_epoch_before(world: VirtualConsu
     for _ in range(3):
         world.beat("a", first.epoch, owned={("t", 0)})
     assert world.consumer_group().members["a"].epoch > before
+    # A topic that is not assigned is too much, even without partitions.
+    more = TopicPartitions(topic_id=bytes(15) + b"\xff", partitions=[])
+    assert world.beat("a", before, topic_partitions=[more]).error is ErrorCode.FENCED_MEMBER_EPOCH
     call = world.beat("a", before, owned={("t", 0)})
     assert (call.error, call.response.member_epoch) == (ErrorCode.NONE, before + 1)
 
