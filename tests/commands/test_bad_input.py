@@ -221,6 +221,7 @@ def test_what_is_stored_without_effect_is_one_warning(entity: str, live: Kcli) -
             "`--partition` names several: 0, 1\nhint: all records go to one partition, or without ",
         ),
         ("consume --include a --partition 0", "`--partition` needs `TOPIC`"),
+        ("log-dirs describe --topic-list=", "`--topic-list` cannot be empty"),
         ("consume a --from-beginning --from-time 0", "exclude each other"),
         ("consume a --from-beginning -X auto.offset.reset=latest", "contradicts `auto.offset.reset`: latest"),
         ("consume a --from-time yesterday", "`--from-time` cannot be yesterday"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kcli.commands.shared.arguments import not_empty
 from kcli.commands.shared.output import OutputFormat
 from kcli.commands.shared.runner import command
 from kcli.errors import MissingArgument, UsageError
@@ -260,7 +261,8 @@ def make_selection(topics: Sequence[str], partitions: Sequence[int], kinds: Sequ
 
     for unknown in (kind for kind in kinds if kind not in list(FileKind)):
         raise UsageError(f"unknown kind of file `{unknown}`", hint=", ".join(FileKind))
-    return Selection(frozenset(topics), frozenset(partitions), frozenset(map(FileKind, kinds)))
+    names = frozenset(not_empty(topic, "topic") for topic in topics)
+    return Selection(names, frozenset(partitions), frozenset(map(FileKind, kinds)))
 
 
 def choose_decoder(key: str | None, value: str | None, coordinators: dict[str, bool]) -> tuple[Decoder, bool]:

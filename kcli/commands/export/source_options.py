@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from kcli.commands.shared.arguments import not_empty
 from kcli.commands.shared.options import CommandConfig, Property, complete_topic
 from kcli.commands.shared.output import note
 from kcli.errors import UsageError
@@ -132,7 +133,7 @@ class SourceChoice(NamedTuple):
             raise UsageError(
                 "missing argument `TOPIC`", hint="or `--topic-pattern REGEX`, or `--assign JSON`"
             )
-        return Subscribe(tuple(dict.fromkeys(self.topics)))
+        return Subscribe(tuple(not_empty(topic, "topic") for topic in dict.fromkeys(self.topics)))
 
     def check(self) -> None:
         """Raise `UsageError` if both kinds of sources are named."""

@@ -134,6 +134,8 @@ async def describe(
     from kcli.commands.shared.topic_filter import parse_ids
 
     topics = None if topic_list is None else {name for name in topic_list.split(",") if name}
+    if topics is not None and not topics:
+        raise UsageError("`--topic-list` cannot be empty")
     wanted = parse_ids(broker_list or "", "--broker-list")
     async with cluster.connect() as client:
         existing = [node.node_id for node in (await admin.describe_cluster(client)).nodes]

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from kcli.commands.shared.arguments import not_empty
 from kcli.commands.shared.output import OutputFormat
 from kcli.commands.shared.runner import command
 from kcli.errors import MissingArgument
@@ -127,7 +128,7 @@ def verify_index(
         raise MissingArgument("PATH...")
     wanted = VerifyOptions(
         paths,
-        topics=frozenset(topics or ()),
+        topics=frozenset(not_empty(topic, "topic") for topic in topics or ()),
         partitions=frozenset(partitions or ()),
         deep=deep,
         indexes_only=verify_index_only,

@@ -79,6 +79,21 @@ class Selection(NamedTuple):
         is_wanted = not self.topics or topic in self.topics
         return is_wanted and (not self.partitions or partition in self.partitions)
 
+    def nothing_in(self, directory: str) -> UsageError:
+        """Return the error for a directory without a wanted file."""
+        given = {"--topic": self.topics, "--partition": self.partitions, "--kind": self.kinds}
+        asked = " and ".join(f"`{option}`" for option, values in given.items() if values)
+        if asked:
+            return UsageError(
+                f"no file of what {asked} asked for: `{directory}`",
+                hint=f"without {asked} the other files there are shown",
+            )
+        return UsageError(
+            f"no files of a Kafka log in the directory: `{directory}`",
+            hint="give a directory of a partition (orders-0) or of a broker (its `log.dirs`), or one of the "
+            "files in it",
+        )
+
 
 def java_path(path: str) -> str:
     """Return a path as `java.io.File` prints it: without repeated or trailing slashes."""
@@ -125,7 +140,11 @@ def _identify_snapshot(path: str, name: str, digits: str) -> DumpFile:
 
 def find_files(paths: Sequence[str], selection: Selection) -> Iterator[DumpFile | KcliError]:
     """Yield the files that the paths mean, in reading order, and errors about the paths."""
-    for path in map(java_path, paths):
+    for given in paths:
+        if not given:
+            yield UsageError("a path is empty")
+            continue
+        path = java_path(given)
         try:
             if os.path.isdir(path):
                 found = False
@@ -133,7 +152,7 @@ def find_files(paths: Sequence[str], selection: Selection) -> Iterator[DumpFile 
                     found = True
                     yield found_file
                 if not found:
-                    raise UsageError(f"no wanted file of a log in the directory: `{path}`")
+                    raise selection.nothing_in(path)
             else:
                 yield _identified(path)
         except OSError as error:

@@ -68,6 +68,8 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
     files: set[str] = set()
     empty: list[str] = []
     for given in paths:
+        if not given:
+            raise UsageError("a path is empty")
         path = given.rstrip("/") or "/"
         try:
             if not os.path.isdir(path):

@@ -27,7 +27,9 @@ BAD_INPUT: list[tuple[str, tuple[str, ...], int, str]] = [
         1,
         "cannot read `nowhere-0`: No such file or directory",
     ),
-    ("a directory without segments", ("empty",), 2, "no wanted file of a log in the directory: `empty`"),
+    ("a directory without segments", ("empty",), 2, "no files of a Kafka log in the directory: `empty`"),
+    ("an empty path", ("",), 2, "a path is empty"),
+    ("an empty name of a topic", ("empty", "--topic", ""), 2, "the topic name is empty"),
     ("a name without an offset", ("copy.log",), 2, "the name does not begin with an offset: `copy.log`"),
     (
         "a snapshot's name",

@@ -369,6 +369,7 @@ ENGINE_WRONG = [
 SOURCE_WRONG = [
     (SourceChoice(), "missing argument `TOPIC`"),
     (SourceChoice(["a"], topic_pattern="b"), "exclude each other"),
+    (SourceChoice(["a", ""]), "the topic name is empty"),
     (SourceChoice(assign="{}"), "`--assign` names no partition"),
     (SourceChoice(assign="a"), "invalid value for `--assign`: a"),
     (SourceChoice(topic_pattern="("), "invalid topic pattern"),

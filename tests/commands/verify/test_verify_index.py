@@ -114,6 +114,8 @@ def test_findings_of_a_file_in_the_current_directory_are_told(
 BAD_INPUT = {
     "no path": ((), 2, "missing argument `PATH...`"),
     "a missing file": (("nowhere",), 1, "cannot read `nowhere`: No such file or directory"),
+    "an empty path": (("empty", ""), 2, "a path is empty"),
+    "an empty name of a topic": (("empty", "--topic", ""), 2, "the topic name is empty"),
     "a directory without segments": (("empty",), 2, "no segments in the directory: `empty`"),
     "a file that is not a log": (("notes.txt",), 2, "not a file of a log directory: `notes.txt`"),
     "a name without an offset": (("first.log",), 2, "the name does not begin with an offset: `first.log`"),
