@@ -58,6 +58,11 @@ def _has_twice(things: Iterable[Any]) -> bool:
     return len(set(listed)) < len(listed)
 
 
+def _words(value: object) -> set[str]:
+    """The words of the value of a configuration."""
+    return {word.strip() for word in str(value).lower().split(",")}
+
+
 def _batch(request: Request) -> RecordBatch | None:
     """The first batch of a Produce request; None if it is not whole."""
     rows = [data for topic in request.body.topic_data for data in topic.partition_data]
@@ -213,7 +218,7 @@ TABLE: tuple[Explained, ...] = (
         "CreateTopics",
         r"topics\.configs\.value",
         "kcli shows the value that a configuration has, Apache Kafka the text that was sent",
-        lambda request, difference: str(difference.apache).strip().lower() == str(difference.kcli).lower(),
+        lambda request, difference: _words(difference.apache) == _words(difference.kcli),
     ),
     Explained(
         "Fetch",

@@ -206,6 +206,9 @@ def settle(request: Request, response: Any, world: World) -> None:
         }
         if missing:
             world.await_created(missing)
+    if request.api == "JoinGroup" and response.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+        # An empty consumer group is forgotten by Apache Kafka then, which shows after the next write.
+        world.is_spent = True
     if request.api == "JoinGroup" and not response.error_code and response.leader == response.member_id:
         world.wanted.append(sync_after(request, response))
     elif request.api in ("JoinGroup", "SyncGroup", "LeaveGroup", "Heartbeat"):
