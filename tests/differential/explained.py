@@ -226,7 +226,7 @@ TABLE: tuple[Explained, ...] = (
         "a session id that no shard of Apache Kafka's cache of sessions can have makes its handler throw",
         lambda request, difference: (
             not 0 <= request.body.session_id <= 2**30
-            and (difference.path == "session_id" or difference.apache in ("closed", -1, ABSENT))
+            and (difference.path == "session_id" or difference.apache in ("closed", -1, ABSENT, []))
         ),
     ),
     Explained(

@@ -99,7 +99,7 @@ class Comparison:
         for code in error_codes(response):
             self.report.errors[f"{request.api} {ErrorCode(code).name if code else 'NONE'}"] += 1
         self._note(kept, found, history, world)
-        if found and request.api == "Produce":
+        if found and request.api == "Produce" and not isinstance(response, NoResponse):
             return bool(self._probe(request, world))
         if found:
             return request.api in PROBES or isinstance(response, NoResponse)
