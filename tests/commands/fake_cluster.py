@@ -185,6 +185,7 @@ class FakeCluster:
                 own.get(name, default),
                 ConfigSource.DYNAMIC_TOPIC_CONFIG if name in own else ConfigSource.DEFAULT_CONFIG,
                 synonyms=(admin.ConfigSynonym(f"log.{name}", default, ConfigSource.DEFAULT_CONFIG),),
+                documentation=f"What Apache Kafka says of {name}.",
             )
             for name, default in DEFAULTS.items()
         )

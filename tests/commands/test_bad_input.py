@@ -201,6 +201,36 @@ def test_what_is_stored_without_effect_is_one_warning(entity: str, live: Kcli) -
     assert live("configs", "alter", *entity.split(), "--delete", "max.connections").exit_code == 0
 
 
+def test_compaction_that_kcli_lacks_is_one_warning_and_its_records_need_keys(live: Kcli) -> None:
+    def told(value: str) -> str:
+        kept = "kcli does not compact logs yet and keeps every record of a key"
+        return f"warning: `cleanup.policy={value}`: {kept}\n"
+
+    create = "topics", "create", "compacted-1", "compacted-2"
+    finished = live(*create, "-c", "cleanup.policy=compact", "-c", "min.compaction.lag.ms=1")
+    assert finished.err == f"warning: `min.compaction.lag.ms` has no effect in kcli\n{told('compact')}"
+    assert live("topics", "create", "compacted-3", "-c", "cleanup.policy=delete").err == ""
+    alter = "configs", "alter", "compacted-1"
+    assert live(*alter, "--add", "cleanup.policy=[compact,delete]").err == told("compact,delete")
+    assert live(*alter, "--subtract", "cleanup.policy=compact").err == ""
+    assert live(*alter, "--append", "cleanup.policy=compact").err == told("compact")
+    alter_topic = "topics", "alter", "compacted-3", "--config", "cleanup.policy=compact"
+    assert live(*alter_topic).err == told("compact")
+    alter = "configs", "alter", "--broker-defaults"
+    finished = live(*alter, "--add", "log.cleanup.policy=compact")
+    assert finished.err == told("compact").replace("cleanup.policy", "log.cleanup.policy")
+    assert live(*alter, "--delete", "log.cleanup.policy").err == ""
+
+    finished = live("produce", "compacted-2", input=b"no key\n")
+    assert finished.exit_code == 1
+    assert finished.err == (
+        "error: 1 of 1 records were not delivered: a record of a compacted topic needs a key\n"
+        "hint: `--reader-property parse.key=true` takes the key from the line, before a tab\n"
+    )
+    for name in ("compacted-1", "compacted-2", "compacted-3"):
+        live("topics", "delete", name)
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config.config_definition import ConfigDefinition
-from kcli.protocol.configs import ConfigType
+from kcli.protocol.configs import NOT_COMPACTED, ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ def warning(definition: ConfigDefinition[Any], value: str) -> str | None:
     if not definition.has_effect:
         return f"`{definition.name}` has no effect in kcli"
     if definition.name in {"cleanup.policy", "log.cleanup.policy"} and "compact" in value:
-        return f"`{definition.name}={value}`: kcli does not compact logs yet and keeps every record of a key"
+        return f"`{definition.name}={value}`: {NOT_COMPACTED}"
     return None
 
 

@@ -23,7 +23,7 @@ from kcli.broker.config.config_definition import (
     long,
     one_of,
 )
-from kcli.protocol.configs import ConfigType
+from kcli.protocol.configs import NOT_COMPACTED, ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -208,7 +208,7 @@ _ROWS = (
         _LIST,
         ("delete",),
         "What happens to old records: `delete` drops whole segments, `compact` keeps the last of each key. "
-        "kcli does not compact yet: with `compact` it requires keys and keeps every record.",
+        f"With `compact` every record needs a key. {NOT_COMPACTED}.",
         broker="log.cleanup.policy",
         check=one_of("compact", "delete"),
     ),

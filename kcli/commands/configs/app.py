@@ -176,11 +176,11 @@ async def alter(
         results = await admin.incremental_alter_configs(
             client, {entity.resource: operations}, validate_only=validate_only
         )
-        names = {*added, *appended, *subtracted}
-        hint = await name_hint(client, results, names)
+        values = {**dict.fromkeys(subtracted, ""), **appended, **added}
+        hint = await name_hint(client, results, values)
         refused = results[entity.resource]
-        if names and refused is None:
-            await warn_of_no_effect(client, entity.resource, names)
+        if values and refused is None:
+            await warn_of_no_effect(client, entity.resource, values)
     if refused is not None:
         raise failure(f"cannot alter the configuration of {entity}", refused, hint=hint)
     if validate_only:

@@ -6,6 +6,7 @@ after Ctrl-C within a second.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +28,7 @@ SHOWN_FAILURES = 5
 CREATION_SECONDS = 3
 """How long a broker may take to create a topic that a producer asks for."""
 PROMPT = ">"
+NO_KEY = re.compile("compacted topic.* key", re.IGNORECASE)
 
 
 class Target(NamedTuple):
@@ -97,17 +99,28 @@ class Tally:
 
     def failures(self) -> list[KcliError]:
         """Return an error for each of the most frequent failures."""
-        from kcli.commands.shared.session import hint_of
-
         total = self.delivered + self.failed
         kinds = sorted(self.counts, key=lambda message: -self.counts[message])[:SHOWN_FAILURES]
         return [
             KcliError(
                 f"{self.counts[message]} of {total} records were not delivered: {message}",
-                hint=hint_of(self.examples[message]),
+                hint=failure_hint(self.examples[message]),
             )
             for message in kinds
         ]
+
+
+def failure_hint(error: KcliError) -> str | None:
+    """Return the hint for a record that was not delivered.
+
+    INVALID_RECORD has several reasons, and only the text of Kafka and kcli says that a key is missing.
+    """
+    from kcli.commands.shared.session import hint_of
+    from kcli.protocol.error_codes import ErrorCode
+
+    if getattr(error, "code", None) is ErrorCode.INVALID_RECORD and NO_KEY.search(error.message):
+        return "`--reader-property parse.key=true` takes the key from the line, before a tab"
+    return hint_of(error)
 
 
 async def send_inputs(

@@ -152,6 +152,7 @@ async def create(
 ) -> Created:
     """Create topics: each name is a topic with these settings."""
     from kcli.client import admin
+    from kcli.commands.configs.names import warn_of_no_effect
     from kcli.commands.shared.output import note
     from kcli.commands.shared.session import failure
     from kcli.commands.shared.topic_filter import COLLISION_WARNING, has_collision_characters
@@ -162,13 +163,14 @@ async def create(
     if replica_assignment and (partitions is not None or replication_factor is not None):
         raise UsageError("`--replica-assignment` excludes `--partitions` and `--replication-factor`")
     assignments = parse_replica_assignment(replica_assignment) if replica_assignment else None
+    settings = parse_configs(config, "--config")
     new_topics = {
         name: admin.NewTopic(
             name,
             -1 if partitions is None else partitions,
             -1 if replication_factor is None else replication_factor,
             None if assignments is None else dict(enumerate(assignments)),
-            parse_configs(config, "--config"),
+            settings,
         )
         for name in names
     }
@@ -183,6 +185,9 @@ async def create(
         for name, result in (await admin.create_topics(client, new_topics.values())).items():
             if isinstance(result, admin.TopicCreated):
                 created.append(created_topic(result))
+                if settings and len(created) == 1:
+                    resource = admin.ConfigResource(admin.ConfigResourceType.TOPIC, name)
+                    await warn_of_no_effect(client, resource, settings)
             elif not if_not_exists or result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 hint = await refusal_hint(client, new_topics[name], result)
                 failures.append(failure(f"cannot create topic `{name}`", result, hint=hint))
@@ -463,7 +468,7 @@ async def alter_configs(
 ) -> dict[str, KcliError]:
     """Set and delete configurations of topics; return the refusals."""
     from kcli.client import admin
-    from kcli.commands.configs.names import name_hint, refuse_unknown
+    from kcli.commands.configs.names import name_hint, refuse_unknown, warn_of_no_effect
     from kcli.commands.shared.session import failure
     from kcli.protocol.error_codes import ErrorCode
 
@@ -475,6 +480,9 @@ async def alter_configs(
     await refuse_unknown(client, resources, deleted)
     results = await admin.incremental_alter_configs(client, resources)
     hint = await name_hint(client, results, settings)
+    altered = next((resource for resource, result in results.items() if result is None), None)
+    if settings and altered is not None:
+        await warn_of_no_effect(client, altered, settings)
     return {
         resource.name: failure(
             f"cannot alter the configuration of topic `{resource.name}`",

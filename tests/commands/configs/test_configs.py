@@ -5,10 +5,13 @@ Lines of stderr are marked with `!` in the goldens.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kcli.errors import KcliError
 from tests.commands.conftest import Transcript
 from tests.commands.fake_cluster import FakeCluster
 from tests.commands.fake_groups import FakeGroups
+from tests.conftest import Finished
 
 
 def test_configs(orders: FakeCluster, transcript: Transcript) -> None:
@@ -52,6 +55,13 @@ def test_configs(orders: FakeCluster, transcript: Transcript) -> None:
         "configs alter --topic orders --delete no.such,retention.ms",
         "configs alter --topic nothing --delete no.such",
     )
+
+
+def test_a_broker_that_compacts_costs_no_warning(orders: FakeCluster, kcli: Callable[..., Finished]) -> None:
+    finished = kcli("configs", "alter", "orders", "--add", "cleanup.policy=compact")
+    assert (finished.exit_code, finished.err) == (0, "")
+    finished = kcli("topics", "create", "changes", "--config", "cleanup.policy=compact")
+    assert (finished.exit_code, finished.err) == (0, "")
 
 
 def test_quotas(orders: FakeCluster, transcript: Transcript) -> None:

@@ -102,6 +102,21 @@ async def test_an_interrupt_with_nothing_left_tells_what_was_delivered(
     assert [failure.message for failure in result.failures] == [f"interrupted: {told}"]
 
 
+@pytest.mark.parametrize(
+    ("message", "has_hint"),
+    [
+        ("a record of a compacted topic needs a key", True),
+        ("Compacted topic cannot accept message without key in topic partition orders-0.", True),
+        ("the record batch is cut short", False),
+    ],
+)
+async def test_only_a_record_without_the_key_that_it_needs_is_told_how_to_get_one(
+    message: str, has_hint: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    [failure] = (await send(b"one\n", produced(87, error_message=message), ends=True)).failures
+    assert ("parse.key=true" in (failure.hint or "")) is has_hint
+
+
 async def test_what_was_refused_before_an_interrupt_is_told_too(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
