@@ -37,10 +37,10 @@ SCRIPTS = {
 """Kafka's scripts, without `kafka-` and `.sh`, and the commands that do the same."""
 
 OTHER_SCRIPTS = {
+    "acls": "kcli has no ACLs yet, its broker neither; Kafka's own tool works with Apache Kafka's brokers",
     "storage": "`kcli broker start` formats its directories by itself",
     **dict.fromkeys(
         (
-            "acls",
             "client-metrics",
             "console-share-consumer",
             "consumer-perf-test",
@@ -65,7 +65,7 @@ OTHER_SCRIPTS = {
 """Kafka's scripts without a command here, and what to do instead."""
 
 NO_BENCHMARK = "kcli measures no throughput; `kafka-producer-perf-test` works with its broker"
-NO_PAGE = "kcli has no web page: commands show tables on a terminal, `--watch` repeats them"
+NO_PAGE = "kcli has no web page: commands show tables on a terminal"
 WORDS = {
     **dict.fromkeys(("config", "conf", "settings"), "kcli configs describe"),
     **dict.fromkeys(("group", "consumer-group", "lag"), "kcli consumer-groups describe"),
@@ -90,6 +90,13 @@ WORDS = {
     "help": "kcli --help",
 }
 """Words that people try first, and the commands that they look for."""
+
+SINGULARS = {
+    "config": "describe alter",
+    "consumer-group": "list describe members reset-offsets delete",
+    "topic": "create list describe alter delete",
+}
+"""Nouns of kcli without their s, and the verbs after which the plural is meant."""
 
 VERBS = {
     "kcli cluster": {
@@ -131,7 +138,7 @@ def usage_hint(error: Exception, context: typer.Context, *, arguments: Sequence[
     """Return a hint: kcli's word for Kafka's, a similar word, or the command that shows the help."""
     option, hint = getattr(error, "option_name", None), None
     if unknown := re.match(r"No such command '(.*?)'", error.format_message()):  # type: ignore[attr-defined]
-        hint = command_hint(unknown[1], context)
+        hint = plural_hint(unknown[1], arguments) or command_hint(unknown[1], context)
     elif option is not None:
         hint = dashes_hint(option, context) or option_hint(option, context) or order_hint(context, arguments)
     return hint or f"{context.command_path} --help"
@@ -140,6 +147,12 @@ def usage_hint(error: Exception, context: typer.Context, *, arguments: Sequence[
 def command_hint(word: str, context: typer.Context) -> str | None:
     """Return a hint for an unknown command."""
     return hint_for(context.command_path, word) or nearest_hint(word, commands_of(context))
+
+
+def plural_hint(word: str, arguments: Sequence[str]) -> str | None:
+    """Return the command for a noun of kcli without its final s, if one of its verbs follows."""
+    following = arguments[arguments.index(word) + 1 :][:1] if word in SINGULARS else ()
+    return next((f"kcli {word}s {verb}" for verb in following if verb in SINGULARS[word].split()), None)
 
 
 def dashes_hint(option: str, context: typer.Context) -> str | None:
@@ -162,8 +175,11 @@ def option_hint(option: str, context: typer.Context) -> str | None:
     parameters = context.command.params
     if any("--bootstrap-server" in each.opts for each in parameters) and option in OPTIONS:
         return OPTIONS[option]
-    if any("--output" in each.opts for each in parameters) and option in FORMAT_HINTS:
-        return FORMAT_HINTS[option]
+    if option in FORMAT_HINTS:
+        if any("--output" in each.opts for each in parameters):
+            return FORMAT_HINTS[option]
+        if commands_of(context):
+            return f"{FORMAT_HINTS[option]}; it follows a command: kcli topics list -o json"
     listed = [each for each in parameters if not getattr(each, "hidden", False)]
     names = [name for each in listed for name in (*each.opts, *each.secondary_opts)]
     return nearest_hint(option, ["--help", *(name for name in names if name.startswith("--"))])

@@ -130,7 +130,7 @@ def test_a_port_that_is_silent(kcli: Kcli) -> None:
         ("configs describe --broker 77", "broker 77 is not in the cluster"),
         ("get-offsets nothing", "topic `nothing` does not exist"),
         ("log-dirs describe --broker-list 9", "there is no broker 9"),
-        ("topics create present", "cannot create topic `present`: "),
+        ("topics create present", "topic `present` already exists"),
         ("topics create wide --replication-factor 3", "cannot create topic `wide`: "),
         ("topics create wide --replica-assignment 1:2", "cannot create topic `wide`: "),
         ("topics create t --config no.such.name=1", "cannot create topic `t`: "),
@@ -146,6 +146,14 @@ def test_a_port_that_is_silent(kcli: Kcli) -> None:
         (
             "configs alter --topic present --add retention.ms=x",
             "cannot alter the configuration of topic present",
+        ),
+        (
+            "cluster unregister 1",
+            "cannot unregister broker 1: it is the only broker that runs\nhint: it is the whole cluster: ",
+        ),
+        (
+            "topics create wide -r 3",
+            "cannot create topic `wide`: a replication factor of 3 needs as many brokers; registered: 1\n",
         ),
         ("configs alter --broker 1 --add no.such.name=1", "cannot alter the configuration of broker 1"),
     ],
@@ -165,13 +173,13 @@ def test_what_the_cluster_refuses(command: str, message: str, live: Kcli) -> Non
             "--broker 1",
             "no.such.name",
             "broker 1: unknown broker config name: no.such.name\n"
-            "hint: `kcli configs describe` shows names and values with `--all`\n",
+            "hint: `kcli configs describe --broker 1 --all` shows the names and values\n",
         ),
         (
             "--broker-defaults",
             "no.such.name",
             "the default of all brokers: unknown broker config name: no.such.name\n"
-            "hint: `kcli configs describe` shows names and values with `--all`\n",
+            "hint: `kcli configs describe --broker ID --all` shows the names and values\n",
         ),
         (
             "--broker 1",

@@ -100,7 +100,7 @@ def _place(
     if replication_factor > known:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas need as many brokers, of which {known} are registered",
+            f"a replication factor of {replication_factor} needs as many brokers; registered: {known}",
         )
     if not active:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced")

@@ -266,7 +266,7 @@ class Partition:
         if acks == ACKS_ALL and len(self.isr) < self.min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} replicas are in sync, {self.min_isr} are needed",
+                f"replicas in sync: {len(self.isr)}, needed: {self.min_isr}",
             )
 
     def _appended(self, info: LogAppendInfo) -> None:

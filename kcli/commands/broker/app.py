@@ -132,7 +132,8 @@ class BrokerStatus(NamedTuple):
             return [f"not running: {self.data_dir}"]
         where = f"{self.bootstrap_servers} cluster {self.cluster_id} data {self.data_dir} pid {self.pid}"
         if self.record_walk is not None:
-            where += f" record walk {self.record_walk}"
+            slow = "in Python (slower: reinstall kcli with a C compiler)"
+            where += f" record checks {slow if self.record_walk == 'python' else self.record_walk}"
         is_plain = len(self.nodes) < 2 and all(node.state == "running" for node in self.nodes)
         state = "running" if any(node.state != "dead" for node in self.nodes) else "running without a node"
         lines = [f"{state}: {where}", *(() if is_plain else (node.line() for node in self.nodes))]

@@ -207,10 +207,14 @@ def refuse_if_running(node_id: int, cluster: ClusterDescription) -> None:
     running = [node.node_id for node in cluster.nodes if not node.is_fenced]
     if node_id not in running:
         return
-    what = "the only broker that runs" if running == [node_id] else "running"
+    if running == [node_id]:
+        raise KcliError(
+            f"cannot unregister broker {node_id}: it is the only broker that runs",
+            hint="it is the whole cluster: `kcli broker stop` stops a broker of kcli",
+        )
     raise KcliError(
-        f"cannot unregister broker {node_id}: it is {what}",
-        hint="stop it first; with `--force` clients lose it until its next start",
+        f"cannot unregister broker {node_id}: it is running",
+        hint=f"stop it first (`kcli broker node remove {node_id}`); Apache Kafka allows `--force`",
     )
 
 

@@ -39,19 +39,32 @@ async def refuse_unknown(client: Client, resources: Iterable[ConfigResource], na
         for name in sorted({*names} - {entry.name for entry in answer}):
             raise KcliError(
                 f"{resource.type.name.lower()} {resource.name} has no configuration `{name}`",
-                hint=likely_name(await known_names(client, resource), [name])
-                or "`kcli configs describe` shows names and values with `--all`",
+                hint=likely_name(await known_names(client, resource), [name]) or describe_hint(resource),
             )
 
 
 async def name_hint(
     client: Client, results: Mapping[ConfigResource, KafkaError | None], names: Collection[str]
 ) -> str | None:
-    """Return the name that was probably meant, if an alteration was refused for an unknown name."""
+    """Return the name probably meant, or the command that shows all, if an alteration was refused."""
     for resource, error in results.items():
         if error is not None and error.wants_hint and error.code is ErrorCode.INVALID_CONFIG:
-            return likely_name(await known_names(client, resource), names)
+            return likely_name(await known_names(client, resource), names) or describe_hint(resource)
     return None
+
+
+def describe_hint(resource: ConfigResource) -> str | None:
+    """Return the command that shows the configurations of a resource, None for a kind without such."""
+    from shlex import quote
+
+    from kcli.client import admin
+
+    kinds = admin.ConfigResourceType
+    options = {kinds.TOPIC: "", kinds.BROKER: "--broker ", kinds.GROUP: "--group "}
+    if resource.type not in options:
+        return None
+    entity = options[resource.type] + (quote(resource.name) if resource.name else "ID")
+    return f"`kcli configs describe {entity} --all` shows the names and values"
 
 
 async def warn_of_no_effect(client: Client, resource: ConfigResource, values: Mapping[str, str]) -> None:

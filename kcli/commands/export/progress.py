@@ -119,7 +119,7 @@ class TimedLines:
 def progress_text(progress: WorkProgress) -> str:
     """Return rows, bytes, rate and time left."""
     seconds, done = progress.seconds, progress.done
-    amount = f"{progress.rows:,} rows"
+    amount = f"{progress.rows:,} row{'' if progress.rows == 1 else 's'}"
     if progress.total_rows is not None:
         amount += f" of {progress.total_rows:,}"
     size = size_text(progress.bytes)

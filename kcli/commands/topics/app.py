@@ -154,7 +154,7 @@ async def create(
     from kcli.client import admin
     from kcli.commands.configs.names import warn_of_no_effect
     from kcli.commands.shared.output import note
-    from kcli.commands.shared.session import failure
+    from kcli.commands.shared.session import failure, hint_of
     from kcli.commands.shared.topic_filter import COLLISION_WARNING, has_collision_characters
     from kcli.commands.topics.names import refusal_hint, refuse_new
     from kcli.protocol.error_codes import ErrorCode
@@ -190,7 +190,10 @@ async def create(
                     await warn_of_no_effect(client, resource, settings)
             elif not if_not_exists or result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 hint = await refusal_hint(client, new_topics[name], result)
-                failures.append(failure(f"cannot create topic `{name}`", result, hint=hint))
+                if result.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                    failures.append(KcliError(f"topic `{name}` already exists", hint=hint_of(result)))
+                else:
+                    failures.append(failure(f"cannot create topic `{name}`", result, hint=hint))
     if failures and len(names) == 1:
         raise failures[0]
     return Created(created, failures)

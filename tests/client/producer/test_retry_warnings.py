@@ -17,7 +17,7 @@ from kcli.protocol.messages.produce import ProduceRequest
 from tests.client.fake_brokers import Disconnect, FakeBrokers, NoAnswer, fake_cluster
 from tests.client.producer.sending import TOPICS, produced, send_all, values
 
-TOO_FEW = "NOT_ENOUGH_REPLICAS: 1 replicas are in sync, 2 are needed"
+TOO_FEW = "NOT_ENOUGH_REPLICAS: replicas in sync: 1, needed: 2"
 SHORT = ProducerConfig(delivery_timeout_ms=10_000, request_timeout_ms=5_000, linger_ms=0)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from kcli.broker.process.pid_file import PidFile, RunningBroker
 from kcli.commands.broker import node as broker_node
+from kcli.commands.broker.app import BrokerStatus
 from kcli.errors import KcliError
 from tests.support.kcli_broker import KcliBroker
 
@@ -124,7 +125,7 @@ def test_a_status_tells_what_is_true_now(
     finally:
         pid_file.remove()
     first, *nodes, descriptors = status.out.splitlines()
-    assert first == f"{where} cluster 4L6g3nShT data {tmp_path} pid 4711 record walk compiled"
+    assert first == f"{where} cluster 4L6g3nShT data {tmp_path} pid 4711 record checks compiled"
     assert [line.split(":")[0] for line in nodes] == [f"node {each['node']}" for each in rows]
     assert descriptors == (
         "file descriptors: 900 of 1,000 open; connections had to wait 2 times, because 100 are kept for files"
@@ -182,3 +183,9 @@ def test_the_nodes_of_a_process_come_and_go(tmp_path: Path, kcli: Callable[..., 
         assert sorted(shown()) == [1, 3, 4]
     finally:
         assert broker.stop() == 0
+
+
+def test_status_says_that_records_are_checked_in_python() -> None:
+    status = BrokerStatus(running=True, data_dir="data", pid=1, record_walk="python")
+    [line] = status.lines()
+    assert line.endswith(" record checks in Python (slower: reinstall kcli with a C compiler)")

@@ -70,6 +70,8 @@ def test_nothing_is_promised_while_nobody_knows_how_much_there_is() -> None:
     progress = WorkProgress(lambda _: None, Clock())
     assert progress.done is None
     assert progress_text(progress) == "0 rows, 0 B, 0 B/s"
+    progress.rows = 1
+    assert progress_text(progress) == "1 row, 0 B, 0 B/s"
 
 
 def test_no_terminal_no_bar(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
         pytest.param(
             KafkaError(ErrorCode.INVALID_CONFIG, "Unknown topic config name: x."),
             "cannot alter x: Unknown topic config name: x",
-            "`kcli configs describe` shows names and values with `--all`",
+            "`kcli configs describe TOPIC --all` shows the names and values of a topic",
             id="the hint is that of the error",
         ),
         pytest.param(
