@@ -76,6 +76,7 @@ class ExportChoices(NamedTuple):
                 max_records=self.engine.max_records_per_partition,
                 task_slots=slots,
                 target_file_bytes=self.output.target_file_bytes(),
+                shares_files=not self.uses_spark_writer(),
             ),
         )
 

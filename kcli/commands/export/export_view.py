@@ -160,6 +160,7 @@ class Listed(NamedTuple):
         document = {"operation": "list", **asdict(self.listing)}
         for file in document["files"]:
             del file["temporary"]  # its path before the commit
+            del file["copy_of"]
         return document
 
 

@@ -198,7 +198,12 @@ class OutputChoice(NamedTuple):
         int | None, typer.Option(metavar="N", help="Level of the codec  [default: zstd 1, gzip 6]")
     ] = None
     target_file_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="About the largest size of a file")
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="About the largest size of a file; smaller partitions of a topic share files if directories "
+            "are not by partition (but not with `--writer spark`)",
+        ),
     ] = "256MB"
     row_group_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Rows per row group")] = 1_000_000
     mode: Annotated[

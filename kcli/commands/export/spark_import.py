@@ -157,10 +157,7 @@ def read_stored(target: Target, choice: ImportChoice) -> Stored:
     listing = list_export(target)
     topic = source_topic(listing, choice)
     written = [file for file in listing.files if file.topic == topic and file.rows]
-    files = by_partition(
-        StoredFile(one.path, one.topic, one.partition, one.start, one.end, one.rows, one.size_bytes)
-        for one in written
-    )
+    files = by_partition(part for one in written for part in StoredFile.parts_of(one))
 
     def opened(file: StoredFile) -> pq.ParquetFile:
         return pq.ParquetFile(target.open_input(file.path))

@@ -19,7 +19,7 @@ from kcli.errors import KcliError
 from kcli.spark.engines.frame_columns import HIDDEN, OFFSET, SPLIT, TIME
 from kcli.spark.engines.frame_source import ReadReport, take_report
 from kcli.spark.engines.task_failure import leaving_failure
-from kcli.spark.export.log.receipt import Counters, Receipt
+from kcli.spark.export.log.receipt import Counters, Receipt, SplitRead
 from kcli.spark.export.log.receipts import Receipts
 from kcli.spark.export.target.layout import receipts_path
 from kcli.spark.export.writing.split_writer import Place, SplitWriter
@@ -65,7 +65,7 @@ class _Attempt:
         self._position = position
         self._schema = schema
         self._name = os.urandom(4).hex()
-        place = Place(task.target, task.options.layout, task.split, task.stem, self._name)
+        place = Place(task.target, task.options.layout, task.splits, task.stem, self._name)
         self._writer = SplitWriter(
             place, schema=schema, metadata=task.footer_metadata(), parquet=task.options.parquet
         )
@@ -117,10 +117,16 @@ class _Attempt:
             plan_id=task.plan_id,
             index=task.index,
             attempt=self._name,
-            topic=task.split.topic,
-            partition=task.split.partition,
-            start=task.split.start,
-            end=task.split.end,
+            reads=(
+                SplitRead(
+                    topic=task.split.topic,
+                    partition=task.split.partition,
+                    start=task.split.start,
+                    end=task.split.end,
+                    missing=met.missing,
+                    marks=met.marks,
+                ),
+            ),
             files=self._writer.finish(),
             counters=Counters(
                 rows=rows,
@@ -134,8 +140,6 @@ class _Attempt:
                 dead_letter_rows=met.dead_letter_rows,
             ),
             dead_letters=met.dead_letters,
-            missing=met.missing,
-            marks=met.marks,
         )
 
 

@@ -71,7 +71,7 @@ def take_report(task: SplitTask, attempt_id: int) -> ReadReport | None:
     path.unlink()
     fields["missing"] = tuple(OffsetInterval(*one) for one in fields["missing"])
     fields["marks"] = tuple(BatchMark(*one) for one in fields["marks"])
-    fields["dead_letters"] = tuple(WrittenFile(**one) for one in fields["dead_letters"])
+    fields["dead_letters"] = tuple(WrittenFile.from_json(one) for one in fields["dead_letters"])
     return ReadReport(**fields)
 
 

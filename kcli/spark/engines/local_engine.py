@@ -52,10 +52,8 @@ class LocalEngine:
         except WorkerGone as gone:
             if gone.number is None:
                 raise
-            split = tasks[gone.number].split
             raise WorkerLost(
-                f"the worker for offsets {split.start} to {split.end - 1} of {split.topic}-{split.partition} "
-                f"died {MAX_ATTEMPTS} times: {gone.how}",
+                f"the worker for {tasks[gone.number]} died {MAX_ATTEMPTS} times: {gone.how}",
                 hint="SIGKILL often means that memory ran out: take fewer processes",
             ) from gone
 

@@ -49,16 +49,16 @@ def grouped(tasks: Sequence[SplitTask], slots: int) -> list[list[tuple[int, Spli
     """Return tasks with their numbers, in order, in groups for so many slots."""
     wanted = GROUPS_PER_SLOT * max(slots, 1)
     most_tasks = -(-len(tasks) // wanted)
-    most_bytes = min(SMALL_BYTES, sum(task.split.size_bytes for task in tasks) // wanted)
+    most_bytes = min(SMALL_BYTES, sum(task.size_bytes for task in tasks) // wanted)
     groups: list[list[tuple[int, SplitTask]]] = []
     size = 0
     for number, task in enumerate(tasks):
-        is_full = size and size + task.split.size_bytes > most_bytes
+        is_full = size and size + task.size_bytes > most_bytes
         if not groups or len(groups[-1]) >= most_tasks or is_full:
             groups.append([])
             size = 0
         groups[-1].append((number, task))
-        size += task.split.size_bytes
+        size += task.size_bytes
     return groups
 
 
@@ -124,7 +124,9 @@ class SparkEngine:
         """Ask a cluster's executors, once, whether they can run tasks."""
         if self._is_probed:
             return
-        directories = {task.split.directory for task in tasks if task.split.directory is not None}
+        directories = {
+            split.directory for task in tasks for split in task.splits if split.directory is not None
+        }
         try:
             with signals_wait():
                 probe(self._context, sorted(directories))

@@ -158,6 +158,10 @@ class SqlEngine:
             _written(self._spark.createDataFrame([], schema), options)
 
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
+        shared = [task for task in tasks if task.shares_files]
+        if shared:  # of a plan whose tasks were to write, which a later run resumes
+            self._engine.run(shared, on_done, progress)
+            tasks = [task for task in tasks if not task.shares_files]
         if not tasks:
             return
         left_failure(tasks)

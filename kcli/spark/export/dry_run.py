@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kcli.spark.export.log.commit import Gap
-    from kcli.spark.export.log.plan import Plan
+    from kcli.spark.export.log.plan import Plan, PlannedTask
     from kcli.spark.export.options import ExportOptions
     from kcli.spark.export.target.target import Target
     from kcli.spark.source.source import Source
@@ -55,20 +55,20 @@ def plan_export(source: Source, target: Target, options: ExportOptions, *, slots
     log.check_whole()
     options = replace(options, limits=replace(options.limits, task_slots=slots))
     pending = log.pending if log.pending and resumes(log.pending, options) else None
-    splits: list[Split] = []
+    tasks: list[PlannedTask] = []
     plan: Plan | None = None
     if pending is not None:
         done = {receipt.index for receipt in Receipts(target).of(pending)}
-        splits += [one.split for one in pending.splits if one.index not in done]
+        tasks += [one for one in pending.tasks if one.index not in done]
         log.last = _as_if_committed(pending)
     if pending is None or options.mode is Mode.APPEND:
         plan = make_plan(source, log, options, find_new_offsets(source, log, options), now_ms=0)
-        splits += [one.split for one in plan.splits] if plan else []
+        tasks += plan.tasks if plan else ()
     return DryRun(
         target=target.uri,
         resumes_plan=pending.number if pending else None,
-        partitions=_partitions(splits),
-        files=len(splits),
+        partitions=_partitions(split for one in tasks for split in one.splits),
+        files=len(tasks),
         gaps=plan.gaps if plan else (),
     )
 
@@ -101,6 +101,6 @@ def _as_if_committed(plan: Plan) -> Commit:
         topics=dict(plan.identity.topics),
         ranges=plan.ranges,
         next_offsets=plan.next_offsets,
-        splits=len(plan.splits),
+        splits=len(plan.tasks),
         marks=plan.marks,
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kcli.spark.export.engine import Engine, Progress
     from kcli.spark.export.log.commit import Summary
     from kcli.spark.export.log.lock import Lock
-    from kcli.spark.export.log.plan import Plan, PlannedSplit
+    from kcli.spark.export.log.plan import Plan, PlannedTask
     from kcli.spark.export.log.receipt import Receipt
     from kcli.spark.export.options import ExportOptions
     from kcli.spark.export.planning import NewOffsets
@@ -98,7 +98,7 @@ class ExportSession:
         return self._totals.summary(seconds)
 
     def _finish(self, plan: Plan) -> None:
-        """Run the unfinished splits of a plan and commit it; repeat if files disappeared meanwhile."""
+        """Run the unfinished tasks of a plan and commit it; repeat if files disappeared meanwhile."""
         finishing = PlanFinishing(self.log, plan)
         done = finishing.recover()
         try:
@@ -121,9 +121,9 @@ class ExportSession:
             hint="something else removes files there; run it again when that has ended",
         )
 
-    def _run(self, plan: Plan, left: Sequence[PlannedSplit]) -> dict[int, Receipt]:
+    def _run(self, plan: Plan, left: Sequence[PlannedTask]) -> dict[int, Receipt]:
         tasks = self._tasks(plan, left)
-        self._progress.planned(len(tasks), sum(one.split.size_bytes for one in left))
+        self._progress.planned(len(tasks), sum(one.size_bytes for one in left))
         receipts: dict[int, Receipt] = {}
 
         def on_done(receipt: Receipt) -> None:
@@ -133,12 +133,12 @@ class ExportSession:
         self._engine.run(tasks, on_done, self._progress)
         return receipts
 
-    def _tasks(self, plan: Plan, left: Sequence[PlannedSplit]) -> list[SplitTask]:
+    def _tasks(self, plan: Plan, left: Sequence[PlannedTask]) -> list[SplitTask]:
         reader = self.source.reader()
         # A file's identity names only its own topic: thousands of topics would outweigh its rows.
         identities = {
             topic: replace(plan.identity, topics={topic: plan.identity.topics.get(topic)})
-            for topic in {one.split.topic for one in left}
+            for topic in {one.splits[0].topic for one in left}
         }
         return [
             SplitTask(
@@ -146,10 +146,10 @@ class ExportSession:
                 plan=plan.number,
                 plan_id=plan.plan_id,
                 index=one.index,
-                split=one.split,
+                splits=one.splits,
                 stem=one.stem,
-                planned=plan.range_of(one.split),
-                identity=identities[one.split.topic],
+                planned=plan.range_of(one.splits[0]),
+                identity=identities[one.splits[0].topic],
                 reader=reader,
                 options=plan.options,
             )

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.topics import TopicPartition
 from kcli.spark.export.finishing import GONE
 from kcli.spark.export.log.commit import Gap
-from kcli.spark.export.log.plan import Plan, PlannedSplit
+from kcli.spark.export.log.plan import Plan, PlannedTask
 from kcli.spark.export.options import Identity, Mode
 from kcli.spark.source.data_loss import DataLoss, TopicReset
+from kcli.spark.source.ranges.division import sized, split_bytes
 from kcli.spark.source.ranges.offset_specs import OnReset
 from kcli.spark.source.ranges.resolve import resolve
 from kcli.spark.source.ranges.selection import select
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from kcli.spark.export.log.export_log import ExportLog
-    from kcli.spark.export.options import ExportOptions, WriteOptions
+    from kcli.spark.export.options import ExportOptions
+    from kcli.spark.export.target.layout import Layout
     from kcli.spark.source.data_loss import Loss
     from kcli.spark.source.ranges.offset_specs import RangeRules
     from kcli.spark.source.source import Source
@@ -99,6 +102,7 @@ def make_plan(
     write = replace(options.write, reading=reading)
     splits = source.splits(ranges, options.limits, read_committed=reading.read_committed) if ranges else []
     check_cover(ranges, splits)
+    sharing = shared_out(splits, ranges, write.layout, options.limits)
     number = log.next_number
     return Plan(
         number=number,
@@ -114,7 +118,10 @@ def make_plan(
         gaps=news.gaps,
         resets=news.resets,
         keeps_resets=options.rules.on_reset is OnReset.EARLIEST,
-        splits=tuple(_planned(index, split, write, number) for index, split in enumerate(splits)),
+        tasks=tuple(
+            PlannedTask(index=index, stem=write.layout.stem(shared, number), splits=shared)
+            for index, shared in enumerate(sharing)
+        ),
     )
 
 
@@ -138,8 +145,40 @@ def check_cover(ranges: Mapping[TopicPartition, OffsetInterval], splits: Sequenc
             raise KcliError(f"the splits of {one} end at offset {reached[one]}")
 
 
-def _planned(index: int, split: Split, options: WriteOptions, number: int) -> PlannedSplit:
-    return PlannedSplit(index=index, stem=options.layout.stem(split, number), split=split)
+def shared_out(
+    splits: Sequence[Split],
+    ranges: Mapping[TopicPartition, OffsetInterval],
+    layout: Layout,
+    limits: SplitLimits,
+) -> list[tuple[Split, ...]]:
+    """Return the splits of each task, largest task first: partitions with little to read share files.
+
+    They share where their rows go to the same directories. Together they have as much to read as a split
+    may have, so that there are tasks for every slot.
+    """
+    if not limits.shares_files or "partition" in layout.partition_by:
+        return [(split,) for split in splits]
+    total = sum(map(sized, splits))
+    # As if the log was compressed as well as Parquet: where it is not, files are smaller.
+    most_bytes = split_bytes(total, limits, Codec.ZSTD)
+    if limits.min_partitions:
+        most_bytes = min(most_bytes, total // limits.min_partitions)
+    groups: list[list[Split]] = []
+    alone: list[tuple[Split, ...]] = []
+    size = offsets = 0
+    for split in sorted(splits, key=lambda one: (one.topic, one.partition, one.start)):
+        if ranges[TopicPartition(split.topic, split.partition)] != (split.start, split.end):
+            alone.append((split,))
+            continue
+        size += sized(split)
+        offsets += split.end - split.start
+        is_full = size > most_bytes or (limits.max_records is not None and offsets > limits.max_records)
+        if not groups or groups[-1][0].topic != split.topic or is_full:
+            groups.append([])
+            size, offsets = sized(split), split.end - split.start
+        groups[-1].append(split)
+    shared = [*map(tuple, groups), *alone]
+    return sorted(shared, key=lambda one: -sum(map(sized, one)))
 
 
 def _positions(
@@ -183,20 +222,22 @@ _UNLIMITED = 2**62
 
 
 class Remaining(NamedTuple):
-    """The splits of a plan that are still to be written, and what can no longer be read."""
+    """The tasks of a plan that are still to be run, and what can no longer be read."""
 
-    splits: list[PlannedSplit]
+    tasks: list[PlannedTask]
+    """With those of their splits that can be read."""
     lost: list[Gap]
-    """Gaps of whole splits; a partial gap shows in the start of its receipt."""
+    """Gaps of whole splits; the receipts show those of tasks that read other splits, or less of one."""
 
 
 def remaining(source: Source, plan: Plan, done: Collection[int], rules: RangeRules) -> Remaining:
-    """Return the splits without a receipt that can be read; raise `DataLoss` or `TopicReset`."""
-    left = [one for one in plan.splits if one.index not in done]
+    """Return the tasks without a receipt that have something to read; raise `DataLoss` or `TopicReset`."""
+    found = Remaining([], [])
+    left = [one for one in plan.tasks if one.index not in done]
     if not left:
-        return Remaining([], [])
+        return found
     present = {topic.name: topic for topic in source.topics()}
-    partitions = {TopicPartition(one.split.topic, one.split.partition) for one in left}
+    partitions = {TopicPartition(split.topic, split.partition) for one in left for split in one.splits}
     there = [
         one
         for one in sorted(partitions)
@@ -204,9 +245,8 @@ def remaining(source: Source, plan: Plan, done: Collection[int], rules: RangeRul
     ]
     earliest = source.earliest(there) if there else {}
     latest = source.latest(there, read_committed=False) if there else {}
-    found = Remaining([], [])
-    for one in left:
-        split = one.split
+
+    def readable(split: Split) -> Split | None:
         partition = TopicPartition(split.topic, split.partition)
         if partition not in earliest:
             _lose(found, rules, split, "it does not exist any more")
@@ -219,8 +259,13 @@ def remaining(source: Source, plan: Plan, done: Collection[int], rules: RangeRul
             if first > split.start:
                 _lose(found, rules, replace(split, end=first), GONE, whole=first == split.end)
             if first < split.end:
-                kept = _found_again(source, replace(split, start=first), plan)
-                found.splits.append(replace(one, split=kept))
+                return _found_again(source, replace(split, start=first), plan)
+        return None
+
+    for task in left:
+        kept = tuple(split for split in map(readable, task.splits) if split is not None)
+        if kept:
+            found.tasks.append(replace(task, splits=kept))
     return found
 
 

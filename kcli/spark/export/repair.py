@@ -53,8 +53,17 @@ class FoundFile(NamedTuple):
     footer: Footer
 
     @property
-    def partition(self) -> TopicPartition:
-        return TopicPartition(self.footer.topic, self.footer.partition)
+    def partitions(self) -> tuple[str, str]:
+        """Return the topic and the partition; of a shared file the first and the last partition."""
+        return self.footer.topic, self.footer.partitions
+
+    @property
+    def planned_ends(self) -> dict[TopicPartition, int]:
+        """Return where the plan that read it ends each partition."""
+        footer = self.footer
+        if footer.parts:  # of whole ranges of the plan
+            return {TopicPartition(footer.topic, one.partition): one.end for one in footer.parts}
+        return {TopicPartition(footer.topic, footer.partition): footer.planned.end}
 
     @property
     def final_path(self) -> str:
@@ -100,11 +109,12 @@ class FoundFiles:
         """Return the files that count, published, by plan; set the others aside."""
         files = self._read()
         uncertain = self.uncertain_plan(files)
-        kept: list[FoundFile] = []
-        by_partition: dict[TopicPartition, list[FoundFile]] = {}
+        copies, files = self._copies(files, uncertain)
+        kept: list[FoundFile] = copies
+        by_partition: dict[tuple[str, str], list[FoundFile]] = {}
         for file in files:
             if file.footer.plan == uncertain:
-                by_partition.setdefault(file.partition, []).append(file)
+                by_partition.setdefault(file.partitions, []).append(file)
             elif file.path == file.final_path:
                 kept.append(file)
             else:  # of an attempt that lost
@@ -115,15 +125,41 @@ class FoundFiles:
             kept += self._up_to_hole(found)
         return sorted(kept, key=lambda file: (file.footer.plan, file.path))
 
+    def _copies(
+        self, files: list[FoundFile], uncertain: int | None
+    ) -> tuple[list[FoundFile], list[FoundFile]]:
+        """Return the copies that count instead of the files that they are of, and the other files.
+
+        The originals are retired after the commit. An original that is there counts if that plan may be
+        unfinished.
+        """
+        copies = {file.footer.copy_of: file for file in files if file.footer.copy_of is not None}
+        originals = {file.path: file for file in files if file.path in copies}
+        kept, dropped = [], []
+        for path, copy in copies.items():
+            may_be_unfinished = copy.footer.plan in (uncertain, self.pending)
+            if path in originals and (may_be_unfinished or copy.path != copy.final_path):
+                dropped.append(copy)
+            else:
+                kept.append(copy)
+                dropped += [originals[path]] if path in originals else []
+        self._set_aside(dropped)
+        gone = {file.path for file in (*kept, *dropped)}
+        return kept, [file for file in files if file.path not in gone]
+
     def uncertain_plan(self, files: list[FoundFile]) -> int | None:
         """Return the plan that may be unfinished; every plan before it was committed."""
-        last = max((file.footer.plan for file in files), default=0)
+        last = max(self._numbers(files), default=0)
         return last if last > max(self.commits, default=0) and last >= max(self.plans, default=0) else None
 
     def last_finished(self, files: Iterable[FoundFile]) -> int:
         """Return the last finished plan, 0 without one: a plan is finished before the next is made."""
         before = self.pending - 1 if self.pending else 0
-        return max(before, *self.commits, *(file.footer.plan for file in files), 0)
+        return max(before, *self.commits, *self._numbers(files), 0)
+
+    def _numbers(self, files: Iterable[FoundFile]) -> list[int]:
+        """Return the plans of files, but for one that the next run finishes."""
+        return [file.footer.plan for file in files if file.footer.plan != self.pending]
 
     def known(self, files: list[FoundFile]) -> Known | None:
         """Return what the newest readable commit or plan says of a finished plan."""
@@ -148,12 +184,12 @@ class FoundFiles:
         return None
 
     def _read(self) -> list[FoundFile]:
-        """Return the files with their footers, without those of a plan that the next run finishes."""
+        """Return the files with their footers, without what a plan has read that the next run finishes."""
         found = []
         for path, size in data_files(self._target).items():
             name = parsed_name(path)
             assert name is not None
-            if name.plan == self.pending:
+            if name.plan == self.pending and not name.is_copy:
                 continue
             try:
                 found.append(FoundFile(path, size, read_footer(self._target, path)))
@@ -175,7 +211,8 @@ class FoundFiles:
         return None
 
     def _up_to_hole(self, files: list[FoundFile]) -> list[FoundFile]:
-        """Return one partition's files of an unfinished plan up to the first hole."""
+        """Return a partition's files of an unfinished plan up to the first hole; of partitions that share
+        files, all or none."""
         kept: list[FoundFile] = []
         reached = files[0].footer.planned.start
         by_start: dict[int, list[FoundFile]] = {}
@@ -199,9 +236,9 @@ class FoundFiles:
     def _one_attempt_each(self, files: list[FoundFile]) -> list[FoundFile]:
         """Return the files of finished plans, without those of a second attempt at a split."""
         kept: list[FoundFile] = []
-        by_split: dict[tuple[int, TopicPartition, int], list[FoundFile]] = {}
+        by_split: dict[tuple[int, tuple[str, str], int], list[FoundFile]] = {}
         for file in files:
-            by_split.setdefault((file.footer.plan, file.partition, file.footer.start), []).append(file)
+            by_split.setdefault((file.footer.read_by, file.partitions, file.footer.start), []).append(file)
         for found in by_split.values():
             attempts = _attempts(found)
             chosen = next(filter(_says_all, attempts), attempts[0]) if len(attempts) > 1 else found
@@ -338,9 +375,11 @@ def _next_offsets(
     reached: dict[TopicPartition, tuple[int, int]] = {}
     for file in files:
         footer = file.footer
-        if footer.plan > since:
-            place = (footer.plan, footer.end if footer.plan == uncertain else footer.planned.end)
-            reached[file.partition] = max(place, reached.get(file.partition, place))
+        if footer.read_by > since:
+            for partition, end in file.planned_ends.items():
+                is_partial = footer.plan == uncertain and not footer.parts
+                place = (footer.read_by, footer.end if is_partial else end)
+                reached[partition] = max(place, reached.get(partition, place))
     found = {partition: end for partition, (_, end) in reached.items()}
     return {**(known.next_offsets if known else {}), **found}
 
@@ -385,4 +424,6 @@ def _written(file: FoundFile, crc32c: int | None) -> WrittenFile:
         first_offset=footer.first_offset,
         last_offset=footer.last_offset,
         crc32c=crc32c,
+        parts=footer.parts,
+        copy_of=footer.copy_of,
     )

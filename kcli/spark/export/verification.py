@@ -91,9 +91,11 @@ def _wrong_footer(target: Target, file: WrittenFile, *, commit: Commit) -> str |
         footer = read_footer(target, file.path)
     except BadFooter as error:
         return error.message
-    if footer[:4] != (file.topic, file.partition, file.start, file.end):
-        return f"it holds offsets {footer.start} to {footer.end} of {footer.topic}-{footer.partition}"
-    if footer.plan > commit.number or (footer.plan < commit.number and not commit.overwrites):
+    if footer[:4] != (file.topic, file.partition, file.start, file.end) or footer.parts != file.parts:
+        return f"it holds offsets {footer.start} to {footer.end} of {footer.topic}-{footer.partitions}"
+    # After a repair, a copy may be of the plan that the next run finishes.
+    is_later = footer.plan > commit.number and not (commit.overwrites and file.copy_of)
+    if is_later or (footer.plan < commit.number and not commit.overwrites):
         return f"it is of plan {footer.plan} and not {commit.number}"
     if footer.rows != file.rows:
         return f"{footer.rows} rows instead of {file.rows}"
@@ -120,11 +122,14 @@ def _overlaps(commit: Commit) -> Iterator[Problem]:
     """Yield the files of a commit whose offsets another split has too."""
     if commit.overwrites:  # a repair's commit has files of many plans, and of topics that were created again
         return
-    ordered = sorted(commit.files, key=lambda file: (file.topic, file.partition, file.start, file.end))
-    for before, file in pairwise(ordered):
-        same = (before.topic, before.partition) == (file.topic, file.partition)
-        if same and (before.start, before.end) != (file.start, file.end) and file.start < before.end:
-            yield Problem(file.path, f"its offsets begin before `{before.path}` ends")
+    ordered = sorted(
+        (file.topic, one.partition, one.start, one.end, file.path)
+        for file in commit.files
+        for one in file.pieces
+    )
+    for (*of_before, low, high, before), (*of, start, end, path) in pairwise(ordered):
+        if of_before == of and (low, high) != (start, end) and start < high:
+            yield Problem(path, f"its offsets begin before `{before}` ends")
 
 
 def _strays(target: Target, log: ExportLog, committed: set[str]) -> Iterator[Problem]:

@@ -20,12 +20,14 @@ from kcli.spark.importing.original_bytes import Headers, original_bytes, origina
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from kcli.spark.export.log.receipt import WrittenFile
     from kcli.spark.export.target.target import Target
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A committed file: rows of one partition, with offsets from `start` to `end` (excluded)."""
+    """A committed file, or the part of it that is of one partition, with offsets from `start` to `end`
+    (excluded)."""
 
     path: str
     topic: str
@@ -34,6 +36,32 @@ class StoredFile:
     end: int
     rows: int
     size_bytes: int = 0
+    first_row: int = 0
+    """Where the rows begin in the file."""
+    other_rows: int = 0
+    """Rows of other partitions in the file."""
+
+    @property
+    def all_rows(self) -> int:
+        return self.rows + self.other_rows
+
+    @classmethod
+    def parts_of(cls, written: WrittenFile) -> list[StoredFile]:
+        """Return a committed file, part by part."""
+        return [
+            cls(
+                path=written.path,
+                topic=written.topic,
+                partition=one.partition,
+                start=one.start,
+                end=one.end,
+                rows=one.rows,
+                size_bytes=written.size_bytes * one.rows // max(1, written.rows),
+                first_row=one.first_row,
+                other_rows=written.rows - one.rows,
+            )
+            for one in written.pieces
+        ]
 
 
 def by_partition(files: Iterable[StoredFile]) -> dict[int, list[StoredFile]]:
@@ -98,17 +126,23 @@ class PartitionRows:
         """Yield the rows of a file except the first `skip`."""
         try:
             with self._opened(stored) as file:
-                if file.metadata.num_rows != stored.rows:
+                if file.metadata.num_rows != stored.all_rows:
                     raise KcliError(
-                        f"`{stored.path}` has {file.metadata.num_rows} rows, {stored.rows} were committed",
+                        f"`{stored.path}` has {file.metadata.num_rows} rows, "
+                        f"{stored.all_rows} were committed",
                         hint="kcli spark-export --to DIR --verify",
                     )
-                first, skip = _row_group_of(file.metadata, skip)
+                left = stored.rows - skip
+                first, skip = _row_group_of(file.metadata, stored.first_row + skip)
                 groups = list(range(first, file.metadata.num_row_groups))
                 names = [name for name in COLUMNS if name in file.schema_arrow.names]
                 for batch in file.iter_batches(bearable_rows(file.metadata), groups, names):
                     if skip < batch.num_rows:
-                        yield batch.slice(skip)
+                        found = batch.slice(skip, left)
+                        yield found
+                        left -= found.num_rows
+                        if not left:
+                            return
                     skip = max(0, skip - batch.num_rows)
         except UNREADABLE as error:
             raise unreadable(stored.path, error) from error
@@ -168,7 +202,7 @@ def _rows(batch: pa.RecordBatch) -> Rows:
 
 def check_stored(target: Target, files: Iterable[StoredFile]) -> None:
     """Raise `UsageError` for the first file that is missing, incomplete, or has another number of rows."""
-    for file in files:
+    for file in {one.path: one for one in files}.values():
         reason = _wrong_with(target, file)
         if reason is not None:
             raise UsageError(
@@ -185,4 +219,4 @@ def _wrong_with(target: Target, file: StoredFile) -> str | None:
         return "missing"
     except UNREADABLE as error:
         return damage_of(error)
-    return None if rows == file.rows else f"{rows} rows instead of {file.rows}"
+    return None if rows == file.all_rows else f"{rows} rows instead of {file.all_rows}"

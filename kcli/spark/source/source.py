@@ -37,6 +37,8 @@ class SplitLimits:
     task_slots: int = 1
     """How many tasks run at the same time."""
     target_file_bytes: int = 256 * 1024 * 1024
+    shares_files: bool = True
+    """Whether an export may write small partitions of a topic to the same files."""
 
 
 class SplitReader(Protocol):

@@ -10,7 +10,7 @@ import pytest
 
 from kcli.commands.export.progress import TimedLines, WorkProgress, progress_text, work_progress
 from kcli.commands.shared.formatting import size_text, time_text
-from kcli.spark.export.log.receipt import Counters, Receipt
+from kcli.spark.export.log.receipt import Counters, Receipt, SplitRead
 
 
 class Clock:
@@ -25,7 +25,8 @@ class Clock:
 
 def receipt(rows: int, size: int) -> Receipt:
     return Receipt(
-        plan=1, plan_id="p", index=0, attempt="a", topic="t", partition=0, start=0, end=rows,
+        plan=1, plan_id="p", index=0, attempt="a",
+        reads=(SplitRead(topic="t", partition=0, start=0, end=rows),),
         counters=Counters(rows=rows, bytes_read=size),
     )  # fmt: skip
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pytest
 
 from kcli.spark.engines.spark_engine import SMALL_BYTES, grouped
-from kcli.spark.split import Split
 
 MB = 1024 * 1024
 
@@ -16,16 +15,16 @@ MB = 1024 * 1024
 class Task:
     """As much of a task as grouping looks at."""
 
-    split: Split
+    size_bytes: int
 
 
 def sizes_of(sizes: list[int], slots: int) -> list[list[int]]:
     """Group tasks of these sizes; return the sizes of each group, and see that order and numbers stay."""
-    tasks = [Task(Split("orders", index, 0, 1, size)) for index, size in enumerate(sizes)]
+    tasks = [Task(size) for size in sizes]
     groups = grouped(tasks, slots)  # type: ignore[arg-type]
     assert [number for group in groups for number, _ in group] == list(range(len(sizes)))
     assert all(tasks[number] is task for group in groups for number, task in group)
-    return [[task.split.size_bytes for _, task in group] for group in groups]
+    return [[task.size_bytes for _, task in group] for group in groups]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,11 @@ from kcli.errors import KcliError
 from kcli.spark.decode.entry import CorruptBatch
 from kcli.spark.engines.local_engine import LocalEngine
 from kcli.spark.export.failures import WorkerLost
+from kcli.spark.export.options import WriteOptions
+from kcli.spark.export.target.layout import Layout
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
-from tests.spark.export.exporting import Watched, export, offsets_in, temporary_files
+from tests.spark.export.exporting import Watched, export, offsets_in, options, temporary_files
 from tests.spark.export.fake_source import FakeReader, FakeSource
 from tests.support.spark_exports import is_alive
 from tests.support.waiting import eventually
@@ -39,6 +41,13 @@ def test_splits_are_written_in_processes(engine: LocalEngine, tmp_path: Path) ->
     assert offsets_in(tmp_path) == {("orders", 0): list(range(250)), ("orders", 1): list(range(90))}
     assert (told.rows, told.read_bytes) == (340, 34_000)
     assert summary.counters.rows == 340
+
+
+def test_partitions_that_share_files_are_written_by_one_process(engine: LocalEngine, tmp_path: Path) -> None:
+    source = FakeSource.of(*[24] * 50, fake_reader=FakeReader(step_us=3_600_000_000))
+    write = WriteOptions(layout=Layout(("date", "hour")))
+    assert export(source, tmp_path, options(write=write), engine=engine).files == 24
+    assert offsets_in(tmp_path) == {("orders", index): list(range(24)) for index in range(50)}
 
 
 def test_an_error_is_that_of_the_task_and_the_engine_goes_on(engine: LocalEngine, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_splits_are_written_by_executors_and_progress_adds_up(engine: SparkEngin
     )
     assert offsets_in(tmp_path) == EVERY_ORDER
     assert summary.counters.rows == 510
-    assert sorted((one.partition, one.start) for one in watched.receipts) == [
+    assert sorted((read.partition, read.start) for one in watched.receipts for read in one.reads) == [
         (0, 0), (0, 100), (0, 200), (0, 300), (0, 400), (1, 0),
     ]  # fmt: skip
     # Datagrams may be lost, and are never counted twice.
@@ -69,7 +69,7 @@ def test_receipts_come_while_other_tasks_still_run(engine: SparkEngine, tmp_path
     watched = LetsGoOn()
     export(orders(trouble=trouble), tmp_path / "out", engine=engine, progress=watched)
     assert len(watched.receipts) == 6
-    assert watched.receipts[0].start != 400
+    assert watched.receipts[0].reads[0].start != 400
 
 
 def test_small_splits_that_one_worker_writes_in_turn(engine: SparkEngine, tmp_path: Path) -> None:

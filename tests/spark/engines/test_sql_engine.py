@@ -23,9 +23,11 @@ from kcli.spark.export.target.layout import Layout
 from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
 from kcli.spark.export.writing.split_task import SplitTask
+from kcli.spark.source.source import SplitLimits
 from kcli.spark.split import COLUMNS, FieldFormat, OnBadValue, OnCorrupt, Reading, Split
 from tests.spark.export.exporting import export, files_in, offsets_in, options, temporary_files
 from tests.spark.export.fake_source import FakeReader, FakeSource
+from tests.spark.export.test_resuming import StopsAfter
 
 
 def orders(**reader: object) -> FakeSource:
@@ -85,6 +87,26 @@ def test_a_star_takes_every_column_and_none_of_ours(engine: SqlEngine, tmp_path:
     left = [name for name in COLUMNS if name not in ("topic", "partition")]
     assert table.column_names == [*left, "hexadecimal"]
     assert table.column("offset").to_pylist() == [3, 4, 5, 3, 4, 5]
+
+
+def test_a_plan_whose_partitions_share_files_is_resumed(
+    engine: SqlEngine, spark_session: OpenSession, tmp_path: Path
+) -> None:
+    """SQL writes a file per partition; what the tasks were to share, they write."""
+    asked = options(write=written(layout=Layout(("topic",))))
+    source = replace(orders(), split_offsets=1000)
+    with pytest.raises(KcliError):
+        export(source, tmp_path, asked, engine=StopsAfter(0))
+    assert export(source, tmp_path, asked, engine=engine).files == 1
+    whole = {("orders", 0): list(range(250)), ("orders", 1): list(range(60))}
+    assert offsets_in(tmp_path) == whole
+    source.ends = dict.fromkeys(source.ends, 280)
+    unshared = replace(asked, limits=SplitLimits(shares_files=False))
+    assert export(source, tmp_path, unshared, engine=engine).files == 2
+    source.ends = dict.fromkeys(source.ends, 290)
+    assert export(source, tmp_path, asked, engine=spark_session.engine()).files == 1
+    assert offsets_in(tmp_path) == {one: list(range(290)) for one in whole}
+    assert verify_export(LocalTarget(str(tmp_path))).problems == ()
 
 
 class Terminated(SqlEngine):

@@ -132,6 +132,7 @@ def _run(case: dict[str, Any], writes: int) -> None:
     """Export in this process, and end it."""
     import traceback
 
+    from kcli.protocol.topics import TopicPartition
     from tests.spark.export.exporting import export, options
     from tests.spark.export.fake_source import FakeReader, FakeSource
 
@@ -143,6 +144,7 @@ def _run(case: dict[str, Any], writes: int) -> None:
         )
         source = FakeSource.of(*case["lengths"], fake_reader=reader)
         source.topic_ids = {"orders": case.get("topic_id", "id-1")}
+        source.diverges = {TopicPartition("orders", one): offset for one, offset in case.get("diverges", ())}
         export(source, target, options(**_asked(case)))
         code, said = 0, str(target.steps)
     except BaseException:

@@ -90,8 +90,10 @@ def offsets_in(target: Path) -> dict[tuple[str, int], list[int]]:
     """Return the offsets of every partition in the committed files, sorted, duplicates too."""
     found: dict[tuple[str, int], list[int]] = {}
     for file in list_export(LocalTarget(str(target))).files:
-        table = pq.ParquetFile(target / file.path).read(columns=["offset"])
-        found.setdefault((file.topic, file.partition), []).extend(table.column("offset").to_pylist())
+        offsets = pq.ParquetFile(target / file.path).read(columns=["offset"]).column("offset").to_pylist()
+        for one in file.pieces:
+            rows = offsets[one.first_row : one.first_row + one.rows]
+            found.setdefault((file.topic, one.partition), []).extend(rows)
     return {one: sorted(offsets) for one, offsets in found.items()}
 
 

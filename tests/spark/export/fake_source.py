@@ -125,6 +125,8 @@ class FakeSource:
     fake_reader: FakeReader = FakeReader()
     directory: Path | None = None
     """Where it says that partitions are, and its reader looks for them."""
+    diverges: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Partitions that are other logs than those read, from these offsets on."""
     is_closed: bool = False
 
     @classmethod
@@ -161,7 +163,7 @@ class FakeSource:
         return found
 
     def divergences(self, marks: Mapping[TopicPartition, Sequence[BatchMark]]) -> dict[TopicPartition, int]:
-        found: dict[TopicPartition, int] = {}
+        found = {one: offset for one, offset in self.diverges.items() if one in marks}
         for one, batches in marks.items():
             for offset, epoch in batches:
                 ends = [begin for later, begin in self.fake_reader.epochs if later > epoch]

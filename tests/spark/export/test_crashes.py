@@ -76,6 +76,20 @@ def test_an_export_may_be_killed_at_any_moment(server: CrashServer, tmp_path: Pa
         check(tmp_path / "lake", *lengths)
 
 
+def test_an_export_of_partitions_that_share_files_may_die_at_every_step(
+    server: CrashServer, tmp_path: Path
+) -> None:
+    lengths = [5] * 20
+    case = {"lengths": lengths, "layout": ("topic", "date", "hour"), "step_us": 3_600_000_000}
+    steps = server.export(tmp_path / "whole", **case)
+    for step in range(1, steps + 1, 1 if ROUNDS > 1 else 3):
+        target = tmp_path / f"died-at-{step}"
+        assert server.export(target, dies_at=step, **case) == -1
+        assert server.export(target, **case) >= 0
+        assert len(list(target.rglob("*.parquet"))) == 5
+        check(target, *lengths)
+
+
 @pytest.mark.parametrize("on_reset", ["earliest", "replace"])
 def test_an_export_of_a_topic_made_again_may_die_at_every_step(
     server: CrashServer, tmp_path: Path, on_reset: str
@@ -94,6 +108,23 @@ def test_an_export_of_a_topic_made_again_may_die_at_every_step(
         assert old.exists() == (on_reset == "earliest")
         if old.exists():
             assert offsets_on_disk(old) == {("orders", 0): list(range(60)), ("orders", 1): list(range(30))}
+
+
+@pytest.mark.parametrize("on_reset", ["earliest", "replace"])
+def test_an_export_that_takes_a_partition_out_of_shared_files_may_die_at_every_step(
+    server: CrashServer, tmp_path: Path, on_reset: str
+) -> None:
+    dated = {"layout": ("topic", "date"), "step_us": A_THIRD_OF_A_DAY_US}
+    before = {"lengths": [60, 30, 60], **dated}
+    after = {"lengths": [60, 50, 90], "diverges": [[1, 20]], "on_reset": on_reset, **dated}
+    server.export(tmp_path / "whole", **before)
+    steps = server.export(tmp_path / "whole", **after)
+    for step in range(1, steps + 1, 1 if ROUNDS > 1 else 3):
+        target = tmp_path / f"died-at-{step}"
+        server.export(target, **before)
+        assert server.export(target, dies_at=step, **after) == -1
+        assert server.export(target, **(after | {"diverges": []})) >= 0
+        check(target, 60, 50, 90)
 
 
 def test_an_overwriting_export_may_die_at_every_step(server: CrashServer, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_topic_and_partition_are_columns_when_they_are_not_in_the_path(tmp_path:
     flat = options(write=WriteOptions(layout=Layout(())))
     export(FakeSource.of(30, 30), tmp_path, flat)
     assert {path for path in files_in(tmp_path) if path.endswith(".parquet")} == {
-        f"part-orders-{partition}-{0:020d}-{30:020d}-000001.parquet" for partition in (0, 1)
+        f"part-orders-0to1-{0:020d}-{30:020d}-000001.parquet"
     }
     assert offsets_on_disk(tmp_path) == {P0: list(range(30)), P1: list(range(30))}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ class PartitionSummary:
     end: int
     rows: int
     files: int
+    """With rows of the partition; others may have rows in them, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,18 +93,24 @@ class RunTotals:
         self._resets += [
             Reset(topic=one.topic, partition=one.partition, kept_in=kept_in) for one in commit.resets
         ]
-        self._files += len(commit.files)
-        self._bytes += sum(file.size_bytes for file in commit.files)
+        rows: Counter[tuple[str, int]] = Counter()
+        files: Counter[tuple[str, int]] = Counter()
+        written = [file for file in commit.files if file.copy_of is None]
+        for file in written:
+            for one in file.pieces:
+                rows[file.topic, one.partition] += one.rows
+                files[file.topic, one.partition] += 1
+        self._files += len(written)
+        self._bytes += sum(file.size_bytes for file in written)
         for partition, (start, end) in commit.ranges.items():
             before = self._partitions.get(partition)
-            files = [file for file in commit.files if (file.topic, file.partition) == partition]
             self._partitions[partition] = PartitionSummary(
                 topic=partition.topic,
                 partition=partition.partition,
                 start=before.start if before else start,
                 end=end,
-                rows=sum(file.rows for file in files) + (before.rows if before else 0),
-                files=len(files) + (before.files if before else 0),
+                rows=rows[partition] + (before.rows if before else 0),
+                files=files[partition] + (before.files if before else 0),
             )
 
     def found_nothing(self, ranges: Mapping[TopicPartition, OffsetInterval]) -> None:
@@ -178,8 +186,8 @@ class Commit:
             "gaps": [asdict(gap) for gap in self.gaps],
             "resets": self.resets,
             "keeps_resets": self.keeps_resets,
-            "files": [asdict(file) for file in self.files],
-            "dead_letters": [asdict(file) for file in self.dead_letters],
+            "files": [file.to_json() for file in self.files],
+            "dead_letters": [file.to_json() for file in self.dead_letters],
         }
 
     @classmethod
@@ -194,8 +202,8 @@ class Commit:
             next_offsets=flat(stored["next"]),
             splits=stored["splits"],
             marks=marks_of(stored),
-            files=tuple(WrittenFile(**file) for file in stored["files"]),
-            dead_letters=tuple(WrittenFile(**file) for file in stored["dead_letters"]),
+            files=tuple(map(WrittenFile.from_json, stored["files"])),
+            dead_letters=tuple(map(WrittenFile.from_json, stored["dead_letters"])),
             counters=Counters(**stored["counters"]),
             gaps=tuple(Gap(**gap) for gap in stored["gaps"]),
             resets=resets_of(stored),

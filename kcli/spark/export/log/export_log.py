@@ -24,7 +24,7 @@ from kcli.spark.export.target.layout import (
 from kcli.spark.export.target.local_target import LocalTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from typing import TypeVar
 
     from kcli.protocol.topics import TopicPartition
@@ -150,9 +150,9 @@ class ExportLog:
         found: list[LiveFile] = []
         commits = self.live_commits()
         for position, commit in enumerate(commits):
+            later = [one for one in commits[position + 1 :] if one.resets]
             for file in commit.files:
-                later = commits[position + 1 :]
-                reset = next((one for one in later if (file.topic, file.partition) in one.resets), None)
+                reset = next((one for one in later if is_reset(file, one.resets)), None)
                 if reset is None:
                     found.append(LiveFile(commit, file))
                 elif reset.keeps_resets:
@@ -246,7 +246,7 @@ class ExportLog:
         directories = set()
         for commit in self.live_commits()[:-1]:
             for file in commit.files:
-                if (file.topic, file.partition) not in last.resets:
+                if not is_reset(file, last.resets):
                     continue
                 if last.keeps_resets:
                     target.rename(file.path, f"{last.old_log}/{file.path}")
@@ -269,6 +269,11 @@ class ExportLog:
         self.target.remove(IDENTITY)
         self.target.remove_empty_directories(LOG)
         self.identity = None
+
+
+def is_reset(file: WrittenFile, resets: Collection[TopicPartition]) -> bool:
+    """Return whether rows of a file are of partitions that begin again."""
+    return any((file.topic, one.partition) in resets for one in file.pieces)
 
 
 def read_identity(target: Target) -> Identity | None:

@@ -1,4 +1,4 @@
-"""Plan: the splits to write, and where each partition stands when all are written.
+"""Plan: the tasks with their splits, and where each partition stands when all are written.
 
 A plan is on disk before the first byte of its data. Until it is committed, the next owner of the lock goes on
 with it, with the ranges and options that it was made with.
@@ -22,12 +22,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedSplit:
-    """A split, its number in the plan, and the beginning of its file names."""
+class PlannedTask:
+    """The splits of one task, its number in the plan, and the beginning of its file names.
+
+    Several splits are of one topic, each the whole range that the plan reads of its partition.
+    """
 
     index: int
     stem: str
-    split: Split
+    splits: tuple[Split, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(one.size_bytes for one in self.splits)
+
+    def to_json(self) -> dict[str, Any]:
+        named = {"index": self.index, "stem": self.stem}
+        if len(self.splits) == 1:
+            return named | {"split": self.splits[0].to_json()}
+        return named | {"splits": [one.to_json() for one in self.splits]}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> PlannedTask:
+        splits = stored["splits"] if "splits" in stored else [stored["split"]]
+        return cls(
+            index=stored["index"], stem=stored["stem"], splits=tuple(Split.from_json(one) for one in splits)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +74,16 @@ class Plan:
     """Partitions whose earlier files are of another log, and do not count from the commit on."""
     keeps_resets: bool = False
     """Whether these files are moved, and not removed."""
-    splits: tuple[PlannedSplit, ...] = field(default=(), repr=False)
+    tasks: tuple[PlannedTask, ...] = field(default=(), repr=False)
 
     @property
     def size_bytes(self) -> int:
         """Return about how many bytes are to be read."""
-        return sum(one.split.size_bytes for one in self.splits)
+        return sum(one.size_bytes for one in self.tasks)
+
+    @property
+    def splits(self) -> list[Split]:
+        return [split for one in self.tasks for split in one.splits]
 
     def range_of(self, split: Split) -> OffsetInterval:
         return self.ranges[TopicPartition(split.topic, split.partition)]
@@ -79,9 +103,7 @@ class Plan:
             "gaps": [asdict(gap) for gap in self.gaps],
             "resets": self.resets,
             "keeps_resets": self.keeps_resets,
-            "splits": [
-                {"index": one.index, "stem": one.stem, "split": one.split.to_json()} for one in self.splits
-            ],
+            "splits": [one.to_json() for one in self.tasks],
         }
 
     @classmethod
@@ -100,8 +122,5 @@ class Plan:
             gaps=tuple(Gap(**gap) for gap in stored["gaps"]),
             resets=resets_of(stored),
             keeps_resets=stored.get("keeps_resets", False),
-            splits=tuple(
-                PlannedSplit(index=one["index"], stem=one["stem"], split=Split.from_json(one["split"]))
-                for one in stored["splits"]
-            ),
+            tasks=tuple(PlannedTask.from_json(one) for one in stored["splits"]),
         )

@@ -22,11 +22,11 @@ class Receipts:
         self._target = target
 
     def write(self, receipt: Receipt) -> bool:
-        """Create a receipt; return False if another attempt at its split was first."""
+        """Create a receipt; return False if another attempt at its task was first."""
         return self._target.create_exclusively(self._path(receipt), encoded(receipt.to_json()))
 
     def read(self, plan: int, index: int) -> Receipt | None:
-        """Return the receipt of a split, None without one; where creation is not exclusive use `of`."""
+        """Return the receipt of a task, None without one; where creation is not exclusive use `of`."""
         path = receipt_path(plan, index, None)
         data = self._target.read(path)
         return None if data is None else decoded(data, path, Receipt.from_json)
@@ -40,7 +40,7 @@ class Receipts:
         return complete
 
     def withdraw(self, receipt: Receipt) -> None:
-        """Remove a receipt, then the files that its own attempt wrote: its split is not written."""
+        """Remove a receipt, then the files that its own attempt wrote: its task is not done."""
         self._target.remove(self._path(receipt))
         for file in (*receipt.files, *receipt.dead_letters):
             self._target.remove(file.temporary or file.path)
@@ -65,7 +65,7 @@ class Receipts:
             data = self._target.read(entry.path)
             receipt = None if data is None else _parsed(data, entry.path)
             is_ours = (
-                receipt is not None and receipt.plan_id == plan.plan_id and receipt.index < len(plan.splits)
+                receipt is not None and receipt.plan_id == plan.plan_id and receipt.index < len(plan.tasks)
             )
             yield entry.path, receipt if is_ours else None
 

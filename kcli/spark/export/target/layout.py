@@ -5,7 +5,8 @@
         part-00000000000000001000-00000000000000002000-000007-1.parquet   the same split's second file there
 
 Date and hour are the record's timestamp in UTC. Topic or partition are part of the file name if they are not
-in the path, so that names are unique in a directory: `part-orders-3-…` when flat.
+in the path, so that names are unique in a directory: `part-orders-3-…` when flat. Where partitions share
+files, the first and the last of them are: `part-3to57-…`, with the smallest start and the largest end.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kcli.spark.split import Split
 
 PARTITION_COLUMNS: Final = ("topic", "partition", "date", "hour")
@@ -73,11 +76,20 @@ class Layout:
             f"{column}={escape_path_name(values[column])}" for column in self.partition_by if column in values
         )
 
-    def stem(self, split: Split, plan: int) -> str:
-        """Return the beginning of the names of a split's files."""
-        values = {"topic": escape_path_name(split.topic), "partition": str(split.partition)}
+    def stem(self, splits: Sequence[Split], plan: int) -> str:
+        """Return the beginning of the names of a task's files."""
+        first = splits[0]
+        values = {"topic": escape_path_name(first.topic), "partition": partitions_of(splits)}
         extra = [values[column] for column in DEFAULT_PARTITION_BY if column not in self.partition_by]
-        return "-".join(["part", *extra, f"{split.start:020d}", f"{split.end:020d}", f"{plan:06d}"])
+        start, end = min(one.start for one in splits), max(one.end for one in splits)
+        return "-".join(["part", *extra, f"{start:020d}", f"{end:020d}", f"{plan:06d}"])
+
+
+def partitions_of(splits: Sequence[Split]) -> str:
+    """Return the number of the partition of splits, or the first and the last one: `3to57`."""
+    numbers = [one.partition for one in splits]
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low}to{high}"
 
 
 _NAME = re.compile(
@@ -92,6 +104,8 @@ class FileName(NamedTuple):
     is_temporary: bool
     attempt: str | None
     """The id of the attempt that wrote it; None if it was renamed."""
+    is_copy: bool
+    """Whether it is of rows that an earlier plan read: see `copied_path`."""
 
 
 def parsed_name(path: str) -> FileName | None:
@@ -100,8 +114,23 @@ def parsed_name(path: str) -> FileName | None:
     if match is None:
         return None
     return FileName(
-        match["stem"], int(match["plan"]), bool(match["hidden"]), match["attempt"] or match["named"]
+        match["stem"],
+        int(match["plan"]),
+        bool(match["hidden"]),
+        match["attempt"] or match["named"],
+        match["suffix"].startswith("-c"),
     )
+
+
+def copied_path(path: str, plan: int) -> str:
+    """Return the path of the copy of a data file that a later plan writes; it has both plans' numbers."""
+    directory, slash, name = path.rpartition("/")
+    found = parsed_name(name)
+    assert found is not None
+    rest = name[len(found.stem) :]
+    stem = found.stem.removesuffix(f"{found.plan:06d}") + f"{plan:06d}"
+    # The letter tells it from the number of a task's second file.
+    return f"{directory}{slash}{stem}-c{found.plan:x}{rest}"
 
 
 def published_path(path: str) -> str:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from kcli.errors import KcliError, reason_of
 from kcli.protocol.records.batch_header import crc32c
+from kcli.spark.export.log.receipt import SEVERAL, FilePart
 from kcli.spark.export.options import Identity
 from kcli.spark.split import OffsetInterval
 
@@ -74,6 +75,16 @@ FILES = "kcli.files"
 """The number of files that an attempt at a split wrote, in the last of them."""
 
 
+PARTS = "kcli.parts"
+"""The rows of each partition, in a file that several share."""
+
+
+COPY_OF = "kcli.copy_of"
+"""The file whose rows a copy has that count on."""
+READ_BY = "kcli.read_by"
+"""The plan that read these rows."""
+
+
 class BadFooter(KcliError):
     """The file is not Parquet, or not of an export."""
 
@@ -81,6 +92,7 @@ class BadFooter(KcliError):
 class Footer(NamedTuple):
     topic: str
     partition: int
+    """-1 for a shared file."""
     start: int
     end: int
     plan: int
@@ -93,6 +105,14 @@ class Footer(NamedTuple):
     last_offset: int | None
     files: int | None
     """The number of files of its attempt; only in the last of them."""
+    parts: tuple[FilePart, ...]
+    """Of a shared file."""
+    partitions: str
+    """The partition of its task, or the first and the last one."""
+    copy_of: str | None
+    """The path of the shared file that it is a copy of, without the partitions that began again."""
+    read_by: int
+    """The plan that read its rows: an earlier one for a copy."""
 
 
 def read_footer(target: Target, path: str) -> Footer:
@@ -108,7 +128,7 @@ def read_footer(target: Target, path: str) -> Footer:
         low, _, high = said["kcli.planned"].partition("-")
         return Footer(
             said["kcli.topic"],
-            int(said["kcli.partition"]),
+            int(said["kcli.partition"]) if PARTS not in said else SEVERAL,
             int(said["kcli.start"]),
             int(said["kcli.end"]),
             int(said["kcli.plan"]),
@@ -117,6 +137,10 @@ def read_footer(target: Target, path: str) -> Footer:
             metadata.num_rows,
             *_offset_bounds(metadata),
             int(said[FILES]) if FILES in said else None,
+            tuple(FilePart(**one) for one in json.loads(said.get(PARTS, "[]"))),
+            said["kcli.partition"],
+            said.get(COPY_OF),
+            int(said.get(READ_BY, said["kcli.plan"])),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise BadFooter(f"not a file of an export: `{path}`") from error

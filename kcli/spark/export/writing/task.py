@@ -1,7 +1,7 @@
 """`write_split`: one attempt of a task, from the reader to files and a receipt.
 
-It runs wherever an engine puts it, and may run more than once for one split, even at the same time: the first
-attempt that creates the receipt has written the split, every other one removes its files.
+It runs wherever an engine puts it, and may run more than once for one task, even at the same time: the first
+attempt that creates the receipt has written the splits, every other one removes its files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from kcli.errors import KcliError
-from kcli.spark.export.log.receipt import Counters, Receipt
+from kcli.spark.export.log.receipt import Counters, Receipt, SplitRead
 from kcli.spark.export.log.receipts import Receipts
 from kcli.spark.export.target.layout import (
     DEAD_BATCHES,
@@ -104,14 +104,14 @@ class DeadBatches:
 
 
 def dead_rows_writer(task: SplitTask, attempt: str, schema: pa.Schema) -> SplitWriter:
-    """Return the writer of a split's rows whose keys or values could not be decoded."""
+    """Return the writer of a task's rows whose keys or values could not be decoded."""
     flat = Layout(())
     return SplitWriter(
         Place(
             task.target,
             flat,
-            task.split,
-            flat.stem(task.split, task.plan),
+            task.splits,
+            flat.stem(task.splits, task.plan),
             attempt,
             base=DEAD_VALUES,
             suffix=DEAD_SUFFIX,
@@ -122,50 +122,63 @@ def dead_rows_writer(task: SplitTask, attempt: str, schema: pa.Schema) -> SplitW
     )
 
 
-class SplitRows:
+class TaskRows:
+    """The rows of all splits of a task, and their files."""
+
     def __init__(self, task: SplitTask, attempt: str) -> None:
         self._task = task
         self._attempt = attempt
-        self._shaper = RowShaper(task.options, task.split)
-        self._dead = DeadBatches(task.target, task.split, task.plan)
+        shaper = RowShaper(task.options, task.splits[0])
         self._writer = SplitWriter(
-            Place(task.target, task.options.layout, task.split, task.stem, attempt),
-            schema=self._shaper.schema,
+            Place(task.target, task.options.layout, task.splits, task.stem, attempt),
+            schema=shaper.schema,
             metadata=task.footer_metadata(),
             parquet=task.options.parquet,
         )
-        self._dead_rows = dead_rows_writer(task, attempt, self._shaper.dead_schema)
+        self._dead_rows = dead_rows_writer(task, attempt, shaper.dead_schema)
 
     def write(self, tell: ThrottledReport) -> Receipt:
         """Write all rows and return the receipt; the files stand under their temporary names."""
         task = self._task
-        met = ReadCounters(on_damaged_batch=self._dead.keep)
-        counters = self._copy(met, tell)
+        reads, counters = [], Counters()
+        for split in task.splits:
+            met = ReadCounters()
+            counters += self._copy(split, met, tell)
+            tell.ended(met)
+            reads.append(
+                SplitRead(
+                    topic=split.topic,
+                    partition=split.partition,
+                    start=split.start,
+                    end=split.end,
+                    missing=tuple(met.missing),
+                    marks=met.marks,
+                )
+            )
         files, dead_letters = self._writer.finish(), self._dead_rows.finish()
-        tell(met, now=True)
+        tell.now()
         return Receipt(
             plan=task.plan,
             plan_id=task.plan_id,
             index=task.index,
             attempt=self._attempt,
-            topic=task.split.topic,
-            partition=task.split.partition,
-            start=task.split.start,
-            end=task.split.end,
+            reads=tuple(reads),
             files=files,
             dead_letters=dead_letters,
             counters=counters,
-            missing=tuple(met.missing),
-            marks=met.marks,
         )
 
-    def _copy(self, met: ReadCounters, tell: ThrottledReport) -> Counters:
-        """Pass every row from the reader to a writer; return the counts."""
-        task = self._task
-        reading = replace(task.options.reading, columns=self._shaper.columns)
+    def _copy(self, split: Split, met: ReadCounters, tell: ThrottledReport) -> Counters:
+        """Pass every row of a split from the reader to a writer; return the counts."""
+        task, shaper = self._task, RowShaper(self._task.options, split)
+        damaged = DeadBatches(task.target, split, task.plan)
+        met.on_damaged_batch = damaged.keep
+        self._writer.begin(split)
+        self._dead_rows.begin(split)
+        reading = replace(task.options.reading, columns=shaper.columns)
         read = rows = bad_values = dead = 0
-        for batch in task.reader.read(task.split, reading, met):
-            shaped = self._shaper.shape(batch)
+        for batch in task.reader.read(split, reading, met):
+            shaped = shaper.shape(batch)
             read += batch.num_rows
             rows += shaped.rows.num_rows
             bad_values += shaped.bad_values
@@ -181,7 +194,7 @@ class SplitRows:
             corrupt_batches=met.corrupt_batches,
             corrupt_bytes=met.corrupt_bytes,
             bad_values=bad_values,
-            dead_letter_batches=self._dead.count,
+            dead_letter_batches=damaged.count,
             dead_letter_rows=dead,
         )
 
@@ -191,23 +204,32 @@ class SplitRows:
 
 
 class ThrottledReport:
+    """Tells, at most five times a second, what was read since the last time."""
+
     def __init__(self, report: Callable[[int, int], None]) -> None:
         self._report = report
-        self._told = (0, 0)
+        self._ended = self._reached = self._told = (0, 0)
         self._due = time.monotonic() + _REPORT_SECONDS
 
-    def __call__(self, counters: ReadCounters, *, now: bool = False) -> None:
-        clock = time.monotonic()
-        if clock < self._due and not now:
-            return
-        self._due = clock + _REPORT_SECONDS
-        rows, size = counters.rows, counters.bytes_read
-        self._report(rows - self._told[0], size - self._told[1])
-        self._told = (rows, size)
+    def __call__(self, counters: ReadCounters) -> None:
+        self._reached = (self._ended[0] + counters.rows, self._ended[1] + counters.bytes_read)
+        if time.monotonic() >= self._due:
+            self.now()
+
+    def ended(self, counters: ReadCounters) -> None:
+        """Take the last counts of a split; those of the next one begin at zero."""
+        self(counters)
+        self._ended = self._reached
+
+    def now(self) -> None:
+        self._due = time.monotonic() + _REPORT_SECONDS
+        (rows, size), (rows_told, size_told) = self._reached, self._told
+        self._report(rows - rows_told, size - size_told)
+        self._told = self._reached
 
 
 def write_split(task: SplitTask, report: Callable[[int, int], None] | None = None) -> Receipt:
-    """Write a split and return its receipt, or that of a faster attempt.
+    """Write the splits of a task and return its receipt, or that of a faster attempt.
 
     `report(rows, read_bytes)` is called several times a second with what was done since the last call. An
     error leaves nothing behind.
@@ -238,13 +260,13 @@ def _collecting_seldom() -> Iterator[None]:
 
 
 def _attempt(task: SplitTask, report: Callable[[int, int], None]) -> Receipt:
-    """Write the files of a split and their receipt; return the receipt that counts."""
+    """Write the files of a task and their receipt; return the receipt that counts."""
     attempt = os.urandom(4).hex()
-    rows, receipts = SplitRows(task, attempt), Receipts(task.target)
+    rows, receipts = TaskRows(task, attempt), Receipts(task.target)
     try:
         receipt = rows.write(ThrottledReport(report))
         if task.target.size(commit_path(task.plan)) is not None:
-            raise KcliError(f"plan {task.plan} was committed while an attempt at split {task.index} ran")
+            raise KcliError(f"plan {task.plan} was committed while an attempt at task {task.index} ran")
         if receipts.write(receipt):
             return receipt
         winner = receipts.read(task.plan, task.index)
@@ -253,5 +275,5 @@ def _attempt(task: SplitTask, report: Callable[[int, int], None]) -> Receipt:
         raise
     rows.discard()
     if winner is None:
-        raise KcliError(f"the receipt of split {task.index} disappeared: two exports write to the target")
+        raise KcliError(f"the receipt of task {task.index} disappeared: two exports write to the target")
     return winner

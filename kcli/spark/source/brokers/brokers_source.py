@@ -22,7 +22,13 @@ from kcli.spark.source.brokers.brokers_reader import BrokersReader
 from kcli.spark.source.brokers.cluster_access import ClusterAccess, offsets_at, sizes_of
 from kcli.spark.source.brokers.fetch_connection import fetch_request, max_fetch_version, partition_data
 from kcli.spark.source.data_loss import name_of
-from kcli.spark.source.ranges.division import at_least, cut_evenly, divide, split_bytes
+from kcli.spark.source.ranges.division import (
+    ASSUMED_BYTES_PER_OFFSET,
+    at_least,
+    cut_evenly,
+    divide,
+    split_bytes,
+)
 from kcli.spark.source.source import TopicIdentity
 from kcli.spark.split import Split
 
@@ -36,9 +42,6 @@ if TYPE_CHECKING:
     from kcli.spark.source.ranges.division import OffsetRange
     from kcli.spark.source.source import SplitLimits
     from kcli.spark.split import BatchMark, OffsetInterval
-
-ASSUMED_BYTES_PER_OFFSET = 500.0
-"""For partitions of unknown size; their splits have size 0."""
 
 
 def cut(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kcli.protocol.topics import TopicPartition
     from kcli.spark.source.source import SplitLimits
-    from kcli.spark.split import OffsetInterval
+    from kcli.spark.split import OffsetInterval, Split
 
 
 class OffsetRange(NamedTuple):
@@ -87,6 +87,15 @@ _LOG_BYTES_PER_FILE_BYTE = {
     Codec.NONE: 4.0, Codec.LZ4: 1.9, Codec.SNAPPY: 1.9, Codec.ZSTD: 1.3, Codec.GZIP: 1.3,
 }  # fmt: skip
 """How many bytes of a log make one byte of Parquet, by the codec of the log's batches."""
+
+
+ASSUMED_BYTES_PER_OFFSET = 500.0
+"""For partitions of unknown size; their splits have size 0."""
+
+
+def sized(split: Split) -> int:
+    """Return about how many bytes a split reads, also where its source does not know."""
+    return split.size_bytes or int((split.end - split.start) * ASSUMED_BYTES_PER_OFFSET)
 
 
 def split_bytes(total_bytes: int, limits: SplitLimits, codec: Codec) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from kcli.spark.export.target.object_target import ObjectTarget, open_target
 from kcli.spark.export.verification import verify_export
 from kcli.spark.export.writing.split_task import SplitTask
 from kcli.spark.export.writing.task import write_split
+from kcli.spark.source.ranges.offset_specs import OnReset, RangeRules
 from tests.spark.export.exporting import InlineEngine, export, options
 from tests.spark.export.fake_source import FakeReader, FakeSource
 from tests.spark.export.test_resuming import StopsAfter
@@ -132,6 +134,50 @@ def test_a_lost_log_is_made_again(target: ObjectTarget) -> None:
     lose_state(target)
     repair_export(target)
     assert offsets(target) == list(range(150))
+    assert verify_export(target).problems == ()
+
+
+SHARED = options(write=WriteOptions(layout=Layout(("date",))))
+
+
+def offsets_of_each(target: ObjectTarget) -> list[list[int]]:
+    found: dict[int, list[int]] = {}
+    for file in list_export(target).files:
+        with target.open_input(file.path) as opened:
+            rows = pq.ParquetFile(opened).read(columns=["offset"]).column("offset").to_pylist()
+        for one in file.pieces:
+            found.setdefault(one.partition, []).extend(rows[one.first_row : one.first_row + one.rows])
+    return [sorted(found[partition]) for partition in sorted(found)]
+
+
+def test_a_lost_log_of_shared_files_is_made_again(target: ObjectTarget) -> None:
+    source = FakeSource.of(100, 50, 100, fake_reader=FakeReader(step_us=2_000_000_000))
+    with pytest.raises(KcliError):
+        export(source, target, SHARED, engine=TwoReceiptsAndGone())
+    lose_state(target)
+    repaired = repair_export(target)
+    assert (repaired.rows, repaired.next_offsets) == (250, {"orders": {0: 100, 1: 50, 2: 100}})
+    assert offsets_of_each(target) == [list(range(100)), list(range(50)), list(range(100))]
+    assert verify_export(target).problems == ()
+
+
+@pytest.mark.parametrize("lost", ["nothing", "commit", "plan and commit"])
+def test_rows_of_a_log_that_is_gone_leave_the_files_that_they_share(target: ObjectTarget, lost: str) -> None:
+    source = FakeSource.of(100, 50, 100, fake_reader=FakeReader(step_us=2_000_000_000))
+    export(source, target, SHARED)
+    source.diverges = {TopicPartition("orders", 1): 10}
+    export(source, target, replace(SHARED, rules=RangeRules(on_reset=OnReset.REPLACE)))
+    if lost != "nothing":
+        target.remove("_kcli/log/0000000001.commit.json")
+        target.remove("_kcli/log/0000000002.commit.json")
+    if lost == "plan and commit":
+        target.remove("_kcli/log/0000000001.plan.json")
+        target.remove("_kcli/log/0000000002.plan.json")
+    if lost != "nothing":
+        repair_export(target)
+        source.diverges = {}
+        export(source, target, SHARED)
+    assert offsets_of_each(target) == [list(range(100)), list(range(50)), list(range(100))]
     assert verify_export(target).problems == ()
 
 

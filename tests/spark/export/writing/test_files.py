@@ -47,7 +47,7 @@ def test_where_files_lie_and_what_they_are_called(
 ) -> None:
     layout = Layout(columns)
     assert layout.directory(SPLIT, ("2026-05-01", "07")) == directory
-    assert layout.stem(SPLIT, 7) == stem
+    assert layout.stem((SPLIT,), 7) == stem
     for path in (f"{stem}.parquet", f"{directory}/{stem}-1.parquet", f"{stem}-1-0badcafe.parquet"):
         hidden = temporary_name(path, "0badcafe")
         assert published_path(hidden) == path
@@ -93,11 +93,14 @@ def test_dates_and_hours(number: int, unit: str, period: tuple[str, ...]) -> Non
 # --- one writer for every date or hour -----------------------------------------------------------------
 
 
-def writer(tmp_path: Path, *by: str) -> SplitWriter:
+def writer(tmp_path: Path, *by: str, row_group_rows: int = 1_000_000) -> SplitWriter:
     layout = Layout(by)
-    place = Place(LocalTarget(str(tmp_path)), layout, SPLIT, layout.stem(SPLIT, 7), "0badcafe")
+    place = Place(LocalTarget(str(tmp_path)), layout, (SPLIT,), layout.stem((SPLIT,), 7), "0badcafe")
     return SplitWriter(
-        place, schema=arrow_schema(["offset"]), metadata={"kcli.plan": "7"}, parquet=ParquetOptions()
+        place,
+        schema=arrow_schema(["offset"]),
+        metadata={"kcli.plan": "7"},
+        parquet=ParquetOptions(row_group_rows=row_group_rows),
     )
 
 
@@ -128,7 +131,7 @@ def test_rows_go_where_their_hour_is(tmp_path: Path) -> None:
 
 
 def test_the_least_recently_used_file_is_closed_and_another_goes_on(tmp_path: Path) -> None:
-    split = writer(tmp_path, "date", "hour")
+    split = writer(tmp_path, "date", "hour", row_group_rows=1)
     for hour in range(MAX_OPEN_FILES):
         add(split, [1000 + hour], [hour])
     add(split, [1100], [0])
@@ -143,8 +146,25 @@ def test_the_least_recently_used_file_is_closed_and_another_goes_on(tmp_path: Pa
     assert found == [*range(1000, 1000 + MAX_OPEN_FILES), 1100, 1101, 1102]
 
 
-def test_a_discarded_split_leaves_no_file(tmp_path: Path) -> None:
+def test_few_rows_of_many_hours_make_one_file_an_hour(tmp_path: Path) -> None:
     split = writer(tmp_path, "date", "hour")
+    hours = 10 * MAX_OPEN_FILES
+    for offset in range(1000, 1000 + 3 * hours):
+        add(split, [offset], [offset % hours])
+    assert len(list(tmp_path.rglob("*.parquet.*"))) == 1
+    assert [file.rows for file in split.finish()] == [3] * hours
+
+
+def test_rows_are_collected_for_so_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kcli.spark.export.writing.split_writer.MAX_FILES", 2)
+    split = writer(tmp_path, "date", "hour")
+    for offset, hour in ((1000, 0), (1001, 1), (1002, 2), (1003, 1), (1004, 0)):
+        add(split, [offset], [hour])
+    assert sorted(file.rows for file in split.finish()) == [1, 1, 1, 2]
+
+
+def test_a_discarded_split_leaves_no_file(tmp_path: Path) -> None:
+    split = writer(tmp_path, "date", "hour", row_group_rows=1)
     for hour in range(MAX_OPEN_FILES + 3):
         add(split, [1000 + hour], [hour])
     split.discard()
