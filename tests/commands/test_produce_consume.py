@@ -8,14 +8,13 @@ import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import trio
 
 from kcli.client import admin
 from kcli.commands.produce.line_sender import wait_for_topic
-from kcli.protocol.error_codes import ErrorCode
 from tests.commands.pipes import (
     await_prompt,
     next_line,
@@ -65,14 +64,16 @@ def test_a_topic_that_the_broker_makes_is_told_of_once(broker: KcliBroker, kcli:
     ]
 
 
+def test_an_empty_input_makes_no_topic(broker: KcliBroker, kcli: Kcli) -> None:
+    assert kcli("produce", "never-made", "-b", broker.bootstrap, input=b"") == Finished(0, "", "")
+    listed = kcli("topics", "list", "-b", broker.bootstrap, "-o", "text")
+    assert "never-made" not in listed.out.splitlines()
+
+
 class LateTopic:
     """A client, a producer and a topic that exists after five seconds."""
 
-    errors: ClassVar = {"late": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     partitions = (0, 1)
-
-    async def metadata(self, topics: Sequence[str]) -> LateTopic:
-        return self
 
     async def partitions_for(self, topic: str) -> LateTopic:
         await trio.sleep(5 - trio.current_time())
@@ -87,7 +88,7 @@ async def test_a_topic_that_the_broker_takes_long_to_make_is_told_of_too(
 
     monkeypatch.setattr(admin, "list_topics", listed)
     late: Any = LateTopic()
-    await wait_for_topic(late, late, "late")
+    await wait_for_topic(late, late, "late", is_missing=True)
     assert capsys.readouterr().err == "note: topic `late` is new: the broker created it with 2 partitions\n"
 
 

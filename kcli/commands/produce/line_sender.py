@@ -7,8 +7,9 @@ after Ctrl-C within a second.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.shared.output import Table, warn
@@ -141,12 +142,17 @@ async def send_inputs(
     async with Producer(client, config, warn=warn) as producer, interruptible() as scope:
         sender = LineSender(producer, target, reader, tally)
         with scope:
-            await wait_for_topic(client, producer, target.topic)
+            if await is_missing(client, target.topic):
+                sender.prepare = partial(wait_for_topic, client, producer, target.topic, is_missing=True)
+            else:
+                await wait_for_topic(client, producer, target.topic, is_missing=False)
             with progress_bar(target.topic, total_size(inputs)) as advance:
                 try:
                     for source in inputs:
                         reader.begin(source.name if len(inputs) > 1 else None)
                         await sender.send_all(source, advance)
+                except NoSuchTopic:
+                    raise
                 except KcliError as error:
                     stopped.append(error)
                 await producer.flush()
@@ -158,26 +164,35 @@ async def send_inputs(
     return Produced(target.topic, tally.delivered, tally.failed, sender.bytes_read, failures)
 
 
-async def wait_for_topic(client: Client, producer: Producer, topic: str) -> None:
+class NoSuchTopic(KcliError):
+    """The topic does not exist, and no broker creates it."""
+
+
+async def is_missing(client: Client, topic: str) -> bool:
+    """Tell whether a topic does not exist; asking does not create it."""
+    from kcli.protocol.error_codes import ErrorCode
+
+    return (await client.metadata((topic,))).errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def wait_for_topic(client: Client, producer: Producer, topic: str, *, is_missing: bool) -> None:
     """Wait until the topic has partitions; note a new topic, and raise soon if no broker creates it."""
     import trio
 
     from kcli.client import admin
     from kcli.commands.shared.formatting import counted
     from kcli.commands.shared.output import note
-    from kcli.protocol.error_codes import ErrorCode
 
-    missing = (await client.metadata((topic,))).errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with trio.move_on_after(CREATION_SECONDS) as waiting:
         await producer.partitions_for(topic)
     if waiting.cancelled_caught and topic not in {each.name for each in await admin.list_topics(client)}:
-        raise KcliError(
+        raise NoSuchTopic(
             f"topic `{topic}` does not exist, and the broker does not create it",
             hint=f"kcli topics create {topic}",
         )
     # An existing topic may become known late. A known one costs no request.
     partitions = (await producer.partitions_for(topic)).partitions
-    if missing:
+    if is_missing:
         created = counted(len(partitions), "partition")
         note(f"note: topic `{topic}` is new: the broker created it with {created}")
 
@@ -195,6 +210,8 @@ class LineSender:
         self.taken = 0
         """The number of current lines that are sent."""
         self.bytes_read = 0
+        self.prepare: Callable[[], Awaitable[None]] | None = None
+        """Makes a missing topic, before the first line is sent: an empty input makes none."""
 
     async def send_all(self, source: Input, advance: Advance) -> None:
         """Send the lines of an input and close it."""
@@ -203,6 +220,9 @@ class LineSender:
         splitter = LineSplitter()
         with closing(source):
             while chunk := await self.read(source):
+                if self.prepare is not None:
+                    prepare, self.prepare = self.prepare, None
+                    await prepare()
                 await self.send_lines(splitter.feed(chunk), splitter)
                 advance(len(chunk))
             await self.send_lines(splitter.finish(), splitter)
