@@ -172,7 +172,10 @@ def announce(cluster: Cluster, pid_file: PidFile, *, as_json: bool) -> None:
     settle_garbage_collector()
     bootstrap = ",".join(cluster.bootstrap_servers)
     started_at_ms = int(time.time() * 1000)
-    pid_file.write(RunningBroker(os.getpid(), bootstrap, cluster.cluster_id, started_at_ms, RECORD_WALK))
+    is_ephemeral = cluster.options.is_ephemeral
+    pid_file.write(
+        RunningBroker(os.getpid(), bootstrap, cluster.cluster_id, started_at_ms, RECORD_WALK, is_ephemeral)
+    )
     line = f"ready: {bootstrap} cluster {cluster.cluster_id} data {cluster.options.data_dir}"
     print(ready_json(cluster) if as_json else line, flush=True)
 

@@ -1,7 +1,8 @@
 """PidFile: how `broker stop` and `broker status` find the process that serves a data directory.
 
 `<data-dir>/kcli-broker.json` holds one JSON object: ``pid``, ``bootstrap_servers``, ``cluster_id``,
-``started_at_ms`` (wall clock) and ``record_walk`` ("compiled" or "python"). The broker holds an exclusive
+``started_at_ms`` (wall clock), ``record_walk`` ("compiled" or "python") and ``is_ephemeral``: whether the
+directory is removed when the broker ends. The broker holds an exclusive
 lock on it while it runs. If a reader gets the lock, the file is left over from a killed process, even if its
 process id is in use again.
 """
@@ -34,6 +35,7 @@ class RunningBroker(NamedTuple):
     cluster_id: str
     started_at_ms: int
     record_walk: str | None = None
+    is_ephemeral: bool = False
 
 
 class PidFile:
@@ -57,6 +59,18 @@ class PidFile:
         """Write the data of a ready broker into the locked file."""
         assert self._descriptor is not None
         os.write(self._descriptor, json.dumps(broker._asdict()).encode() + b"\n")
+
+    def lock_remains(self) -> bool:
+        """Take the directory if a killed ephemeral broker has left it; return whether it did."""
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        if _lock(descriptor) and disk.leads_to(self.path, descriptor) and _is_ephemeral(descriptor):
+            self._descriptor = descriptor
+        else:
+            os.close(descriptor)
+        return self.is_locked
 
     def _open_locked(self) -> int:
         while True:
@@ -107,6 +121,15 @@ def _holder(descriptor: int) -> str:
     except (ValueError, TypeError, KeyError):
         return "another process"
     return f"process {pid}"
+
+
+def _is_ephemeral(descriptor: int) -> bool:
+    """Return whether the file tells of an ephemeral broker that was ready."""
+    try:
+        content = json.loads(os.pread(descriptor, 65536, 0))
+    except ValueError:
+        return False
+    return isinstance(content, dict) and content.get("is_ephemeral") is True
 
 
 def _lock(descriptor: int) -> bool:

@@ -94,8 +94,19 @@ def data_dir_of(options: StartOptions) -> Path | None:
 
 
 def refuse_to_remove(data_dir: Path) -> None:
-    """Raise `UsageError` unless a directory is missing or empty: it will be removed."""
+    """Raise `UsageError` unless a directory is missing or empty: it will be removed.
+
+    What a killed ephemeral broker left there is removed at once.
+    """
     if data_dir.exists() and (not data_dir.is_dir() or any(data_dir.iterdir())):
+        from kcli.broker.process.broker_process import remove_data
+        from kcli.broker.process.pid_file import PidFile
+
+        pid_file = PidFile(data_dir)
+        if pid_file.lock_remains():
+            remove_data(data_dir, pid_file)
+            pid_file.remove()
+            return
         raise UsageError(
             f"`{data_dir}` is not empty, and the end of an ephemeral broker removes its directory",
             hint="name another one with `--data-dir`, or leave `--ephemeral` out to keep the data",

@@ -7,6 +7,7 @@ only it needs.
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Sequence
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from kcli.forensics.ranges.log_ranges import RangeEnd
     from kcli.forensics.ranges.worker_pool import WorkerPool
 
-HINT = "kcli verify-index --explain says what to do"
-HINT_TO_GO_ON = "`--continue` goes on behind the damage; kcli verify-index --explain says what to do"
+HINT = "kcli verify-index {} --explain says what to do"
+HINT_TO_GO_ON = f"`--continue` goes on behind the damage; {HINT}"
 
 LOGS = (FileKind.LOG, FileKind.METADATA_SNAPSHOT)
 
@@ -98,6 +99,8 @@ class DumpRun:
         self.failures: list[KcliError] = []
         self.problems = 0
         self.damaged_files = 0
+        self._damaged_directory = ""
+        """The directory of the first file with a problem."""
         self._damages_outside = 0
         self._options = options
         self._view = view
@@ -140,6 +143,8 @@ class DumpRun:
             path = error.filename or file.path
             self.failures.append(KcliError(f"cannot read `{path}`: {error.strerror}"))
             return
+        if problems and not self.problems:
+            self._damaged_directory = os.path.dirname(file.path) or "."
         self.problems += problems
         self.damaged_files += problems > 0
 
@@ -191,7 +196,8 @@ class DumpRun:
         failures = [*self.failures]
         if self.problems:
             places = f"{counted(self.problems, 'problem')} in {counted(self.damaged_files, 'file')}"
-            failures.append(ChecksFailed(places, hint=HINT_TO_GO_ON if self._can_go_on else HINT))
+            hint = HINT_TO_GO_ON if self._can_go_on else HINT
+            failures.append(ChecksFailed(places, hint=hint.format(shlex.quote(self._damaged_directory))))
         if self._options.decoder.failures:
             values = counted(self._options.decoder.failures, "value")
             failures.append(KcliError(f"the decoder cannot read {values}"))

@@ -111,7 +111,9 @@ class ColumnChoice(NamedTuple):
             metavar="FILE|DDL|registry:URL",
             help="The schema of values. For json: Spark DDL (id BIGINT, name STRING) or "
             "Spark's JSON form; for avro: the reader's schema or a schema registry. Later exports may "
-            "add fields, which are null in older files",
+            "add fields, which are null in older files: Spark needs `mergeSchema` to see them, a plain "
+            "pyarrow dataset takes the first file's schema unless it gets `schema=`, polars needs `schema=` "
+            "with `missing_columns='insert'`, duckdb `union_by_name=true`",
         ),
     ] = None
     on_bad_value: Annotated[

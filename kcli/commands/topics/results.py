@@ -282,9 +282,13 @@ class TopicRow(NamedTuple):
         values = ((name, "null" if value is None else value) for name, value in self.configs.items())
         return ",".join(f"{name}={value}" for name, value in values)
 
+    def settings(self) -> list[tuple[str, str]]:
+        """Return the configurations with their values; `--add` of `configs alter` takes lists so."""
+        values = ((name, "null" if value is None else value) for name, value in self.configs.items())
+        return [(name, f"[{value}]" if "," in value else value) for name, value in values]
+
     def title(self) -> str:
-        configs = self.configs_text()
-        return f"{self.topic}  id {self.topic_id or '-'}" + (f"  {configs}" if configs else "")
+        return f"{self.topic}  id {self.topic_id or '-'}"
 
     def line(self) -> str:
         topic_id = () if self.topic_id is None else (f"TopicId: {self.topic_id}",)
@@ -318,6 +322,8 @@ class TopicReport(NamedTuple):
             for topic in self.topics:
                 columns, cells = partition_cells(topic.partitions)
                 yield Table(columns, cells, topic.title())
+                if topic.configs:
+                    yield Table(("Config", "Value"), topic.settings())
         elif self.show_partitions:
             rows = [(topic.topic, partition) for topic in self.topics for partition in topic.partitions]
             columns, cells = partition_cells([partition for _, partition in rows])
@@ -327,7 +333,12 @@ class TopicReport(NamedTuple):
             yield Table(
                 ("Topic", "Partitions", "Replication factor", "Configs"),
                 [
-                    (topic.topic, topic.partition_count, topic.replication_factor, topic.configs_text())
+                    (
+                        topic.topic,
+                        topic.partition_count,
+                        topic.replication_factor,
+                        ", ".join(f"{name}={value}" for name, value in topic.settings()),
+                    )
                     for topic in self.topics
                 ],
             )

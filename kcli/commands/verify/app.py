@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from kcli.commands.shared.arguments import not_empty
-from kcli.commands.shared.output import OutputFormat
+from kcli.commands.shared.output import OutputFormat, chosen_format
 from kcli.commands.shared.runner import command
 from kcli.errors import MissingArgument
 
@@ -93,7 +93,10 @@ Jobs = Annotated[
 ]
 Explain = Annotated[
     bool,
-    typer.Option("--explain", help="List all kinds of findings, what they mean and what to do, and exit"),
+    typer.Option(
+        "--explain",
+        help="Also say what each kind of finding means and what to do; without PATH, list all kinds",
+    ),
 ]
 
 
@@ -118,11 +121,12 @@ def verify_index(
     Reads every segment once and writes nothing. Exit code 0: no problems; 3: problems were found;
     1: a file could not be read. Findings of severity `info` are no problems.
     """
-    from kcli.commands.verify.printer import print_explanations
     from kcli.commands.verify.run import VerifyOptions, verify
 
-    if explain:
-        print_explanations(output)
+    if explain and not paths:
+        from kcli.commands.verify.printer import explanations, print_explanations
+
+        print_explanations(chosen_format(output), explanations())
         return
     if not paths:
         raise MissingArgument("PATH...")
@@ -138,6 +142,7 @@ def verify_index(
         compare=None if compare is None else str(compare),
         jobs=jobs,
         max_message_size=max_message_size,
+        explain=explain,
     )
     code = verify(wanted, output)
     if code:

@@ -14,7 +14,6 @@ from kcli.commands.shared.formatting import counted
 from kcli.commands.shared.output import (
     OutputFormat,
     Table,
-    chosen_format,
     print_error,
     print_json,
     print_lines,
@@ -152,15 +151,21 @@ class Explanation(NamedTuple):
     advice: str
 
 
-def explanations() -> list[Explanation]:
-    kinds: tuple[Kind, ...] = (*DamageKind, *FindingKind)
+def explanations(found: Collection[Kind] | None = None) -> list[Explanation]:
+    """Return the explanations of the kinds that were found, of all kinds if `found` is None."""
+    kinds = (*DamageKind, *FindingKind) if found is None else found
     return [Explanation(kind.value, severity_of(kind).value, kind.meaning, advice_on(kind)) for kind in kinds]
 
 
 class Printer:
-    """Prints findings, only those about `files` if there are any. A table is printed at the end."""
+    """Prints findings, only those about `files` if there are any. A table is printed at the end.
 
-    def __init__(self, output: OutputFormat, files: Collection[str]) -> None:
+    With `explains`, the end also tells what each kind of finding means and what to do about it.
+    """
+
+    def __init__(self, output: OutputFormat, files: Collection[str], *, explains: bool = False) -> None:
+        self._explains = explains
+        self._kinds: dict[Kind, None] = {}
         self._output = output
         self._files = files
         self._kept: list[Finding] = []
@@ -207,6 +212,7 @@ class Printer:
     def findings(self, found: Sequence[Finding]) -> None:
         found = in_order(each for each in found if not self._files or each.path in self._files)
         self._summary = self._summary.plus(found)
+        self._kinds.update(dict.fromkeys(each.kind for each in found))
         match self._output:
             case OutputFormat.JSON:
                 for finding in found:
@@ -225,19 +231,22 @@ class Printer:
 
     def finish(self) -> None:
         """Print the summary; before it the findings and the advice, if the form is a table."""
+        explained = explanations(self._kinds) if self._explains else []
         if self._output is OutputFormat.JSON:
+            print_explanations(self._output, explained)
             print_json(self._summary, is_one_of_many=True)
             return
         if self._kept:
             print_tables([table(self._kept)])
-            print_lines(["", *advice_lines(self._kept)])
+            print_lines(["", *(() if explained else advice_lines(self._kept))])
+        if explained:
+            print_explanations(self._output, explained)
         has_seen_nothing = bool(self.without_segments) and not self.has_seen_segments
         print_lines([self._summary.line("nothing to verify" if has_seen_nothing else "no problems")])
 
 
-def print_explanations(output: OutputFormat | None) -> None:
-    listed = explanations()
-    match chosen_format(output):
+def print_explanations(output: OutputFormat, listed: Sequence[Explanation]) -> None:
+    match output:
         case OutputFormat.JSON:
             for each in listed:
                 print_json(each, is_one_of_many=True)

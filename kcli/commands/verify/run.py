@@ -32,6 +32,7 @@ class VerifyOptions(NamedTuple):
     compare: str | None = None
     jobs: int | None = None
     max_message_size: int | None = None
+    explain: bool = False
 
     @property
     def is_verification(self) -> bool:
@@ -59,7 +60,7 @@ def verify(wanted: VerifyOptions, output: OutputFormat | None) -> int:
             pool.begin(targets.replicas, wanted.deep)
         from kcli.commands.verify.printer import Printer
 
-        printer = Printer(form, targets.files)
+        printer = Printer(form, targets.files, explains=wanted.explain)
         do(wanted, targets, pool, printer, sum(sizes.values()))
     printer.finish()
     without_segments = printer.without_segments

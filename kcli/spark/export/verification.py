@@ -55,7 +55,8 @@ def verify_export(target: Target) -> Verification:
     notes = []
     old = len(live) - len(files)
     if old:
-        notes.append(f"files of old logs, of topics that were made again or truncated: {old} in {OLD_LOGS}")
+        where = f"{target.state_uri}{OLD_LOGS.removeprefix(STATE)}"
+        notes.append(f"files of old logs, of topics that were made again or truncated: {old} in {where}")
     unchecked = sum(file.crc32c is None for _, file in checked)
     if unchecked:
         notes.append(f"files without a checksum, of which changed values may go unnoticed: {unchecked}")

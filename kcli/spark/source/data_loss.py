@@ -42,7 +42,7 @@ class TopicReset(KcliError):
     def __init__(self, message: str) -> None:
         super().__init__(
             message,
-            hint="the topic was made again or truncated: `--on-reset replace` begins again and removes the "
+            hint="`--on-reset replace` begins again and removes the "
             "earlier rows, `--on-reset earliest` begins again and keeps them elsewhere",
         )
 

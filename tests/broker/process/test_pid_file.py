@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kcli.broker.process.pid_file import FILE_NAME, PidFile, RunningBroker
-from kcli.errors import KcliError
+from kcli.commands.broker.start import refuse_to_remove
+from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,3 +94,23 @@ def test_a_start_that_waits_for_an_end_is_found_as_well(
     assert PidFile(tmp_path).read() == BROKER
     after.remove()
     assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_only_what_a_killed_ephemeral_broker_left_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    left.mkdir()
+    (left / "node-1").mkdir()
+    pid_file = PidFile(left)
+    pid_file.lock()
+    pid_file.write(BROKER._replace(is_ephemeral=True))
+    killed = (left / FILE_NAME).read_bytes()
+    with pytest.raises(UsageError, match="is not empty"):
+        refuse_to_remove(left)  # It lives.
+    pid_file.remove()
+
+    (left / FILE_NAME).write_bytes(json.dumps(BROKER._asdict()).encode())
+    with pytest.raises(UsageError, match="is not empty"):
+        refuse_to_remove(left)  # It kept its data.
+    (left / FILE_NAME).write_bytes(killed)
+    refuse_to_remove(left)
+    assert [*tmp_path.iterdir()] == []

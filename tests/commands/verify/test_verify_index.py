@@ -284,6 +284,22 @@ def test_every_kind_is_explained(kcli: Run, golden: Golden) -> None:
     golden("cli/verify-index/explain.txt", finished.out)
 
 
+def test_of_a_directory_only_the_kinds_that_were_found_are_explained(directory: Path, kcli: Run) -> None:
+    sound = kcli("verify-index", "orders-0", "--explain", "-o", "text")
+    assert (sound.exit_code, len(sound.out.splitlines())) == (0, 1)
+    harm(directory)
+    plain = kcli("verify-index", "orders-0", "-o", "text")
+    finished = kcli("verify-index", "orders-0", "--explain", "-o", "text")
+    assert finished.exit_code == plain.exit_code == 3
+    added = [line for line in finished.out.splitlines() if line not in plain.out.splitlines()]
+    assert added
+    shown = kcli("verify-index", "orders-0", "--explain", "-o", "json")
+    rows = [json.loads(line) for line in shown.out.splitlines()]
+    found = {row["kind"] for row in rows if "file" in row}
+    assert [row["kind"] for row in rows if "advice" in row] == [line.split(" ")[0] for line in added]
+    assert {row["kind"] for row in rows if "advice" in row} == found
+
+
 def test_processes_report_what_one_alone_does(directory: Path) -> None:
     harm(directory)
     for number in range(1, 4):
