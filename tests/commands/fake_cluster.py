@@ -163,7 +163,15 @@ class FakeCluster:
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> dict[admin.ConfigResource, tuple[admin.ConfigEntry, ...] | KafkaError]:
-        return {resource: self._configs(resource) for resource in resources}
+        found = {resource: self._configs(resource) for resource in resources}
+        if include_documentation:
+            return found
+        return {
+            resource: entries
+            if isinstance(entries, KafkaError)
+            else tuple(entry._replace(documentation=None) for entry in entries)
+            for resource, entries in found.items()
+        }
 
     def _configs(self, resource: admin.ConfigResource) -> tuple[admin.ConfigEntry, ...] | KafkaError:
         if resource.type == ConfigResourceType.BROKER:

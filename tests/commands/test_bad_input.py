@@ -204,6 +204,10 @@ def test_what_is_stored_without_effect_is_one_warning(entity: str, live: Kcli) -
     assert finished.err == "warning: `log.cleaner.backoff.ms`, `num.io.threads` have no effect in kcli\n"
     shown = live("configs", "describe", *entity.split())
     assert "num.io.threads=10 sensitive=false synonyms={DYNAMIC_" in shown.out
+    assert "No effect" not in shown.out
+    for form in ("text", "json", "table"):
+        told = live("configs", "describe", *entity.split(), "--documentation", "-o", form).out
+        assert "No effect in kcli." in " ".join(told.split()), form
     finished = live("configs", "alter", *entity.split(), "--delete", "num.io.threads,log.cleaner.backoff.ms")
     assert (finished.exit_code, finished.err) == (0, "")
     assert live("configs", "alter", *entity.split(), "--delete", "max.connections").exit_code == 0

@@ -45,6 +45,10 @@ async def describe(
     options: EntityOptions,
     *,
     show_all: Annotated[bool, typer.Option("--all", help="Also inherited and default values")] = False,
+    documentation: Annotated[
+        bool,
+        typer.Option("--documentation", help="Also what the broker says of each, as `No effect in kcli.`"),
+    ] = False,
     cluster: ClusterAddress,
 ) -> Configs | Quotas:
     """Show the configuration of a topic, broker, group or client, or of all of an entity type."""
@@ -56,9 +60,11 @@ async def describe(
     async with cluster.connect() as client:
         if entity.name is None:
             entities, failures = await all_entities(client, entity.kind)
-            found, refused = await _described(client, entities, show_all=show_all)
+            found, refused = await _described(
+                client, entities, show_all=show_all, documentation=documentation
+            )
             return Configs(found, show_all, [*failures, *refused])
-        found, refused = await _described(client, [entity], show_all=show_all)
+        found, refused = await _described(client, [entity], show_all=show_all, documentation=documentation)
         if refused:
             raise refused[0]
         has_none = bool(found) and not found[0].configs
@@ -69,14 +75,17 @@ async def describe(
 
 
 async def _described(
-    client: Client, entities: Sequence[Entity], *, show_all: bool
+    client: Client, entities: Sequence[Entity], *, show_all: bool, documentation: bool
 ) -> tuple[list[EntityConfigs], list[KcliError]]:
     """Return the configurations of entities, their own or all, and the errors."""
     from kcli.client import admin
     from kcli.commands.shared.session import failure
 
     answers = await admin.describe_configs(
-        client, [each.resource for each in entities], include_synonyms=True
+        client,
+        [each.resource for each in entities],
+        include_synonyms=True,
+        include_documentation=documentation,
     )
     found, failures = list[EntityConfigs](), list[KcliError]()
     for each in entities:

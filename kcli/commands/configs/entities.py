@@ -203,7 +203,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigRow(NamedTuple):
-    """A configuration. A sensitive value is None."""
+    """A configuration. A sensitive value is None, and so is documentation that was not asked for."""
 
     name: str
     value: str | None
@@ -211,11 +211,18 @@ class ConfigRow(NamedTuple):
     is_sensitive: bool
     is_read_only: bool
     synonyms: Sequence[Synonym]
+    documentation: str | None = None
 
     def line(self) -> str:
         synonyms = ", ".join(f"{source}:{name}={text(value)}" for source, name, value in self.synonyms)
         sensitive = str(self.is_sensitive).lower()
         return f"  {self.name}={text(self.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+    def document(self) -> dict[str, object]:
+        fields = self._asdict()
+        if self.documentation is None:
+            del fields["documentation"]
+        return fields
 
 
 class EntityConfigs(NamedTuple):
@@ -243,15 +250,27 @@ class Configs(NamedTuple):
                 yield f"Default configs for {kind} in the cluster are:"
             for row in rows:
                 yield row.line()
+                if row.documentation is not None:
+                    yield f"    {row.documentation}"
 
     def document(self) -> object:
-        return {"entities": self.entities, "failures": self.failures}
+        entities = [
+            {**each._asdict(), "configs": [row.document() for row in each.configs]} for each in self.entities
+        ]
+        return {"entities": entities, "failures": self.failures}
 
     def tables(self) -> Iterator[Table]:
         for kind, name, rows in self.entities:
+            told = any(row.documentation is not None for row in rows)
             yield Table(
-                ("Name", "Value", "Source", "Read only"),
-                [(row.name, text(row.value), row.source, row.is_read_only) for row in rows],
+                ("Name", "Value", "Source", "Read only", *(("Documentation",) if told else ())),
+                [
+                    (
+                        *(row.name, text(row.value), row.source, row.is_read_only),
+                        *((row.documentation,) if told else ()),
+                    )
+                    for row in rows
+                ],
                 str(Entity(kind, name)).removeprefix("the "),
             )
 
@@ -285,7 +304,8 @@ def text(value: str | None) -> str:
 def config_row(entry: ConfigEntry) -> ConfigRow:
     synonyms = [Synonym(synonym.source.name, synonym.name, synonym.value) for synonym in entry.synonyms]
     return ConfigRow(
-        entry.name, entry.value, entry.source.name, entry.is_sensitive, entry.is_read_only, synonyms
+        *(entry.name, entry.value, entry.source.name, entry.is_sensitive, entry.is_read_only, synonyms),
+        entry.documentation,
     )
 
 
