@@ -380,9 +380,9 @@ TABLE: tuple[Explained, ...] = (
     Explained(
         "IncrementalAlterConfigs",
         r"responses\.error_code",
-        THROWS,
+        "Apache Kafka throws at an unknown operation, unless it finds something else wrong before it",
         lambda request, difference: (
-            difference.apache == ErrorCode.UNKNOWN_SERVER_ERROR
+            difference.apache in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_CONFIG)
             and any(
                 config.config_operation not in range(4)
                 for each in request.body.resources
