@@ -108,6 +108,8 @@ def test_an_export_of_a_topic_made_again_may_die_at_every_step(
         assert old.exists() == (on_reset == "earliest")
         if old.exists():
             assert offsets_on_disk(old) == {("orders", 0): list(range(60)), ("orders", 1): list(range(30))}
+            [note] = verify_export(LocalTarget(str(target))).notes
+            assert note.endswith(f"in {old.parent}")
 
 
 @pytest.mark.parametrize("on_reset", ["earliest", "replace"])
