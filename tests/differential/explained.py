@@ -319,7 +319,7 @@ TABLE: tuple[Explained, ...] = (
     ),
     Explained(
         "DescribeTopicPartitions",
-        "next_cursor.*",
+        "topics|next_cursor.*",
         "a cursor at a partition near 2**31 overflows in Apache Kafka",
         lambda request, difference: (
             request.body.cursor is not None and request.body.cursor.partition_index > 2**30

@@ -194,6 +194,8 @@ def kind_of(difference: Difference) -> tuple[str, str, str]:
 def settle(request: Request, response: Any, world: World) -> None:
     """Let the brokers finish what a request has changed."""
     if isinstance(response, NoResponse):
+        # Sessions of members end while both are waited for, and not at the same time.
+        world.is_spent = world.is_spent or response.kind == "silent"
         return
     if request.api in CHANGING:
         world.settle()
