@@ -27,6 +27,6 @@ def register(session: Any) -> None:  # noqa: ANN401  # a SparkSession, whichever
 
     Not needed where kcli is installed as a package, other than editable: Spark then finds it by itself.
     """
-    from kcli.spark.datasource.data_source import KcliDataSource
+    from kcli.spark.datasource.data_source import register_format
 
-    session.dataSource.register(KcliDataSource)
+    register_format(session)

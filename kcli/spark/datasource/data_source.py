@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
 
 from kcli.errors import UsageError
@@ -32,6 +33,7 @@ from kcli.spark.source.ranges.trigger_limits import TriggerLimits
 from kcli.spark.split import OnCorrupt
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from kcli.spark.datasource.reader_options import SourceOptions
@@ -107,3 +109,12 @@ def _check_schema(schema: StructType, options: SourceOptions) -> None:
             "the schema of this source is fixed",
             hint="choose columns with the option `columns`, and convert them with DataFrame operations",
         )
+
+
+def register_format(session: SparkSession) -> None:
+    """Register the format, unless Spark 4.0 has found it by itself: later ones replace it."""
+    try:
+        session.dataSource.register(KcliDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
