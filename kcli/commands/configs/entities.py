@@ -305,7 +305,7 @@ def config_row(entry: ConfigEntry) -> ConfigRow:
     synonyms = [Synonym(synonym.source.name, synonym.name, synonym.value) for synonym in entry.synonyms]
     return ConfigRow(
         *(entry.name, entry.value, entry.source.name, entry.is_sensitive, entry.is_read_only, synonyms),
-        entry.documentation,
+        entry.documentation or None,  # Apache Kafka sends an empty one where none was asked for.
     )
 
 

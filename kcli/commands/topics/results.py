@@ -323,7 +323,7 @@ class TopicReport(NamedTuple):
                 columns, cells = partition_cells(topic.partitions)
                 yield Table(columns, cells, topic.title())
                 if topic.configs:
-                    yield Table(("Config", "Value"), topic.settings())
+                    yield Table(("Name", "Value"), topic.settings(), title="configurations")
         elif self.show_partitions:
             rows = [(topic.topic, partition) for topic in self.topics for partition in topic.partitions]
             columns, cells = partition_cells([partition for _, partition in rows])

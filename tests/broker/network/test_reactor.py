@@ -151,7 +151,8 @@ async def test_clients_that_close_are_gone_after_one_turn(how: str, tmp_path: Pa
         await trio.testing.wait_all_tasks_blocked()
         assert (node.purgatory.parked, node.purgatory.watched_keys, node.timer.count) == (0, 0, 0)
         assert len(node.server.connections) == 0  # type: ignore[attr-defined]
-        assert len(os.listdir("/proc/self/fd")) == descriptors
+        # Those of other tests may be collected meanwhile.
+        assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 async def test_clients_that_close_before_their_request_is_parked_are_gone_too(tmp_path: Path) -> None:
