@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from kcli.commands.shared.output import note, print_lines
@@ -21,7 +22,6 @@ from kcli.storage.disk import leads_to, make_directory, open_file, remove_empty
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 LOG_FILE = "kcli-broker.log"
 DAEMON_VARIABLE = "KCLI_DAEMON"
@@ -90,7 +90,7 @@ def remove_unused(log: BinaryIO, path: Path) -> None:
 def run_until_ready(log: BinaryIO) -> int | None:
     """Start the broker and print its line when it is ready; return its exit code if it ends before."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "kcli", *(word for word in sys.argv[1:] if word != "--daemon")],
+        [*this_kcli(), *(word for word in sys.argv[1:] if word != "--daemon")],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=log,
@@ -105,6 +105,12 @@ def run_until_ready(log: BinaryIO) -> int | None:
     print_lines([ready.decode().removesuffix("\n")])
     process.returncode = 0  # it keeps running: nothing will wait for it
     return None
+
+
+def this_kcli() -> list[str]:
+    """Return how to start the kcli that runs here: `-m` alone prefers a package in the current directory."""
+    is_from_here = Path(__file__).resolve().parents[3] == Path.cwd()
+    return [sys.executable, *([] if is_from_here else ["-P"]), "-m", "kcli"]
 
 
 def tell_warnings(log: BinaryIO, start: int, path: Path) -> None:

@@ -224,6 +224,17 @@ def test_an_ephemeral_daemon_is_found_and_stopped_like_any_other_and_leaves_noth
     assert not data.exists()
 
 
+def test_a_daemon_is_the_program_that_started_it(tmp_path: Path) -> None:
+    """In a clone it is the installed package, not the source; elsewhere not whatever has that name."""
+    (tmp_path / "kcli").mkdir()
+    (tmp_path / "kcli" / "__main__.py").write_text("raise SystemExit('another program')\n")
+    data = tmp_path / "data"
+    program = [sys.executable, "-P", "-m", "kcli", "broker"]
+    start = [*program, "start", "--daemon", "--ephemeral", "--port", "0", "--data-dir", str(data)]
+    subprocess.run(start, check=True, cwd=tmp_path)
+    subprocess.run([*program, "stop", "--data-dir", str(data)], check=True)
+
+
 def test_an_ephemeral_daemon_that_gets_a_signal_removes_its_directory(tmp_path: Path) -> None:
     data = tmp_path / "data"
     start = [sys.executable, "-m", "kcli", "broker", "start", "--daemon", "--ephemeral", "--port", "0"]
