@@ -270,7 +270,7 @@ class PartitionRepairer:
             while data := source.read(_COPY_BYTES):
                 target.write(data)
             target.flush()
-            os.fsync(target.fileno())
+            disk.sync(target.fileno())
 
 
 def _agree(known: list[tuple[int, int]], seen: list[tuple[int, int]]) -> bool:

@@ -102,11 +102,7 @@ class LocalTarget:
         os.makedirs(self.local_path(path), exist_ok=True)
 
     def sync(self, path: str) -> None:
-        descriptor = os.open(self.local_path(path), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        disk.sync_path(self.local_path(path))
 
     def sync_directories(self, paths: Iterable[str]) -> None:
         wanted = {""}
@@ -207,7 +203,7 @@ class LocalTarget:
         with open(full, "xb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            disk.sync(file.fileno())
         return temporary
 
     def _replace(self, path: str, to: str) -> None:
