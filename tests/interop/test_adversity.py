@@ -190,10 +190,11 @@ def test_clients_that_are_gone_without_a_word_are_let_go(exposed: Exposed) -> No
         try:
             for client in clients:
                 client.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)  # Closing it sends nothing then.
+                client.close()
         except PermissionError:
-            pytest.skip("only root closes a socket without telling the other end")
-    assert exposed.open_descriptors() >= exposed.descriptors + HALF_OPEN // 2
-    exposed.recover()
+            pass  # Only root may do that: they stay, and are as silent.
+        assert exposed.open_descriptors() >= exposed.descriptors + HALF_OPEN // 2
+        exposed.recover()
 
 
 def test_malformed_frames_fill_no_log(exposed: Exposed) -> None:

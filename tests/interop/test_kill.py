@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from tests.support.producing import create_topic, produce, read_partition
+from tests.support.producing import PATIENT_PRODUCER, create_topic, produce, read_partition
 from tests.support.records import Shape, generate
 from tests.support.waiting import eventually
 
@@ -47,17 +47,12 @@ class Load:
         self._stopping = threading.Event()
         self._producer = Producer(
             {
+                **PATIENT_PRODUCER,
                 "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 1,
                 "batch.size": 8192,
                 "compression.type": "lz4",
-                "message.timeout.ms": 120_000,
-                "reconnect.backoff.ms": 20,
-                "reconnect.backoff.max.ms": 100,
-                "retry.backoff.ms": 20,
-                "log_level": 0,
             }
         )
         self._thread = threading.Thread(target=self._run, daemon=True)

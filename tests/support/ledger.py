@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from tests.support.producing import read_partition
+from tests.support.producing import PATIENT_PRODUCER, read_partition
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -28,14 +28,9 @@ class Ledger:
         self._stopping = threading.Event()
         self._producer = Producer(
             {
+                **PATIENT_PRODUCER,
                 "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
                 "linger.ms": 2,
-                "message.timeout.ms": 120_000,
-                "reconnect.backoff.ms": 20,
-                "reconnect.backoff.max.ms": 100,
-                "retry.backoff.ms": 20,
-                "log_level": 0,
                 **(config or {}),
             }
         )

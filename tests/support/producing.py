@@ -25,6 +25,16 @@ NOT_YET = (
 )
 """What a broker says that has just started, or has not heard of a topic yet."""
 
+PATIENT_PRODUCER: dict[str, object] = {
+    "enable.idempotence": True,
+    "message.timeout.ms": 120_000,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 20,
+    "log_level": 0,
+}
+"""librdkafka's settings for a producer whose brokers come and go: no record is given up, none comes twice."""
+
 
 def create_topic(
     bootstrap: str, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from tests.support.producing import PATIENT_PRODUCER
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -24,17 +26,7 @@ class SteadyLoad:
         self._per_tick = max(1, round(per_second * TICK_SECONDS))
         self._stopping = threading.Event()
         self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 5,
-                "message.timeout.ms": 120_000,
-                "reconnect.backoff.ms": 20,
-                "reconnect.backoff.max.ms": 100,
-                "retry.backoff.ms": 20,
-                "log_level": 0,
-            }
+            {**PATIENT_PRODUCER, "bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5}
         )
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
