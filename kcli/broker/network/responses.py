@@ -218,6 +218,10 @@ _KEY = Struct(">h")
 _read_key = _KEY.unpack_from
 
 
+def _nobody() -> None:
+    """Wait no more: the connection has ended."""
+
+
 class ResponseQueue:
     """The responses of one connection that cannot be sent yet, `waiting`; the first of them is parked.
 
@@ -321,6 +325,7 @@ class ResponseQueue:
 
     def give_up(self, purgatory: Purgatory) -> None:
         """Give up everything: the connection ends."""
+        self._waiter = _nobody  # Else it would hold the connection until garbage is collected.
         for response in self.waiting:
             if isinstance(response, PendingResponse):
                 response.give_up(purgatory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import random
 import struct
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from kcli.broker.handlers import metadata as metadata_handlers
 from kcli.broker.network.apis import APIS, Api
-from kcli.broker.network.connection import TURN_SECONDS
+from kcli.broker.network.connection import TURN_SECONDS, Connection
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -331,3 +332,20 @@ def test_damaged_frames_harm_nobody_else(
         trio.run(main)
     finally:
         logging.getLogger("kcli").setLevel(logging.NOTSET)
+
+
+async def test_a_closed_connection_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
+    """What a client sent of itself, its id above all, would stay for as long as that has no reason to run."""
+    async with running_node(tmp_path) as node:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                async with connected(node) as client:
+                    await client.ask(all_metadata(), 9)
+                await until(lambda: not node.server.connections)
+            async with connected(node) as client:
+                await client.ask(all_metadata(), 9)
+                assert sum(isinstance(each, Connection) for each in gc.get_objects()) == 1
+        finally:
+            gc.enable()
