@@ -62,9 +62,6 @@ class ConfigType(IntEnum):
 NO_EFFECT = "No effect in kcli."
 """How a broker ends the documentation of a configuration that it stores and does not act on."""
 
-NOT_COMPACTED = "kcli does not compact logs yet and keeps every record of a key"
-"""What a broker's documentation of `cleanup.policy` says, and what it warns of."""
-
 _NOT_ACTED_ON = " is a security configuration that kcli does not act on"
 
 

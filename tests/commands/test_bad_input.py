@@ -198,40 +198,30 @@ def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
 
 @pytest.mark.parametrize("entity", ["--broker 1", "--broker-defaults"])
 def test_what_is_stored_without_effect_is_one_warning(entity: str, live: Kcli) -> None:
-    added = "--add", "num.io.threads=10,max.connections=1000,log.cleaner.backoff.ms=5"
+    added = "--add", "num.io.threads=10,max.connections=1000,num.network.threads=5"
     finished = live("configs", "alter", *entity.split(), *added)
     assert finished.exit_code == 0
-    assert finished.err == "warning: `log.cleaner.backoff.ms`, `num.io.threads` have no effect in kcli\n"
+    assert finished.err == "warning: `num.io.threads`, `num.network.threads` have no effect in kcli\n"
     shown = live("configs", "describe", *entity.split())
     assert "num.io.threads=10 sensitive=false synonyms={DYNAMIC_" in shown.out
     assert "No effect" not in shown.out
     for form in ("text", "json", "table"):
         told = live("configs", "describe", *entity.split(), "--documentation", "-o", form).out
         assert "No effect in kcli." in " ".join(told.split()), form
-    finished = live("configs", "alter", *entity.split(), "--delete", "num.io.threads,log.cleaner.backoff.ms")
+    finished = live("configs", "alter", *entity.split(), "--delete", "num.io.threads,num.network.threads")
     assert (finished.exit_code, finished.err) == (0, "")
     assert live("configs", "alter", *entity.split(), "--delete", "max.connections").exit_code == 0
 
 
-def test_compaction_that_kcli_lacks_is_one_warning_and_its_records_need_keys(live: Kcli) -> None:
-    def told(value: str) -> str:
-        kept = "kcli does not compact logs yet and keeps every record of a key"
-        return f"warning: `cleanup.policy={value}`: {kept}\n"
-
+def test_the_records_of_a_compacted_topic_need_keys(live: Kcli) -> None:
     create = "topics", "create", "compacted-1", "compacted-2"
     finished = live(*create, "-c", "cleanup.policy=compact", "-c", "min.compaction.lag.ms=1")
-    assert finished.err == f"warning: `min.compaction.lag.ms` has no effect in kcli\n{told('compact')}"
-    assert live("topics", "create", "compacted-3", "-c", "cleanup.policy=delete").err == ""
+    assert (finished.exit_code, finished.err) == (0, "")
     alter = "configs", "alter", "compacted-1"
-    assert live(*alter, "--add", "cleanup.policy=[compact,delete]").err == told("compact,delete")
-    assert live(*alter, "--subtract", "cleanup.policy=compact").err == ""
-    assert live(*alter, "--append", "cleanup.policy=compact").err == told("compact")
-    alter_topic = "topics", "alter", "compacted-3", "--config", "cleanup.policy=compact"
-    assert live(*alter_topic).err == told("compact")
-    alter = "configs", "alter", "--broker-defaults"
-    finished = live(*alter, "--add", "log.cleanup.policy=compact")
-    assert finished.err == told("compact").replace("cleanup.policy", "log.cleanup.policy")
-    assert live(*alter, "--delete", "log.cleanup.policy").err == ""
+    assert live(*alter, "--append", "cleanup.policy=delete").err == ""
+    assert live(*alter, "--add", "local.retention.ms=7").err == (
+        "warning: `local.retention.ms` has no effect in kcli\n"
+    )
 
     finished = live("produce", "compacted-2", input=b"no key\n")
     assert finished.exit_code == 1
@@ -239,7 +229,7 @@ def test_compaction_that_kcli_lacks_is_one_warning_and_its_records_need_keys(liv
         "error: 1 of 1 records were not delivered: a record of a compacted topic needs a key\n"
         "hint: `--reader-property parse.key=true` takes the key from the line, before a tab\n"
     )
-    for name in ("compacted-1", "compacted-2", "compacted-3"):
+    for name in ("compacted-1", "compacted-2"):
         live("topics", "delete", name)
 
 

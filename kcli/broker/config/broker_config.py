@@ -95,11 +95,10 @@ _INERT_ORDERS = (
 )
 """Of configurations without effect, which are checked where one of them is set."""
 
-_POOLS = ("num.recovery.threads.per.data.dir", "num.replica.fetchers")
+_POOLS = ("log.cleaner.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers")
 _INERT_POOLS = frozenset(
     {
         "background.threads",
-        "log.cleaner.threads",
         "num.io.threads",
         "num.network.threads",
         "remote.log.manager.copier.thread.pool.size",
@@ -171,7 +170,7 @@ class BrokerConfig(BrokerSettings):
                 hint = nearest_hint(name, [*BROKER_CONFIGS, *inert_names()])
                 raise UsageError(f"unknown broker config name: {name}", hint=hint)
             static[name] = text
-            if line := warning(row, text):
+            if line := warning(row):
                 warnings.append(line)
         _unify_node_id(static)
         try:
@@ -301,6 +300,12 @@ class BrokerConfig(BrokerSettings):
         for order in _ORDERS:
             order.check(self)
         self._check_inert()
+        size, threads = self.log_cleaner_dedupe_buffer_size, self.log_cleaner_threads
+        if threads < 1 or size // threads <= _MEBIBYTE:
+            raise InvalidConfig(
+                f"`log.cleaner.dedupe.buffer.size` ({size}) must be above 1 MiB for each of "
+                f"`log.cleaner.threads` ({threads})"
+            )
         if self.topic_defaults["retention.ms"] == 0:  # A topic of its own may have it.
             names = [synonym.name for synonym in TOPIC_CONFIGS["retention.ms"].synonyms]
             name = next(name for name in names if self.value(name) is not None)
@@ -316,13 +321,6 @@ class BrokerConfig(BrokerSettings):
         for order in _INERT_ORDERS:
             if order.lower in names or order.higher in names:
                 order.check(self)
-        if not names.isdisjoint(("log.cleaner.dedupe.buffer.size", "log.cleaner.threads")):
-            size, threads = self.value("log.cleaner.dedupe.buffer.size"), self.value("log.cleaner.threads")
-            if threads < 1 or size // threads <= _MEBIBYTE:
-                raise InvalidConfig(
-                    f"`log.cleaner.dedupe.buffer.size` ({size}) must be above 1 MiB for each of "
-                    f"`log.cleaner.threads` ({threads})"
-                )
         if "cordoned.log.dirs" in names:
             directories = self.log_dirs or self.log_dir or ()
             missing = [each for each in self.value("cordoned.log.dirs") if each not in (*directories, "*")]

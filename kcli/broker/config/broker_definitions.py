@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kcli.broker.config.config_definition import (
+    DOUBLE_MAX,
     INT_MAX,
     LONG_MAX,
     ConfigDefinition,
@@ -21,6 +22,7 @@ from kcli.broker.config.config_definition import (
     at_least,
     between,
     boolean,
+    double,
     integer,
     long,
     one_of,
@@ -205,6 +207,45 @@ class BrokerSettings:
         600_000,
         "How often to look for idle producers, in ms.",
         internal=True,
+    )
+
+    # Compaction
+    log_cleaner_enable = boolean(
+        "log.cleaner.enable", True, "Whether logs with the policy `compact` are compacted."
+    )
+    log_cleaner_threads = integer(
+        "log.cleaner.threads", 1, "Threads that compact logs.", check=at_least(0), mode=_CLUSTER_WIDE
+    )
+    log_cleaner_backoff_ms = long(
+        "log.cleaner.backoff.ms",
+        15_000,
+        "Pause of a compacting thread that finds nothing to do, in ms.",
+        check=at_least(0),
+        mode=_CLUSTER_WIDE,
+    )
+    log_cleaner_dedupe_buffer_size = long(
+        "log.cleaner.dedupe.buffer.size",
+        128 << 20,
+        "Memory for the keys of the logs being compacted, shared by the threads, in bytes.",
+        mode=_CLUSTER_WIDE,
+    )
+    log_cleaner_io_buffer_load_factor = double(
+        "log.cleaner.io.buffer.load.factor",
+        0.9,
+        "How full the memory for keys may be, as a fraction of 1.",
+        mode=_CLUSTER_WIDE,
+    )
+    log_cleaner_io_buffer_size = _not_negative(
+        "log.cleaner.io.buffer.size",
+        512 << 10,
+        "Memory for reading and writing while compacting, shared by the threads, in bytes.",
+        mode=_CLUSTER_WIDE,
+    )
+    log_cleaner_io_max_bytes_per_second = double(
+        "log.cleaner.io.max.bytes.per.second",
+        DOUBLE_MAX,
+        "Bytes that all compacting threads together may read and write each second.",
+        mode=_CLUSTER_WIDE,
     )
 
     # Fetching and describing

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config.config_definition import ConfigDefinition
-from kcli.protocol.configs import NOT_COMPACTED, ConfigType
+from kcli.protocol.configs import ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,13 +68,9 @@ def refusal(name: str, value: str) -> str | None:
     return f"`{name}` is set, and kcli does not act on it: every client would get in"
 
 
-def warning(definition: ConfigDefinition[Any], value: str) -> str | None:
+def warning(definition: ConfigDefinition[Any]) -> str | None:
     """Return a warning for a configuration without effect, None if it has its effect."""
-    if not definition.has_effect:
-        return f"`{definition.name}` has no effect in kcli"
-    if definition.name in {"cleanup.policy", "log.cleanup.policy"} and "compact" in value:
-        return f"`{definition.name}={value}`: {NOT_COMPACTED}"
-    return None
+    return None if definition.has_effect else f"`{definition.name}` has no effect in kcli"
 
 
 @cache

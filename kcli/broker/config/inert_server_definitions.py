@@ -1,4 +1,4 @@
-"""ROWS: the configurations of threads, sockets, quotas, compaction, the quorum and the metadata log.
+"""ROWS: the configurations of threads, sockets, quotas, the quorum and the metadata log.
 
 kcli knows, checks, stores and shows them; they have no effect. `inert_configs` loads them when one is named.
 """
@@ -9,14 +9,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config.config_definition import (
-    DOUBLE_MAX,
     INT_MAX,
     LONG_MAX,
     UpdateMode,
     at_least,
     boolean,
     class_name,
-    double,
     integer,
     long,
     one_of,
@@ -229,41 +227,6 @@ ROWS: tuple[ConfigDefinition[Any], ...] = (
         1,
         "Length of a sample in the measurement of moves between log directories, in seconds.",
         check=at_least(1),
-    ),
-    # Compaction
-    boolean("log.cleaner.enable", True, "Whether logs with the policy `compact` are compacted."),
-    integer("log.cleaner.threads", 1, "Threads that compact logs.", check=at_least(0), mode=_CLUSTER_WIDE),
-    long(
-        "log.cleaner.backoff.ms",
-        15_000,
-        "Pause of a compacting thread that finds nothing to do, in ms.",
-        check=at_least(0),
-        mode=_CLUSTER_WIDE,
-    ),
-    long(
-        "log.cleaner.dedupe.buffer.size",
-        128 << 20,
-        "Memory for the keys of the logs being compacted, shared by the threads, in bytes.",
-        mode=_CLUSTER_WIDE,
-    ),
-    double(
-        "log.cleaner.io.buffer.load.factor",
-        0.9,
-        "How full the memory for keys may be, as a fraction of 1.",
-        mode=_CLUSTER_WIDE,
-    ),
-    integer(
-        "log.cleaner.io.buffer.size",
-        512 << 10,
-        "Memory for reading and writing while compacting, shared by the threads, in bytes.",
-        check=at_least(0),
-        mode=_CLUSTER_WIDE,
-    ),
-    double(
-        "log.cleaner.io.max.bytes.per.second",
-        DOUBLE_MAX,
-        "Bytes that compaction may read and write each second.",
-        mode=_CLUSTER_WIDE,
     ),
     # Policies, providers and metrics
     optional(

@@ -23,7 +23,7 @@ from kcli.broker.config.config_definition import (
     long,
     one_of,
 )
-from kcli.protocol.configs import NOT_COMPACTED, ConfigType
+from kcli.protocol.configs import ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -208,7 +208,7 @@ _ROWS = (
         _LIST,
         ("delete",),
         "What happens to old records: `delete` drops whole segments, `compact` keeps the last of each key. "
-        f"With `compact` every record needs a key. {NOT_COMPACTED}.",
+        "With `compact` every record needs a key.",
         broker="log.cleanup.policy",
         check=one_of("compact", "delete"),
     ),
@@ -225,37 +225,33 @@ _ROWS = (
         "delete.retention.ms",
         _LONG,
         24 * _HOUR_MS,
-        "How long a compacted topic keeps tombstones, in ms.",
+        "How long a tombstone stays after the compaction that finds it first, in ms.",
         broker="log.cleaner.delete.retention.ms",
         check=at_least(0),
-        has_effect=False,
     ),
     topic_row(
         "min.cleanable.dirty.ratio",
         _DOUBLE,
         0.5,
-        "Minimum share of uncompacted bytes at which a log is compacted.",
+        "A log is compacted when its share of bytes not compacted yet is above this.",
         broker="log.cleaner.min.cleanable.ratio",
         check=between(0, 1),
-        has_effect=False,
     ),
     topic_row(
         "min.compaction.lag.ms",
         _LONG,
         0,
-        "Minimum time that a record stays uncompacted, in ms.",
+        "Minimum time that a record is safe from compaction, in ms.",
         broker="log.cleaner.min.compaction.lag.ms",
         check=at_least(0),
-        has_effect=False,
     ),
     topic_row(
         "max.compaction.lag.ms",
         _LONG,
         LONG_MAX,
-        "Maximum time that a record stays uncompacted, in ms.",
+        "How long a record may stay uncompacted before the log is due, whatever the share, in ms.",
         broker="log.cleaner.max.compaction.lag.ms",
         check=at_least(1),
-        has_effect=False,
     ),
     # Records
     topic_row(

@@ -100,8 +100,8 @@ def _named(partitions: list[str]) -> str:
 class ConfigWarnings:
     """Logs a line when a configuration without effect is set, from `image` on.
 
-    The response of the API has no room for a warning, and a refusal would break clients: frameworks that make
-    compacted topics could not start.
+    The response of the API has no room for a warning, and a refusal would break clients that set everything
+    that Kafka knows.
     """
 
     def __init__(self, image: MetadataImage) -> None:
@@ -114,7 +114,7 @@ class ConfigWarnings:
             before = self._image.configs.get(resource, {})
             for name, value in image.configs.get(resource, {}).items():
                 definition = find_config(resource[0], name) if before.get(name) != value else None
-                if definition is not None and (line := warning(definition, value)):
+                if definition is not None and (line := warning(definition)):
                     _log.warning("%s: %s", _owner(resource), line)
         self._image = image
 

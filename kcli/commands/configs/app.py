@@ -185,7 +185,7 @@ async def alter(
         results = await admin.incremental_alter_configs(
             client, {entity.resource: operations}, validate_only=validate_only
         )
-        values = {**dict.fromkeys(subtracted, ""), **appended, **added}
+        values = {**subtracted, **appended, **added}
         hint = await name_hint(client, results, values)
         refused = results[entity.resource]
         if values and refused is None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, nearest_hint
-from kcli.protocol.configs import NO_EFFECT, NOT_COMPACTED
+from kcli.protocol.configs import NO_EFFECT
 from kcli.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -67,34 +67,24 @@ def describe_hint(resource: ConfigResource) -> str | None:
     return f"`kcli configs describe {entity} --all` shows the names and values"
 
 
-async def warn_of_no_effect(client: Client, resource: ConfigResource, values: Mapping[str, str]) -> None:
-    """Warn of new values that the broker stores and does not act on, as its documentation of them says.
-
-    `values` has the text that was set or added under each name; a name of which only items were taken has "".
-    """
+async def warn_of_no_effect(client: Client, resource: ConfigResource, names: Iterable[str]) -> None:
+    """Warn of new values that the broker stores and does not act on, as its documentation of them says."""
     from kcli.client import admin
     from kcli.commands.shared.output import warn
 
     inert: list[str] = []
-    kept: list[str] = []
     with suppress(KcliError):  # The alteration is done.
         if resource.type == admin.ConfigResourceType.BROKER and not resource.name:
             # The default of all brokers lists only what is set.
             nodes = (await admin.describe_cluster(client)).nodes
             resource = admin.ConfigResource(resource.type, str(nodes[0].node_id))
         answer = (
-            await admin.describe_configs(client, [resource], names=sorted(values), include_documentation=True)
+            await admin.describe_configs(client, [resource], names=sorted(names), include_documentation=True)
         )[resource]
-        for entry in () if isinstance(answer, KcliError) else answer:
-            documentation, value = entry.documentation or "", values.get(entry.name, "")
-            if documentation.endswith(NO_EFFECT):
-                inert.append(f"`{entry.name}`")
-            elif NOT_COMPACTED in documentation and "compact" in value:
-                kept.append(f"`{entry.name}={value}`")
+        entries = () if isinstance(answer, KcliError) else answer
+        inert += [f"`{each.name}`" for each in entries if (each.documentation or "").endswith(NO_EFFECT)]
     if inert:
         warn(f"{', '.join(inert)} {'has' if len(inert) == 1 else 'have'} no effect in kcli")
-    for setting in kept:
-        warn(f"{setting}: {NOT_COMPACTED}")
 
 
 async def known_names(client: Client, resource: ConfigResource) -> list[str]:

@@ -394,7 +394,7 @@ class LocalLog:
         segment = LogSegment.create(
             self.directory, base_offset, config=self.config, now_ms=now_ms, report=self.report
         )
-        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        jitter_ms = min(self.config.segment_jitter_ms, self.config.roll_ms)
         segment.roll_jitter_ms = self._random_below(jitter_ms) if jitter_ms > 0 else 0
         self.segments.add(segment)
         return segment

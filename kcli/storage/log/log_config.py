@@ -62,6 +62,11 @@ class LogConfig:
         return DELETE in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """The age at which the log rolls: a compacted record must not stay in the active segment."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
+    @property
     def uses_append_time(self) -> bool:
         """Whether the broker's clock replaces the producer's timestamps."""
         return self.message_timestamp_type == LOG_APPEND_TIME

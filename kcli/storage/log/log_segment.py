@@ -161,7 +161,7 @@ class LogSegment:
             return False
         # The age of the records counts; without timestamps, that of the segment.
         first = self.indexes.first_timestamp
-        roll_ms = config.segment_ms - self.roll_jitter_ms
+        roll_ms = config.roll_ms - self.roll_jitter_ms
         if first < 0:
             return now_ms - self.created_ms > roll_ms
         self.timestamp_limit = first + roll_ms

@@ -41,7 +41,7 @@ def test_every_row_has_a_doc_and_says_it_once() -> None:
 
 def test_a_row_without_effect_says_so_at_the_end() -> None:
     assert all(row.documentation.endswith(f". {NO_EFFECT}") for row in inert_configs().values())
-    assert BROKER_CONFIGS["log.cleaner.min.compaction.lag.ms"].documentation.endswith(f". {NO_EFFECT}")
+    assert BROKER_CONFIGS["log.local.retention.ms"].documentation.endswith(f". {NO_EFFECT}")
     assert not BROKER_CONFIGS["log.retention.ms"].documentation.endswith(NO_EFFECT)
 
 
@@ -148,10 +148,10 @@ def test_known_names_without_effect_are_one_warning_each() -> None:
 
 
 def test_values_without_effect_are_stored_and_typed() -> None:
-    broker = config(num_io_threads="16", log_cleaner_io_buffer_load_factor="0.5")
+    broker = config(num_io_threads="16", remote_log_manager_task_retry_jitter="0.5")
     assert broker.static["num.io.threads"] == "16"
     assert broker.value("num.io.threads") == 16
-    assert broker.value("log.cleaner.io.buffer.load.factor") == 0.5
+    assert broker.value("remote.log.manager.task.retry.jitter") == 0.5
     assert broker.value("num.network.threads") == 3
     assert broker.with_dynamic(broker={"num.io.threads": "9"}, default={}).value("num.io.threads") == 9
 
@@ -167,11 +167,6 @@ def test_values_without_effect_are_stored_and_typed() -> None:
         (
             {"controller.quorum.voters": "1"},
             "invalid value `1` for `controller.quorum.voters`: must be a list of id@host:port",
-        ),
-        (
-            {"log.cleaner.dedupe.buffer.size": "1000"},
-            "`log.cleaner.dedupe.buffer.size` (1000) must be above 1 MiB for each of "
-            "`log.cleaner.threads` (1)",
         ),
         (
             {"group.share.heartbeat.interval.ms": "20000"},
@@ -221,17 +216,21 @@ def test_which_configurations_are_of_security(name: str, is_one: bool) -> None:
     assert is_security(name) is is_one
 
 
-def test_what_a_cleaner_would_do_is_one_warning_each() -> None:
+def test_the_configurations_of_the_cleaner_act() -> None:
     broker = config(
-        log_cleanup_policy="compact", log_cleaner_min_compaction_lag_ms="5", log_cleaner_threads="2"
+        log_cleanup_policy="compact,delete",
+        log_cleaner_min_compaction_lag_ms="5",
+        log_cleaner_threads="2",
+        log_cleaner_io_max_bytes_per_second="1e6",
     )
-    assert broker.warnings == (
-        "`log.cleanup.policy=compact`: kcli does not compact logs yet and keeps every record of a key",
-        "`log.cleaner.min.compaction.lag.ms` has no effect in kcli",
-        "`log.cleaner.threads` has no effect in kcli",
-    )
-    assert broker.log_config({}).is_compacted
-    assert config(log_cleanup_policy="delete").warnings == ()
+    assert broker.warnings == ()
+    assert (broker.log_cleaner_threads, broker.log_cleaner_io_max_bytes_per_second) == (2, 1e6)
+    log = broker.log_config({"min.cleanable.dirty.ratio": "0.1"})
+    assert (log.is_compacted, log.is_deleted) == (True, True)
+    assert (log.min_compaction_lag_ms, log.min_cleanable_dirty_ratio) == (5, 0.1)
+    modes = {row.mode for name, row in BROKER_CONFIGS.items() if name.startswith("log.cleaner.")}
+    assert modes == {UpdateMode.READ_ONLY, UpdateMode.CLUSTER_WIDE}
+    assert BROKER_CONFIGS["log.cleaner.enable"].mode is UpdateMode.READ_ONLY
 
 
 @pytest.mark.parametrize(
@@ -253,6 +252,12 @@ def test_what_a_cleaner_would_do_is_one_warning_each() -> None:
         (
             {"log.cleaner.min.compaction.lag.ms": "5", "log.cleaner.max.compaction.lag.ms": "4"},
             "`min.compaction.lag.ms` (5) must not be above `max.compaction.lag.ms` (4)",
+            None,
+        ),
+        (
+            {"log.cleaner.dedupe.buffer.size": "1000"},
+            "`log.cleaner.dedupe.buffer.size` (1000) must be above 1 MiB for each of "
+            "`log.cleaner.threads` (1)",
             None,
         ),
         ({"listeners": "9092"}, "invalid entry `9092` in `listeners`", "write it as `NAME://host:port`"),

@@ -25,6 +25,24 @@ if TYPE_CHECKING:
     from kcli.storage.log.unified_log import UnifiedLog
 
 IN_EFFECT: dict[str, tuple[str, Callable[[Broker], object], object]] = {
+    "log.cleaner.threads": ("2", lambda broker: broker.config.log_cleaner_threads, 2),
+    "log.cleaner.backoff.ms": ("7", lambda broker: broker.config.log_cleaner_backoff_ms, 7),
+    "log.cleaner.dedupe.buffer.size": (
+        "7000000",
+        lambda broker: broker.config.log_cleaner_dedupe_buffer_size,
+        7_000_000,
+    ),
+    "log.cleaner.io.buffer.load.factor": (
+        "0.5",
+        lambda broker: broker.config.log_cleaner_io_buffer_load_factor,
+        0.5,
+    ),
+    "log.cleaner.io.buffer.size": ("7", lambda broker: broker.config.log_cleaner_io_buffer_size, 7),
+    "log.cleaner.io.max.bytes.per.second": (
+        "7",
+        lambda broker: broker.config.log_cleaner_io_max_bytes_per_second,
+        7.0,
+    ),
     "max.connections": ("7", lambda broker: broker._quotas.max_connections, 7),
     "max.connections.per.ip": ("7", lambda broker: broker._quotas.limit("::1"), 7),
     "max.connections.per.ip.overrides": ("::1:5", lambda broker: broker._quotas.limit("::1"), 5),

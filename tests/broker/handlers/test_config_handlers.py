@@ -374,16 +374,16 @@ def test_a_change_that_does_not_go_together_with_the_rest_is_refused(name: str) 
 
 def test_what_kafka_acts_on_and_kcli_does_not_is_stored_and_shown() -> None:
     node = Node()
-    assert node.alter(BROKER, "", ("log.cleaner.backoff.ms", SET, "5")) == 0
+    assert node.alter(BROKER, "", ("num.network.threads", SET, "5")) == 0
     assert node.alter(BROKER, "1", ("num.io.threads", SET, "9"), ("metric.reporters", APPEND, "x")) == 0
-    names = ("log.cleaner.backoff.ms", "metric.reporters", "num.io.threads")
+    names = ("metric.reporters", "num.io.threads", "num.network.threads")
     described = node.describe(BROKER, "1", *names, include_documentation=True).configs
     reporters = "org.apache.kafka.common.metrics.JmxReporter,x"
-    assert [each.value for each in described] == ["5", reporters, "9"]
-    assert [each.config_source for each in described] == [3, 2, 2]
+    assert [each.value for each in described] == [reporters, "9", "5"]
+    assert [each.config_source for each in described] == [2, 2, 3]
     assert all(each.documentation.endswith(NO_EFFECT) and not each.read_only for each in described)
-    (default,) = node.describe(BROKER, "", "log.cleaner.backoff.ms").configs
-    assert (default.name, default.value) == ("log.cleaner.backoff.ms", "5")
+    (default,) = node.describe(BROKER, "", "num.network.threads").configs
+    assert (default.name, default.value) == ("num.network.threads", "5")
     assert node.alter(BROKER, "1", ("num.io.threads", SET, "19")) == ErrorCode.INVALID_REQUEST
     assert node.replace(BROKER, "1", num_io_threads="10") == 0
     assert node.image.config(BROKER, "1") == {"num.io.threads": "10"}

@@ -47,18 +47,18 @@ class Harness:
         return lines
 
 
-def test_a_topic_that_becomes_compacted_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_configuration_of_a_topic_without_effect_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     harness = Harness(caplog)
-    line = "topic `{}`: `cleanup.policy={}`: kcli does not compact logs yet and keeps every record of a key"
-    assert harness.create("a", cleanup_policy="compact") == [line.format("a", "compact")]
-    assert harness.create("b", cleanup_policy="delete") == []
-    assert harness.set(TOPIC, "a", "retention.ms", "5") == []
-    assert harness.set(TOPIC, "b", "cleanup.policy", "compact,delete") == [line.format("b", "compact,delete")]
+    line = "topic `{}`: `local.retention.ms` has no effect in kcli"
+    assert harness.create("a", local_retention_ms="7") == [line.format("a")]
+    assert harness.create("b", cleanup_policy="compact,delete", delete_retention_ms="1") == []
+    assert harness.set(TOPIC, "a", "retention.ms", "50") == []
+    assert harness.set(TOPIC, "b", "local.retention.ms", "7") == [line.format("b")]
 
 
 def test_configurations_of_nodes_without_effect_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
     harness = Harness(caplog)
-    line = "`log.cleaner.min.cleanable.ratio` has no effect in kcli"
-    assert harness.set(BROKER, "", "log.cleaner.min.cleanable.ratio", "0.1") == [f"all nodes: {line}"]
-    assert harness.set(BROKER, "1", "log.cleaner.min.cleanable.ratio", "0.1") == [f"node 1: {line}"]
+    line = "`log.local.retention.ms` has no effect in kcli"
+    assert harness.set(BROKER, "", "log.local.retention.ms", "100") == [f"all nodes: {line}"]
+    assert harness.set(BROKER, "1", "log.local.retention.ms", "100") == [f"node 1: {line}"]
     assert harness.set(BROKER, "1", "max.connections", "5") == []

@@ -71,11 +71,11 @@ def test_what_a_failed_start_made_goes_and_what_it_logged_is_told(
     data_dir = tmp_path / below
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = ("--data-dir", str(data_dir), "--host", "127.0.0.1", "--port", str(taken.getsockname()[1]))
-        inert = ("--override", "log.cleaner.threads=2")
+        inert = ("--override", "num.io.threads=9")
         error = daemon_failure(data_dir, monkeypatch, "broker", "start", "--daemon", *where, *inert)
     assert "Address already in use" in error.message
     assert [*tmp_path.iterdir()] == []
-    assert "log.cleaner.threads" in capfd.readouterr().err
+    assert "num.io.threads" in capfd.readouterr().err
 
 
 def test_all_that_a_broker_said_without_an_error_is_told(
@@ -113,7 +113,7 @@ def test_the_warnings_of_a_start_are_told_when_it_is_ready(
     (data_dir / LOG_FILE).write_text(f"{WARNING} of an earlier start\n")
     error = "2026-11-25 10:00:00,001 ERROR cannot make the log directory"
     fine = "2026-11-25 10:00:00,002 INFO no WARNING at all"
-    lines = [f"{WARNING} `log.cleaner.threads` has no effect", fine, error]
+    lines = [f"{WARNING} `num.io.threads` has no effect", fine, error]
     told = started_with(lines, data_dir, monkeypatch, capfd)
     assert told == ("ready\n", f"{lines[0]}\n{error}\n")
 

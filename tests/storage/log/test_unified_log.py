@@ -169,6 +169,17 @@ def test_old_segments_are_rolled_by_record_time(tmp_path: Path) -> None:
     assert log.bases == [0, 2]
 
 
+@pytest.mark.parametrize(("policy", "bases"), [("delete", [0]), ("compact", [0, 1])])
+def test_a_compacted_log_rolls_before_its_records_are_overdue(
+    policy: str, bases: list[int], tmp_path: Path
+) -> None:
+    policies = frozenset({policy})
+    log = LogHarness(tmp_path, LogConfig(cleanup_policy=policies, segment_ms=1000, max_compaction_lag_ms=500))
+    log.append(b"a", timestamp=NOW_MS)
+    log.append(b"b", timestamp=NOW_MS + 501)
+    assert log.bases == bases
+
+
 def test_segments_without_timestamps_are_rolled_by_the_clock(tmp_path: Path) -> None:
     log = LogHarness(tmp_path, LogConfig(segment_ms=1000))
     log.append(b"a", timestamp=-1)
