@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kcli.broker.replication.fetch_data import FetchPartition
     from kcli.broker.replication.in_sync_replicas import RemoteReplica, ReplicaContext
     from kcli.protocol.messages.alter_partition import AlteredPartition
+    from kcli.protocol.records.control_records import TransactionMarker
     from kcli.protocol.topics import TopicPartition
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.log_appender import LogAppendInfo
@@ -250,6 +251,13 @@ class Partition:
         """Append validated records; `written` is already in the file. Raises `KafkaError`."""
         self._check_writable(acks)
         info = self.log.append(validated, leader_epoch=self.leader_epoch, now_ms=now_ms, written=written)
+        self._appended(info)
+        return info
+
+    def append_marker(self, marker: TransactionMarker, *, now_ms: int) -> LogAppendInfo:
+        """Append the end of a transaction, an acks=all write; not while `writing`. Raises `KafkaError`."""
+        self._check_writable(ACKS_ALL)
+        info = self.log.append_marker(marker, leader_epoch=self.leader_epoch, now_ms=now_ms)
         self._appended(info)
         return info
 

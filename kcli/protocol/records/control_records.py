@@ -43,6 +43,29 @@ class EndTxnMarker(NamedTuple):
     coordinator_epoch: int
 
 
+class TransactionMarker(NamedTuple):
+    """What a transaction's coordinator writes to each of its partitions: the end of the transaction.
+
+    `transaction_version` 2 says that the coordinator has raised the producer's epoch for it (KIP-890).
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    transaction_version: int = 0
+
+    def batch(self, *, timestamp: int) -> bytearray:
+        """Return the control batch, 78 bytes from offset 0."""
+        control_type = ControlRecordType.COMMIT if self.is_commit else ControlRecordType.ABORT
+        return end_txn_batch(
+            EndTxnMarker(control_type, self.coordinator_epoch),
+            timestamp=timestamp,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+        )
+
+
 def control_batch(
     control_type: ControlRecordType,
     value: bytes,

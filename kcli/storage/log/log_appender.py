@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kcli.protocol.corruption import Buffer
+    from kcli.protocol.records.control_records import TransactionMarker
     from kcli.protocol.records.message_set import LegacyEntry
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.leader_epochs import LeaderEpochs
@@ -49,7 +50,12 @@ if TYPE_CHECKING:
     from kcli.storage.log.log_segment import LogSegment
     from kcli.storage.log.log_validator import ValidatedRecords
     from kcli.storage.producers.producer_snapshot import ProducerSnapshots
-    from kcli.storage.producers.producer_state import ProducerStateEntry, ProducerStateManager
+    from kcli.storage.producers.producer_state import (
+        Continuation,
+        ProducerAppends,
+        ProducerStateEntry,
+        ProducerStateManager,
+    )
 
 UNKNOWN_OFFSET = -1
 NOT_PLAIN = -1
@@ -114,14 +120,34 @@ class LogAppender:
         written: WriteAhead | None = None,
     ) -> LogAppendInfo:
         self._stamp(validated, leader_epoch)
-        info = self._append(validated.data, validated.batches, validated.origin, now_ms, written)
-        if not info.duplicate:
-            info.log_append_time = validated.log_append_time
+        self._check_room(len(validated.data))
+        producers = self._check_producers(validated.batches, validated.origin)
+        if isinstance(producers, BatchMetadata):
+            written_ms = producers.timestamp
+            return LogAppendInfo(
+                producers.first_offset, producers.last_offset, written_ms, written_ms, duplicate=True
+            )
+        info = self._append(validated.data, validated.batches, producers, now_ms, written)
+        info.log_append_time = validated.log_append_time
         return info
+
+    def append_marker(self, marker: TransactionMarker, *, leader_epoch: int, now_ms: int) -> LogAppendInfo:
+        data = marker.batch(timestamp=now_ms)
+        set_base_offset_and_epoch(data, 0, self.local.end_offset, leader_epoch)
+        batches = (RecordBatch(data),)
+        self._check_room(len(data))
+        producers = self._check_producers(
+            batches, AppendOrigin.COORDINATOR, transaction_version=marker.transaction_version
+        )
+        assert not isinstance(producers, BatchMetadata)
+        return self._append(data, batches, producers, now_ms)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> LogAppendInfo:
         data, batches = whole_batches(records, self.local.end_offset)
-        return self._append(data, batches, AppendOrigin.REPLICATION, now_ms)
+        self._check_room(len(data))
+        producers = self._check_producers(batches, AppendOrigin.REPLICATION)
+        assert not isinstance(producers, BatchMetadata)
+        return self._append(data, batches, producers, now_ms)
 
     def write_ahead(
         self, validated: ValidatedRecords, *, leader_epoch: int, now_ms: int
@@ -159,32 +185,35 @@ class LogAppender:
             batch.partition_leader_epoch = leader_epoch
             offset += batch.last_offset_delta + 1
 
+    def _check_producers(
+        self,
+        batches: Sequence[RecordBatch | LegacyEntry],
+        origin: AppendOrigin,
+        *,
+        transaction_version: int = 0,
+    ) -> Continuation | ProducerAppends | BatchMetadata | None:
+        """Return as `ProducerStateManager.check` does. Raises `KafkaError`."""
+        try:
+            return self.producer_state.check(batches, origin, transaction_version=transaction_version)
+        except CorruptRecord as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
+
     def _append(
         self,
         data: Buffer,
         batches: Sequence[RecordBatch | LegacyEntry],
-        origin: AppendOrigin,
+        producers: Continuation | ProducerAppends | None,
         now_ms: int,
         written: WriteAhead | None = None,
     ) -> LogAppendInfo:
-        local, size = self.local, len(data)
-        self._check_room(size)
         if not batches:
             return LogAppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_TIMESTAMP)
+        local, size = self.local, len(data)
         first = batches[0]
         # The first offset of an older entry is inside; its last one serves every use here.
         first_offset = first.base_offset if first.magic == 2 else first.last_offset
         last_offset = batches[-1].last_offset
         max_timestamp = max([batch.max_timestamp for batch in batches])
-        try:
-            producers = self.producer_state.check(batches, origin)
-        except CorruptRecord as error:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
-        if isinstance(producers, BatchMetadata):
-            written_ms = producers.timestamp
-            return LogAppendInfo(
-                producers.first_offset, producers.last_offset, written_ms, written_ms, duplicate=True
-            )
         try:
             segment = local.segments.active
             if segment.should_roll(size, last_offset, max_timestamp, local.config, now_ms):

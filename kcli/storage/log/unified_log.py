@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kcli.protocol.corruption import Buffer
+    from kcli.protocol.records.control_records import TransactionMarker
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.leader_epochs import LeaderEpochs
     from kcli.storage.log.local_log import FlushPlan, LocalLog
@@ -212,6 +213,16 @@ class UnifiedLog:
         A `write_ahead` that has been run is not written again.
         """
         info = self.appender.append(validated, leader_epoch=leader_epoch, now_ms=now_ms, written=written)
+        info.log_start_offset = self.log_start_offset
+        return info
+
+    def append_marker(self, marker: TransactionMarker, *, leader_epoch: int, now_ms: int) -> LogAppendInfo:
+        """Write the end of a producer's transaction; it ends nothing if none is open.
+
+        Raises `KafkaError` INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and KAFKA_STORAGE_ERROR;
+        nothing was written then.
+        """
+        info = self.appender.append_marker(marker, leader_epoch=leader_epoch, now_ms=now_ms)
         info.log_start_offset = self.log_start_offset
         return info
 

@@ -27,6 +27,7 @@ from kcli.storage.index.transaction_index import AbortedTransaction
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from kcli.protocol.records.control_records import EndTxnMarker
     from kcli.protocol.records.message_set import LegacyEntry
     from kcli.protocol.topics import TopicPartition
 
@@ -36,6 +37,9 @@ NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 
 MAX_SEQUENCE = 2**31 - 1
+MAX_PRODUCER_EPOCH = 2**15 - 1
+EPOCH_RAISED_FROM = 2
+"""The first `transaction.version` whose markers have a higher epoch than the records that they end."""
 _SPECIAL_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
@@ -161,11 +165,16 @@ class ProducerStateManager:
         self._unreplicated: dict[int, int] = {}
 
     def check(
-        self, batches: Sequence[RecordBatch | LegacyEntry], origin: AppendOrigin
+        self,
+        batches: Sequence[RecordBatch | LegacyEntry],
+        origin: AppendOrigin,
+        *,
+        transaction_version: int = 0,
     ) -> Continuation | ProducerAppends | BatchMetadata | None:
         """Return what to publish after the batches are written, or the batch that one of them repeats.
 
-        None if no batch has a producer id. Raises as `ProducerAppends.check` does.
+        None if no batch has a producer id. `transaction_version` is that of a marker. Raises as
+        `ProducerAppends.check` does.
         """
         if len(batches) == 1:
             batch = batches[0]
@@ -181,7 +190,7 @@ class ProducerStateManager:
                 return Continuation(entry, batch)
         elif all(batch.producer_id < 0 for batch in batches):
             return None
-        appends = ProducerAppends(self)
+        appends = ProducerAppends(self, transaction_version)
         return appends.check(batches, origin) or appends
 
     def replay(self, batch: RecordBatch | LegacyEntry) -> Sequence[AbortedTransaction]:
@@ -340,7 +349,13 @@ class ProducerAppendInfo:
             self.started_transactions.append(first_offset)
 
     def add_marker(
-        self, *, producer_epoch: int, coordinator_epoch: int, is_abort: bool, offset: int, timestamp: int
+        self,
+        marker: EndTxnMarker,
+        *,
+        producer_epoch: int,
+        offset: int,
+        timestamp: int,
+        transaction_version: int,
     ) -> CompletedTransaction | None:
         """Check a transaction marker and remember it; return the transaction it ends, if one is open.
 
@@ -348,22 +363,46 @@ class ProducerAppendInfo:
         """
         entry = self.entry
         self._check_epoch(producer_epoch, offset)
-        if self._origin is not AppendOrigin.REPLICATION and coordinator_epoch < entry.coordinator_epoch:
-            raise KafkaError(
-                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {coordinator_epoch} of producer {entry.producer_id} is older than "
-                f"{entry.coordinator_epoch}: {self._topic_partition}",
-            )
+        if self._origin is not AppendOrigin.REPLICATION:
+            self._check_marker(marker, producer_epoch, offset, transaction_version)
         completed = None
         if entry.current_txn_first_offset >= 0:
+            is_aborted = marker.control_type is ControlRecordType.ABORT
             completed = CompletedTransaction(
-                entry.producer_id, entry.current_txn_first_offset, offset, is_abort
+                entry.producer_id, entry.current_txn_first_offset, offset, is_aborted
             )
         entry.set_epoch(producer_epoch)
-        entry.coordinator_epoch = coordinator_epoch
+        entry.coordinator_epoch = marker.coordinator_epoch
         entry.current_txn_first_offset = NO_OFFSET
         entry.last_timestamp = timestamp
         return completed
+
+    def _check_marker(
+        self, marker: EndTxnMarker, producer_epoch: int, offset: int, transaction_version: int
+    ) -> None:
+        """Check what a leader must: the coordinator, and with version 2 that the epoch was raised.
+
+        A marker that has the known epoch ends no later transaction. It passes as a repetition if none is
+        open, and with the highest epoch, which cannot be raised (KAFKA-19999).
+        """
+        entry = self.entry
+        if (
+            transaction_version >= EPOCH_RAISED_FROM
+            and producer_epoch == entry.producer_epoch
+            and entry.current_txn_first_offset >= 0
+            and producer_epoch < MAX_PRODUCER_EPOCH
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"a marker with epoch {producer_epoch} ends no transaction of this epoch of producer "
+                f"{entry.producer_id}: {self._topic_partition} at offset {offset}",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} of producer {entry.producer_id} is older than "
+                f"{entry.coordinator_epoch}: {self._topic_partition}",
+            )
 
     def _check_epoch(self, producer_epoch: int, offset: int) -> None:
         if producer_epoch < self.entry.producer_epoch and self._origin is not AppendOrigin.REPLICATION:
@@ -416,10 +455,11 @@ class Continuation:
 class ProducerAppends:
     """The batches of one append, checked against their producers and published after the write."""
 
-    __slots__ = ("_appends", "_completed", "_state")
+    __slots__ = ("_appends", "_completed", "_state", "_transaction_version")
 
-    def __init__(self, state: ProducerStateManager) -> None:
+    def __init__(self, state: ProducerStateManager, transaction_version: int = 0) -> None:
         self._state = state
+        self._transaction_version = transaction_version
         self._appends: dict[int, ProducerAppendInfo] = {}
         self._completed: list[CompletedTransaction] = []
 
@@ -457,13 +497,12 @@ class ProducerAppends:
         if record is None:
             return
         if parse_control_key(record.key) in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
-            marker = parse_end_txn_marker(record)
             transaction = append.add_marker(
+                parse_end_txn_marker(record),
                 producer_epoch=batch.producer_epoch,
-                coordinator_epoch=marker.coordinator_epoch,
-                is_abort=marker.control_type is ControlRecordType.ABORT,
                 offset=batch.base_offset,
                 timestamp=record.timestamp,
+                transaction_version=self._transaction_version,
             )
             if transaction is not None:
                 self._completed.append(transaction)

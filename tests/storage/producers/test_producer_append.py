@@ -6,6 +6,7 @@ import pytest
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.producers.producer_state import (
     AppendOrigin,
@@ -63,14 +64,23 @@ class Partition:
         self.add(append, sequence, count, epoch=epoch, transactional=transactional)
         self.state.update(append)
 
-    def mark(self, *, abort: bool, epoch: int = 0, coordinator_epoch: int = 0) -> CompletedTransaction | None:
-        append = self.prepare(AppendOrigin.COORDINATOR)
+    def mark(
+        self,
+        *,
+        abort: bool,
+        epoch: int = 0,
+        coordinator_epoch: int = 0,
+        version: int = 0,
+        origin: AppendOrigin = AppendOrigin.COORDINATOR,
+    ) -> CompletedTransaction | None:
+        append = self.prepare(origin)
+        control_type = ControlRecordType.ABORT if abort else ControlRecordType.COMMIT
         completed = append.add_marker(
+            EndTxnMarker(control_type, coordinator_epoch),
             producer_epoch=epoch,
-            coordinator_epoch=coordinator_epoch,
-            is_abort=abort,
             offset=self.end,
             timestamp=100 + self.end,
+            transaction_version=version,
         )
         self.end += 1
         self.state.update(append)
@@ -224,6 +234,51 @@ def test_a_marker_of_a_newer_epoch_starts_the_sequence_anew(partition: Partition
     partition.mark(abort=True, epoch=1)
     assert not partition.entry.batches
     partition.write(0, epoch=1)
+
+
+@pytest.mark.parametrize(
+    ("is_open", "known", "marked", "version", "code"),
+    [
+        (True, 3, 2, 0, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (True, 3, 3, 0, None),
+        (True, 3, 3, 1, None),
+        (True, 3, 4, 1, None),
+        (True, 3, 2, 2, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (True, 3, 3, 2, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (True, 3, 4, 2, None),
+        (False, 3, 2, 2, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (False, 3, 3, 2, None),
+        (False, 3, 4, 2, None),
+        (True, 32766, 32766, 2, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (True, 32766, 32767, 2, None),
+        (True, 32767, 32767, 2, None),
+    ],
+)
+def test_a_marker_must_have_the_epoch_of_its_version(
+    partition: Partition, is_open: bool, known: int, marked: int, version: int, code: ErrorCode | None
+) -> None:
+    partition.write(0, epoch=known, transactional=is_open)
+    if code is None:
+        completed = partition.mark(abort=True, epoch=marked, version=version)
+        assert (completed is not None) is is_open
+        assert partition.entry.producer_epoch == marked
+        assert partition.entry.current_txn_first_offset == -1
+        return
+    before = repr(partition.entry)
+    with pytest.raises(KafkaError) as refused:
+        partition.mark(abort=True, epoch=marked, version=version)
+    assert code_of(refused) is code
+    assert repr(partition.entry) == before
+
+
+def test_a_replicated_marker_is_not_questioned(partition: Partition) -> None:
+    partition.write(0, epoch=3, transactional=True)
+    partition.mark(abort=False, epoch=3, coordinator_epoch=9, origin=AppendOrigin.REPLICATION)
+    partition.write(1, epoch=3, transactional=True)
+    completed = partition.mark(
+        abort=True, epoch=2, coordinator_epoch=8, version=2, origin=AppendOrigin.REPLICATION
+    )
+    assert completed == CompletedTransaction(PRODUCER, 2, 3, True)
 
 
 def test_silent_producers_expire_unless_a_transaction_is_open(partition: Partition) -> None:
