@@ -25,7 +25,8 @@ def test_the_versions_of_every_message_are_those_of_the_table() -> None:
 def test_the_broker_serves_all_but_what_brokers_ask_each_other() -> None:
     served = {(each.key, each.name, (each.min_version, each.max_version)) for each in broker_apis}
     assert served == {(api.key, api.name, api.kcli) for api in APIS.values() if api.kcli and api.is_served}
-    assert [api.name for api in APIS.values() if not api.is_served] == ["AlterPartition"]
+    unserved = [api.name for api in APIS.values() if not api.is_served and api.java is None]
+    assert unserved == ["AlterPartition"]
 
 
 def test_every_key_of_kafka_has_a_row_and_names_are_found() -> None:
