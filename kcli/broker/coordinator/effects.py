@@ -51,10 +51,14 @@ class Append:
     Once they are in the log, each is passed to the shard's `replay`. Once they are committed, `then(now,
     None)` is called and its effects are performed. If the write fails, or leadership is lost before the
     commit, it is `then(now, error)`; after a failed write nothing was replayed.
+
+    `settled(now)` is called after `then`, once the high watermark has passed the batch, however late: a
+    batch whose commit timed out can still be committed. It is not called if the shard is closed before.
     """
 
     records: tuple[CoordinatorRecord, ...]
     then: Callable[[Now, KafkaError | None], list[Effect]] | None = None
+    settled: Callable[[Now], list[Effect]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +87,11 @@ class Cancel:
     key: Hashable
 
 
-Effect = Append | Reply | Schedule | Cancel
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Pass a message to the node, outside of the coordinator."""
+
+    message: Any
+
+
+Effect = Append | Reply | Schedule | Cancel | Send

@@ -35,7 +35,7 @@ def group_runtime(
 ) -> GroupRuntime:
     """Return the coordinator of a node, whose newest configuration is `broker_config()`."""
 
-    def new_shard() -> GroupCoordinator:
+    def new_shard(_index: int, _leader_epoch: int) -> GroupCoordinator:
         from uuid import uuid4
 
         from kcli.broker.coordinator.group_coordinator import GroupCoordinator

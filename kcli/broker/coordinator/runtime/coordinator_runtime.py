@@ -43,19 +43,27 @@ LOAD_RETRY_SECONDS, MOST_LOAD_RETRY_SECONDS = 1, 30
 _log = logging.getLogger(__name__)
 
 
+def _refuse_message(message: object) -> None:
+    raise TypeError(f"a coordinator without a receiver has sent {message!r}")
+
+
 class CoordinatorRuntime(Generic[S]):
-    """One coordinator on one node. `run` loads shards; `stop` ends it in order."""
+    """One coordinator on one node. `run` loads shards; `stop` ends it in order.
+
+    `new_shard(index, leader_epoch)` makes the shard of a partition. `send` takes what shards `Send`.
+    """
 
     def __init__(
         self,
         topic: str,
         *,
-        new_shard: Callable[[], S],
+        new_shard: Callable[[int, int], S],
         sweep: Callable[[S, Now], list[Effect]],
         decode: Decode,
         settings: CoordinatorSettings,
         replica_manager: ReplicaManager,
         wall_ms: Callable[[], int],
+        send: Callable[[Any], None] = _refuse_message,
     ) -> None:
         self.topic = topic
         self._new_shard = new_shard
@@ -65,6 +73,7 @@ class CoordinatorRuntime(Generic[S]):
         self._replica_manager = replica_manager
         self._purgatory = replica_manager.purgatory
         self._wall_ms = wall_ms
+        self._send = send
         self._hosts: dict[int, ShardHost[S]] = {}
         self._to_load: dict[ShardHost[S], None] = {}
         self._nursery: trio.Nursery | None = None
@@ -132,6 +141,22 @@ class CoordinatorRuntime(Generic[S]):
         host.perform(event(host.shard, now, response), now)
         return response.finish() if response.ended else response
 
+    def perform_on(
+        self,
+        index: int,
+        event: Callable[[S, Now], list[Effect]],
+        *,
+        leader_epoch: int | None = None,
+    ) -> None:
+        """Tell the shard of a partition something that no request waits for.
+
+        Does nothing if this node has no such shard, or one that it opened in another leader epoch.
+        """
+        host = self._hosts.get(index)
+        if host is not None and host.is_loaded and leader_epoch in {None, host.leader_epoch}:
+            now = self.now()
+            host.perform(event(host.shard, now), now)
+
     def unsettled(self, name: str) -> CoordinatorResponse | None:
         """Return an operation that ends when everything read of a group is committed; None if it is.
 
@@ -195,13 +220,14 @@ class CoordinatorRuntime(Generic[S]):
 
     def _open(self, index: int, partition: Partition) -> None:
         host = self._hosts[index] = ShardHost(
-            self._new_shard(),
+            self._new_shard(index, partition.leader_epoch),
             partition,
             purgatory=self._purgatory,
             clock=self.now,
             settings=self._settings,
             flush=partial(self._flush_soon, partition),
             sweep=self._sweep,
+            send=self._send,
         )
         if partition.log.log_start_offset == partition.log.log_end_offset:
             self._begin(host)  # Nothing to read: a new topic answers the first request.
@@ -272,7 +298,7 @@ class CoordinatorRuntime(Generic[S]):
                 _log.error("cannot read %s-%d, trying again in %d s: %s", topic, index, delay, error)
             await trio.sleep(delay)
             delay = min(2 * delay, MOST_LOAD_RETRY_SECONDS)
-            host.shard = self._new_shard()
+            host.shard = self._new_shard(host.partition.index, host.leader_epoch)
 
     def stop(self) -> None:
         """Refuse new requests and answer the parked ones."""

@@ -1,8 +1,8 @@
 """ShardHost: one shard on the node that leads its partition; it performs the shard's effects in order.
 
 An append goes into the partition's log as one batch and is replayed at once; its `then` is called when the
-high watermark has passed it, with one replica at once. A closed host performs only replies: appends fail with
-NOT_COORDINATOR.
+high watermark has passed it, with one replica at once. A closed host performs only replies and sends: appends
+fail with NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule, Token
+from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule, Send, Token
 from kcli.broker.replication.partition import ACKS_ALL
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.broker.waiting.timer import TimerTask
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from kcli.broker.metadata.metadata_image import MetadataDelta
     from kcli.broker.replication.partition import Partition
     from kcli.broker.waiting.purgatory import Purgatory
+
+    Then = Callable[[Now, KafkaError | None], list[Effect]]
+    Settled = Callable[[Now], list[Effect]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +107,16 @@ class ShardTimer(TimerTask):
 class PendingAppend(DelayedOperation):
     """A batch that is not committed yet; `is_flushed` is false if `flush.messages` requires a flush."""
 
-    __slots__ = ("_host", "is_flushed", "required_offset", "then")
+    __slots__ = ("_host", "is_flushed", "required_offset", "settled", "then")
 
     def __init__(
-        self,
-        host: ShardHost[Any],
-        required_offset: int,
-        then: Callable[[Now, KafkaError | None], list[Effect]],
+        self, host: ShardHost[Any], required_offset: int, then: Then | None, settled: Settled | None = None
     ) -> None:
         super().__init__()
         self._host = host
         self.required_offset = required_offset
         self.then = then
+        self.settled = settled
         self.is_flushed = True
 
     def try_complete(self, key: Hashable) -> bool:
@@ -133,7 +134,39 @@ class PendingAppend(DelayedOperation):
             self._host.settle(self, ErrorCode.REQUEST_TIMED_OUT)
 
 
+class LateAppend(DelayedOperation):
+    """A batch whose `then` got a time-out, and that may still be committed."""
+
+    __slots__ = ("_host", "_pending")
+
+    def __init__(self, host: ShardHost[Any], pending: PendingAppend) -> None:
+        super().__init__()
+        self._host = host
+        self._pending = pending
+
+    def try_complete(self, key: Hashable) -> bool:
+        pending = self._pending
+        if self._host.is_closed:
+            return True
+        code = self._host.partition.replication_error(pending.required_offset)
+        if not pending.is_flushed or code not in _COMMITTED:
+            return False
+        self._host.settle_late(self, pending)
+        return True
+
+    def fall_due(self) -> None:
+        if not self.ended:
+            super().fall_due()
+            self._host.await_late(self._pending)
+
+
 S = TypeVar("S", bound=Shard)
+
+_LATE_MS = 3_600_000
+"""After so long a batch that is not committed yet is parked again, which changes nothing."""
+
+_COMMITTED = frozenset({ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+"""The results of a batch below the high watermark."""
 
 SWEEP_GAP_MS = 10
 """The distance between the sweeps of neighbouring shards, so that they do not all run at once."""
@@ -160,8 +193,9 @@ class ShardHost(Generic[S]):
     """A shard with its timers, and its batches that are not committed yet."""
 
     __slots__ = (
-        "_clock", "_codec", "_commit_timeout_ms", "_flush", "_pending", "_purgatory", "_sweep",
-        "_sweep_interval_ms", "_timers", "is_closed", "is_loaded", "partition", "shard",
+        "_clock", "_codec", "_commit_timeout_ms", "_flush", "_late", "_pending", "_purgatory", "_send",
+        "_sweep", "_sweep_interval_ms", "_timers", "is_closed", "is_loaded", "leader_epoch", "partition",
+        "shard",
     )  # fmt: skip
 
     def __init__(
@@ -174,9 +208,12 @@ class ShardHost(Generic[S]):
         settings: CoordinatorSettings,
         flush: Callable[[PendingAppend], None],
         sweep: Callable[[S, Now], list[Effect]],
+        send: Callable[[Any], None],
     ) -> None:
         self.shard = shard
         self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        """That of the moment at which this node became the leader: the shard's epoch."""
         self.is_loaded = False
         self.is_closed = False
         self._purgatory = purgatory
@@ -186,8 +223,10 @@ class ShardHost(Generic[S]):
         self._sweep_interval_ms = settings.sweep_interval_ms
         self._flush = flush
         self._sweep = sweep
+        self._send = send
         self._timers: dict[Hashable, ShardTimer] = {}
         self._pending: dict[PendingAppend, None] = {}
+        self._late: dict[LateAppend, None] = {}
 
     def begin(self) -> None:
         """Begin to serve: the whole log has been replayed."""
@@ -228,12 +267,31 @@ class ShardHost(Generic[S]):
         return next(iter(self._pending)) is pending
 
     def settle(self, pending: PendingAppend, code: ErrorCode) -> None:
-        """Call `then` of a batch with the result of its replication."""
+        """Call `then` of a batch with the result of its replication, and `settled` if it is committed."""
         if self._pending.pop(pending, False) is None:
             if self._pending:
                 self._purgatory.touch(self.partition.key)
             now = self._clock()
-            self.perform(pending.then(now, _error(code)), now)
+            if pending.then is not None:
+                self.perform(pending.then(now, _error(code)), now)
+            if pending.settled is None or self.is_closed:
+                return
+            if code in _COMMITTED:
+                self.perform(pending.settled(now), now)
+            else:
+                self.await_late(pending)
+
+    def await_late(self, pending: PendingAppend) -> None:
+        """Wait on for the commit of a batch whose `then` has been called."""
+        late = LateAppend(self, pending)
+        self._late[late] = None
+        self._purgatory.park(late, [self.partition.key], _LATE_MS)
+
+    def settle_late(self, late: LateAppend, pending: PendingAppend) -> None:
+        del self._late[late]
+        if pending.settled is not None:
+            now = self._clock()
+            self.perform(pending.settled(now), now)
 
     def close(self) -> None:
         """End the shard: answer all waiting requests and cancel all timers."""
@@ -247,7 +305,11 @@ class ShardHost(Generic[S]):
         pending, self._pending = self._pending, {}
         for each in pending:
             self._purgatory.drop(each)
-            self.perform(each.then(now, KafkaError(ErrorCode.NOT_COORDINATOR)), now)
+            if each.then is not None:
+                self.perform(each.then(now, KafkaError(ErrorCode.NOT_COORDINATOR)), now)
+        for late in self._late:
+            self._purgatory.drop(late)
+        self._late.clear()
         if self.is_loaded:
             self.perform(self.shard.unloaded(now), now)
 
@@ -257,12 +319,14 @@ class ShardHost(Generic[S]):
                 case Reply(token, response):
                     assert isinstance(token, CoordinatorResponse)
                     token.give(response)
-                case Append(records, then):
-                    self._append(records, then, now)
+                case Append():
+                    self._append(effect, now)
                 case Schedule(key, delay_ms):
                     self._schedule(key, delay_ms, now)
                 case Cancel(key):
                     self._cancel(key)
+                case Send(message):
+                    self._send(message)
 
     def _schedule(self, key: Hashable, delay_ms: int, now: Now) -> None:
         self._cancel(key)
@@ -276,32 +340,29 @@ class ShardHost(Generic[S]):
         if timer is not None:
             self._purgatory.timer.cancel(timer)
 
-    def _append(
-        self,
-        records: tuple[CoordinatorRecord, ...],
-        then: Callable[[Now, KafkaError | None], list[Effect]] | None,
-        now: Now,
-    ) -> None:
+    def _append(self, effect: Append, now: Now) -> None:
+        then, settled = effect.then, effect.settled
         try:
-            required_offset = self._write(records, now)
+            required_offset = self._write(effect.records, now)
         except KafkaError as error:
-            self._not_written(records, then, error, now)
+            self._not_written(effect.records, then, error, now)
             return
-        for record in records:
+        for record in effect.records:
             self.shard.replay(record.key, record.value)
-        if then is None:
+        if then is None and settled is None:
             return
         partition = self.partition
         code = partition.replication_error(required_offset)
-        if code is not None and not partition.log.must_flush and not self._pending:
+        if code is None or partition.log.must_flush or self._pending:
+            self._await_commit(required_offset, then, settled)
+            return
+        if then is not None:
             self.perform(then(now, _error(code)), now)
-        else:
-            self._await_commit(required_offset, then)
+        if settled is not None and code in _COMMITTED:
+            self.perform(settled(now), now)
 
-    def _await_commit(
-        self, required_offset: int, then: Callable[[Now, KafkaError | None], list[Effect]]
-    ) -> None:
-        pending = PendingAppend(self, required_offset, then)
+    def _await_commit(self, required_offset: int, then: Then | None, settled: Settled | None = None) -> None:
+        pending = PendingAppend(self, required_offset, then, settled)
         self._pending[pending] = None
         self._purgatory.park(pending, [self.partition.key], self._commit_timeout_ms)
         if self.partition.log.must_flush:
@@ -335,7 +396,7 @@ class ShardHost(Generic[S]):
     def _not_written(
         self,
         records: tuple[CoordinatorRecord, ...],
-        then: Callable[[Now, KafkaError | None], list[Effect]] | None,
+        then: Then | None,
         error: KafkaError,
         now: Now,
     ) -> None:
@@ -344,8 +405,8 @@ class ShardHost(Generic[S]):
         elif error.code == ErrorCode.MESSAGE_TOO_LARGE and len(records) > 1:
             # No request waits for the batch, so it may be split.
             middle = len(records) // 2
-            self._append(records[:middle], None, now)
-            self._append(records[middle:], None, now)
+            self._append(Append(records[:middle]), now)
+            self._append(Append(records[middle:]), now)
         elif not self.is_closed:
             topic, index = self.partition.key
             _log.error("could not write %d records to %s-%d: %s", len(records), topic, index, error.message)

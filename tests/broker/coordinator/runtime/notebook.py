@@ -19,7 +19,7 @@ from kcli.storage.log.log_read import Isolation
 from tests.broker.single_node import LISTENER, Node
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Hashable
+    from collections.abc import AsyncIterator, Callable, Hashable
     from pathlib import Path
 
     from kcli.broker.controller.replication_control import TopicDefaults
@@ -41,11 +41,13 @@ def record(name: str, number: int | None) -> CoordinatorRecord:
 class Notebook:
     """Numbers by name, changed only by records."""
 
-    def __init__(self) -> None:
+    def __init__(self, index: int = 0, leader_epoch: int = 0) -> None:
+        self.opened_as = (index, leader_epoch)
         self.numbers: dict[str, int] = {}
         self.log: list[str] = []
         self.parked: list[Token] = []
         self.on_change: list[Effect] = []
+        self.on_unload: list[Effect] = []
 
     # requests
 
@@ -84,7 +86,7 @@ class Notebook:
 
     def unloaded(self, now: Now) -> list[Effect]:
         self.log.append("unloaded")
-        return [Schedule("late", 10), *self.release("gone"), Append((record("late", 1),))]
+        return [Schedule("late", 10), *self.release("gone"), Append((record("late", 1),)), *self.on_unload]
 
     def expire(self, now: Now, key: Hashable) -> list[Effect]:
         self.log.append(f"{key} at {now.ms}")
@@ -102,7 +104,7 @@ class Notebook:
 class NotebookNode:
     """A node with a runtime of notebooks."""
 
-    def __init__(self, directory: Path, settings: CoordinatorSettings) -> None:
+    def __init__(self, directory: Path, settings: CoordinatorSettings, send: Callable[[Any], None]) -> None:
         self.node = Node(directory)
         self.runtime = CoordinatorRuntime(
             TOPIC,
@@ -112,6 +114,7 @@ class NotebookNode:
             settings=settings,
             replica_manager=self.node.replica_manager,
             wall_ms=self.node.wall_ms,
+            send=send,
         )
         self.node.start(9092)
         self.node.controller.publisher.observe(self._follow)
@@ -160,10 +163,14 @@ class NotebookNode:
 
 @asynccontextmanager
 async def notebook_node(
-    directory: Path, settings: CoordinatorSettings | None = None, *, loads: bool = True
+    directory: Path,
+    settings: CoordinatorSettings | None = None,
+    *,
+    loads: bool = True,
+    send: Callable[[Any], None] = print,
 ) -> AsyncIterator[NotebookNode]:
     """Run a node; with `loads` false only empty logs are loaded."""
-    node = NotebookNode(directory, settings or CoordinatorSettings(sweep_interval_ms=10**9))
+    node = NotebookNode(directory, settings or CoordinatorSettings(sweep_interval_ms=10**9), send)
     async with trio.open_nursery() as nursery:
         await nursery.start(node.node.timer.run)
         if loads:
