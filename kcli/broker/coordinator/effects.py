@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from kcli.protocol.error_codes import KafkaError
+    from kcli.protocol.records.control_records import TransactionMarker
 
 
 class Now(NamedTuple):
@@ -44,9 +45,17 @@ class CoordinatorRecord:
     value: Any
 
 
+class BatchProducer(NamedTuple):
+    """The transactional producer in whose name a batch is written; `guard` is that of its transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    guard: Any = None
+
+
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Write records as one batch.
+    """Write records as one batch, which belongs to a transaction if it has a `producer`.
 
     Once they are in the log, each is passed to the shard's `replay`. Once they are committed, `then(now,
     None)` is called and its effects are performed. If the write fails, or leadership is lost before the
@@ -59,6 +68,18 @@ class Append:
     records: tuple[CoordinatorRecord, ...]
     then: Callable[[Now, KafkaError | None], list[Effect]] | None = None
     settled: Callable[[Now], list[Effect]] | None = None
+    producer: BatchProducer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Write the end of a producer's transaction into the shard's own partition.
+
+    Once it is in the log, the shard's `replay_end` is called; `then` is that of `Append`.
+    """
+
+    marker: TransactionMarker
+    then: Callable[[Now, KafkaError | None], list[Effect]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +115,4 @@ class Send:
     message: Any
 
 
-Effect = Append | Reply | Schedule | Cancel | Send
+Effect = Append | Marker | Reply | Schedule | Cancel | Send

@@ -209,15 +209,19 @@ class GroupCoordinator:
         """Delete groups without members, and their offsets; the response is a list of results."""
         return self._deletions.begin(token, group_ids)
 
-    def replay(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any record of the topic
+    def replay(self, key: Any, value: Any, offset: int = -1, producer_id: int = -1) -> None:  # noqa: ANN401
+        """Apply a record of the topic; of a transaction only offsets are written."""
         match key:
             case OffsetCommitKey():
-                self._offsets.replay(key, value)
+                self._offsets.replay(key, value, offset, producer_id)
             case GroupMetadataKey():
                 if value is None or not self._registry.adopt_classic(key.group):
                     self._classic.replay(key, value)
             case _:
                 self._consumer.replay(key, value)
+
+    def replay_end(self, producer_id: int, is_commit: bool) -> None:
+        self._offsets.replay_end(producer_id, is_commit)
 
     def loaded(self, now: Now) -> list[Effect]:
         self._offsets.create_missing_groups()

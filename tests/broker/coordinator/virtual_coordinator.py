@@ -77,6 +77,8 @@ class VirtualCoordinator:
         self.image = EMPTY_IMAGE
         self.now_ms = 1_000_000
         self.log: list[tuple[bytes, bytes | None]] = []
+        self.producers: dict[int, int] = {}
+        """The producer id of each record of a transaction, by its offset, the place in `log`."""
         self.calls: list[Call] = []
         self.timers: dict[Hashable, int] = {}
         self.append_error: ErrorCode | None = None
@@ -89,9 +91,9 @@ class VirtualCoordinator:
         self.shard = GroupCoordinator(
             self.config, image=lambda: self.image, new_id=lambda: f"id{next(self._ids)}"
         )
-        for key, value in self.log:
+        for offset, (key, value) in enumerate(self.log):
             record = decode_record(key, value)
-            self.shard.replay(record.key, record.value)
+            self.shard.replay(record.key, record.value, offset, self.producers.get(offset, -1))
         self.perform(self.shard.loaded(self.now))
         return self.shard
 
@@ -124,8 +126,11 @@ class VirtualCoordinator:
             return
         for record in append.records:
             value = None if record.value is None else encode_value(record.value)
+            offset = len(self.log)
             self.log.append((encode_key(record.key), value))
-            self.shard.replay(record.key, record.value)
+            if append.producer is not None:
+                self.producers[offset] = append.producer.producer_id
+            self.shard.replay(record.key, record.value, offset, self.producers.get(offset, -1))
         if append.then is not None:
             if self.holds_commits:
                 self.held.append(append.then)

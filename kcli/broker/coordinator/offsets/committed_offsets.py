@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.classic.group import ClassicGroup
 from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, Reply
+from kcli.broker.coordinator.offsets.pending_offsets import PendingOffsets
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.coordinator_records import OffsetCommitKey, OffsetCommitValue
 from kcli.protocol.messages.offset_commit import (
@@ -27,11 +28,12 @@ from kcli.protocol.messages.offset_fetch import (
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.effects import Now, Token
     from kcli.broker.coordinator.group import Group
+    from kcli.broker.coordinator.offsets.pending_offsets import OffsetId
     from kcli.protocol.error_codes import KafkaError
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
     from kcli.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
@@ -59,6 +61,7 @@ class OffsetStore:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, TopicOffsets]] = {}
+        self.pending = PendingOffsets()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._groups)
@@ -72,17 +75,39 @@ class OffsetStore:
             return None
         return partitions.get(partition)
 
-    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-        """Apply a record; the last one of a partition counts."""
-        if value is not None:
-            topics = self._groups.get(key.group)
-            if topics is None:
-                topics = self._groups[key.group] = {}
-            partitions = topics.get(key.topic)
-            if partitions is None:
-                partitions = topics[key.topic] = {}
-            partitions[key.partition] = value
-        elif self.get(key.group, key.topic, key.partition) is not None:
+    def replay(
+        self, key: OffsetCommitKey, value: OffsetCommitValue | None, offset: int, producer_id: int
+    ) -> None:
+        """Apply a record; the last one of a partition counts, one of a transaction when it is committed."""
+        if value is None:
+            self._delete(key)
+        elif producer_id >= 0:
+            self.pending.write(producer_id, key, value, offset)
+        else:
+            self._put(key.group, key.topic, key.partition, value)
+            if self.pending:
+                self.pending.stored(key, offset)
+
+    def replay_end(self, producer_id: int, is_commit: bool) -> list[OffsetId]:
+        """Apply the end of a producer's transaction; return the offsets that it has changed."""
+        moved = self.pending.end(producer_id, is_commit)
+        for (group_id, topic, partition), value in moved:
+            self._put(group_id, topic, partition, value)
+        return [changed for changed, _ in moved]
+
+    def _put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
+        topics = self._groups.get(group_id)
+        if topics is None:
+            topics = self._groups[group_id] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+        partitions[partition] = value
+
+    def _delete(self, key: OffsetCommitKey) -> None:
+        if self.pending:
+            self.pending.forget(key)
+        if self.get(key.group, key.topic, key.partition) is not None:
             topics = self._groups[key.group]
             del topics[key.topic][key.partition]
             if not topics[key.topic]:
@@ -135,15 +160,25 @@ class GroupOffsets:
         self._config = config
         self.store = OffsetStore()
 
-    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+    def replay(
+        self, key: OffsetCommitKey, value: OffsetCommitValue | None, offset: int, producer_id: int
+    ) -> None:
         """Apply a record; an offset of an unknown group creates a simple group."""
         if value is not None and key.group not in self._groups:
             self._groups[key.group] = ClassicGroup(key.group)
-        self.store.replay(key, value)
+        self.store.replay(key, value, offset, producer_id)
+
+    def replay_end(self, producer_id: int, is_commit: bool) -> None:
+        """Apply the end of a producer's transaction."""
+        self._create_groups(group_id for group_id, _, _ in self.store.replay_end(producer_id, is_commit))
 
     def create_missing_groups(self) -> None:
         """Create simple groups for offsets without a group, so that they can expire."""
-        for group_id in self.store:
+        self._create_groups(self.store)
+        self._create_groups(self.store.pending.groups())
+
+    def _create_groups(self, group_ids: Iterable[str]) -> None:
+        for group_id in group_ids:
             if group_id not in self._groups:
                 self._groups[group_id] = ClassicGroup(group_id)
 

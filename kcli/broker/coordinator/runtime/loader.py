@@ -1,14 +1,15 @@
 """Loading: replays a partition's log into the shard of a node that has become its leader.
 
-It reads up to the log's end, because what the leader has will be committed. Between pages, and often within
-one, other tasks get their turn; a shard that was closed meanwhile is left alone.
+It reads up to the log's end, because what the leader has will be committed. A transaction that is open there
+stays open: its marker is still to come. Between pages, and often within one, other tasks get their turn; a
+shard that was closed meanwhile is left alone.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -18,6 +19,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import UnknownRecordType
 from kcli.protocol.records.batch import iter_batches
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
+from kcli.protocol.records.record import NO_PRODUCER_ID
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
@@ -38,31 +40,37 @@ Decode = Callable[[bytes, bytes | None], "DecodedRecord"]
 """Reads the key and the value of a record. Raises `DecodeError`."""
 
 
-class LogReplay:
-    """One reading of one log (Kafka class `CoordinatorLoader`); `next_offset` follows what has been read.
+class ReplayedShard(Protocol):
+    """What a log is replayed into, in the order of its offsets."""
 
-    Of the records of a page with the same key only the last is replayed, as if the log had been compacted:
-    shards must accept that anyway, and most of the log is offsets that were committed again a second later.
-    Records of a transaction count from its commit marker on.
+    def replay(self, key: Any, value: Any, offset: int, producer_id: int) -> None: ...  # noqa: ANN401
+
+    def replay_end(self, producer_id: int, is_commit: bool) -> None: ...
+
+
+class LogReplay:
+    """One reading of one log (Kafka class `CoordinatorLoaderImpl`); `next_offset` follows what has been read.
+
+    Of the records without a producer that follow each other in a page, only the last of each key is replayed,
+    as if the log had been compacted: shards must accept that anyway, and most of the log is offsets that were
+    committed again a second later. All else is replayed in the order of the log. The records of a transaction
+    come with its producer id, and `replay_end` comes with its marker.
 
     Damage costs only what is damaged: a batch with a wrong checksum, an unreadable record, or one that the
     shard rejects. Each costs a line in the broker's log, up to `REPORTED` lines.
     """
 
-    def __init__(
-        self, replay: Callable[[Any, Any], None], *, decode: Decode, report: Callable[[str], None]
-    ) -> None:
+    def __init__(self, shard: ReplayedShard, *, decode: Decode, report: Callable[[str], None]) -> None:
         self.next_offset = 0
         self.records = 0
         """How many records were read, including those not replayed."""
         self.passed_over = 0
         """How many batches and records were damaged."""
         self.damage: str | None = None
-        self._replay = replay
+        self._shard = shard
         self._decode = decode
         self._report = report
         self._latest: dict[bytes, Record] = {}
-        self._transactions: dict[int, list[Record]] = {}
         self._unknown_types: set[int] = set()
 
     def page(self, data: bytes) -> Iterator[None]:
@@ -74,17 +82,22 @@ class LogReplay:
         try:
             for entry in iter_batches(data):
                 before = self.records
-                self._read(entry)
+                records = self._read(entry)
+                if entry.producer_id < 0:
+                    self._keep_latest(records)
+                elif records:
+                    # What stands before it in the log comes before it.
+                    yield from self._replay_latest()
+                    if entry.is_control:
+                        self._end_transaction(entry.producer_id, records)
+                    else:
+                        yield from self._replay(records, entry.producer_id)
                 self.next_offset = entry.next_offset
                 if self.records // RECORDS_PER_STEP != before // RECORDS_PER_STEP:
                     yield
         except CorruptRecord as error:
             self.damage = error.message
-        latest, self._latest = self._latest, {}
-        for number, record in enumerate(latest.values(), start=1):
-            self._apply(record)
-            if number % RECORDS_PER_STEP == 0:
-                yield
+        yield from self._replay_latest()
 
     def skip(self, reason: str) -> None:
         """Count and report something that could not be read."""
@@ -94,31 +107,33 @@ class LogReplay:
         elif self.passed_over == REPORTED + 1:
             self._report("passed over more damage; further lines are left out")
 
-    def _read(self, entry: RecordBatch | LegacyEntry) -> None:
+    def _read(self, entry: RecordBatch | LegacyEntry) -> list[Record]:
+        """Return the records of a batch; none if it is damaged, or a control batch without a producer."""
         where = f"offsets {entry.base_offset} to {entry.last_offset}"
         if not entry.is_valid_crc():
             self.skip(f"{where}: the checksum is wrong")
-            return
+            return []
         try:
             records = list(entry.records())
-            self.records += len(records)
-            if entry.is_control:
-                self._end_transaction(entry.producer_id, records)
-            elif entry.is_transactional:
-                self._transactions.setdefault(entry.producer_id, []).extend(records)
-            else:
-                self._take(records)
         except CorruptRecord as error:
             self.skip(f"{where}: {error.message}")
+            return []
+        self.records += len(records)
+        return [] if entry.is_control and entry.producer_id < 0 else records
 
     def _end_transaction(self, producer_id: int, markers: list[Record]) -> None:
         for marker in markers:
-            kind = parse_control_key(marker.key)
-            if kind in {ControlRecordType.COMMIT, ControlRecordType.ABORT}:
-                records = self._transactions.pop(producer_id, [])
-                self._take(records if kind is ControlRecordType.COMMIT else [])
+            try:
+                kind = parse_control_key(marker.key)
+                if kind in {ControlRecordType.COMMIT, ControlRecordType.ABORT}:
+                    self._shard.replay_end(producer_id, kind is ControlRecordType.COMMIT)
+            except CorruptRecord as error:
+                self.skip(f"offset {marker.offset}: {error.message}")
+            except Exception as error:
+                # As in `_apply`.
+                self.skip(f"offset {marker.offset}: {error!r}")
 
-    def _take(self, records: list[Record]) -> None:
+    def _keep_latest(self, records: list[Record]) -> None:
         latest = self._latest
         for record in records:
             if record.key is None:
@@ -127,11 +142,24 @@ class LogReplay:
             latest.pop(record.key, None)
             latest[record.key] = record
 
-    def _apply(self, record: Record) -> None:
-        assert record.key is not None
+    def _replay_latest(self) -> Iterator[None]:
+        if self._latest:
+            latest, self._latest = self._latest, {}
+            yield from self._replay(latest.values(), NO_PRODUCER_ID)
+
+    def _replay(self, records: Iterable[Record], producer_id: int) -> Iterator[None]:
+        for number, record in enumerate(records, start=1):
+            self._apply(record, producer_id)
+            if number % RECORDS_PER_STEP == 0:
+                yield
+
+    def _apply(self, record: Record, producer_id: int) -> None:
+        if record.key is None:
+            self.skip(f"offset {record.offset}: it has no key")
+            return
         try:
             decoded = self._decode(record.key, record.value)
-            self._replay(decoded.key, decoded.value)
+            self._shard.replay(decoded.key, decoded.value, record.offset, producer_id)
         except UnknownRecordType as error:
             if error.type not in self._unknown_types:
                 self._unknown_types.add(error.type)
@@ -150,9 +178,7 @@ async def load(host: ShardHost[Any], *, decode: Decode, page_bytes: int) -> bool
     """Replay the whole log; return False if the shard was closed. Raises `KafkaError` or `OSError`."""
     log = host.partition.log
     name = str(log.topic_partition)
-    replay = LogReplay(
-        host.shard.replay, decode=decode, report=lambda line: _log.warning("%s: %s", name, line)
-    )
+    replay = LogReplay(host.shard, decode=decode, report=lambda line: _log.warning("%s: %s", name, line))
     replay.next_offset = log.log_start_offset
     started = trio.current_time()
     while replay.next_offset < log.log_end_offset:

@@ -8,10 +8,10 @@ fail with NOT_COORDINATOR.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule, Send, Token
+from kcli.broker.coordinator.effects import Append, Cancel, Marker, Reply, Schedule, Send, Token
 from kcli.broker.replication.partition import ACKS_ALL
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.broker.waiting.timer import TimerTask
@@ -19,13 +19,14 @@ from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import encode_key, encode_value
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.record import NO_PRODUCER_ID
 from kcli.protocol.schema.declaration import EncodeError
 from kcli.storage.producers.producer_state import AppendOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-    from kcli.broker.coordinator.effects import CoordinatorRecord, Effect, Now
+    from kcli.broker.coordinator.effects import Effect, Now
     from kcli.broker.metadata.metadata_image import MetadataDelta
     from kcli.broker.replication.partition import Partition
     from kcli.broker.waiting.purgatory import Purgatory
@@ -51,8 +52,14 @@ class CoordinatorSettings:
 class Shard(Protocol):
     """The pure state of one partition of an internal topic; `runtime.ask` calls its other methods."""
 
-    def replay(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any record of its topic
-        """Apply a record that is in the log; the value None deletes."""
+    def replay(self, key: Any, value: Any, offset: int = -1, producer_id: int = -1) -> None:  # noqa: ANN401
+        """Apply a record of its topic that is in the log, in the log's order; the value None deletes.
+
+        With a producer id it belongs to a transaction, whose end `replay_end` tells.
+        """
+
+    def replay_end(self, producer_id: int, is_commit: bool) -> None:
+        """Apply the marker that ends the transaction of a producer, which may have no records here."""
 
     def loaded(self, now: Now) -> list[Effect]:
         """Begin: the whole log has been replayed."""
@@ -321,6 +328,8 @@ class ShardHost(Generic[S]):
                     token.give(response)
                 case Append():
                     self._append(effect, now)
+                case Marker():
+                    self._append_marker(effect, now)
                 case Schedule(key, delay_ms):
                     self._schedule(key, delay_ms, now)
                 case Cancel(key):
@@ -340,17 +349,33 @@ class ShardHost(Generic[S]):
         if timer is not None:
             self._purgatory.timer.cancel(timer)
 
-    def _append(self, effect: Append, now: Now) -> None:
-        then, settled = effect.then, effect.settled
+    def _append(self, append: Append, now: Now) -> None:
         try:
-            required_offset = self._write(effect.records, now)
+            offset = self._write(append, now)
         except KafkaError as error:
-            self._not_written(effect.records, then, error, now)
+            self._not_written(append, error, now)
             return
-        for record in effect.records:
-            self.shard.replay(record.key, record.value)
-        if then is None and settled is None:
+        producer_id = NO_PRODUCER_ID if append.producer is None else append.producer.producer_id
+        for record in append.records:
+            self.shard.replay(record.key, record.value, offset, producer_id)
+            offset += 1
+        if append.then is not None or append.settled is not None:
+            self._call_when_committed(offset, append.then, append.settled, now)
+
+    def _append_marker(self, effect: Marker, now: Now) -> None:
+        marker, then = effect.marker, effect.then
+        try:
+            self._check_writable()
+            offset = self.partition.append_marker(marker, now_ms=now.wall_ms).last_offset
+        except KafkaError as error:
+            self.perform(then(now, as_coordinator_error(error)), now)
             return
+        self.shard.replay_end(marker.producer_id, marker.is_commit)
+        self._call_when_committed(offset + 1, then, None, now)
+
+    def _call_when_committed(
+        self, required_offset: int, then: Then | None, settled: Settled | None, now: Now
+    ) -> None:
         partition = self.partition
         code = partition.replication_error(required_offset)
         if code is None or partition.log.must_flush or self._pending:
@@ -369,47 +394,49 @@ class ShardHost(Generic[S]):
             pending.is_flushed = False
             self._flush(pending)
 
-    def _write(self, records: tuple[CoordinatorRecord, ...], now: Now) -> int:
-        """Write records as one batch; return the offset behind it. Raises `KafkaError`."""
+    def _write(self, append: Append, now: Now) -> int:
+        """Write records as one batch; return the first offset. Raises `KafkaError`."""
+        self._check_writable()
         partition = self.partition
-        if self.is_closed:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the coordinator has moved")
-        if partition.writing is not None:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "another write to the partition is under way")
-        if not records:
+        if not append.records:
             return partition.log.log_end_offset
         validated = partition.log.validator.validate(
-            self._batch(records, now), now_ms=now.wall_ms, origin=AppendOrigin.COORDINATOR
+            self._batch(append, now), now_ms=now.wall_ms, origin=AppendOrigin.COORDINATOR
         )
-        return partition.append_validated(validated, acks=ACKS_ALL, now_ms=now.wall_ms).last_offset + 1
+        return partition.append_validated(validated, acks=ACKS_ALL, now_ms=now.wall_ms).first_offset
 
-    def _batch(self, records: tuple[CoordinatorRecord, ...], now: Now) -> bytearray:
+    def _check_writable(self) -> None:
+        if self.is_closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the coordinator has moved")
+        if self.partition.writing is not None:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "another write to the partition is under way")
+
+    def _batch(self, append: Append, now: Now) -> bytearray:
         builder = RecordBatchBuilder(codec=self._codec)
+        producer = append.producer
+        if producer is not None:
+            builder.producer_id, builder.producer_epoch = producer.producer_id, producer.producer_epoch
+            builder.is_transactional = True
         try:
-            for record in records:
+            for record in append.records:
                 value = None if record.value is None else encode_value(record.value)
                 builder.append(now.wall_ms, encode_key(record.key), value)
         except EncodeError as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
         return builder.build()
 
-    def _not_written(
-        self,
-        records: tuple[CoordinatorRecord, ...],
-        then: Then | None,
-        error: KafkaError,
-        now: Now,
-    ) -> None:
-        if then is not None:
-            self.perform(then(now, as_coordinator_error(error)), now)
-        elif error.code == ErrorCode.MESSAGE_TOO_LARGE and len(records) > 1:
+    def _not_written(self, append: Append, error: KafkaError, now: Now) -> None:
+        count = len(append.records)
+        if append.then is not None:
+            self.perform(append.then(now, as_coordinator_error(error)), now)
+        elif error.code == ErrorCode.MESSAGE_TOO_LARGE and count > 1:
             # No request waits for the batch, so it may be split.
-            middle = len(records) // 2
-            self._append(Append(records[:middle]), now)
-            self._append(Append(records[middle:]), now)
+            middle = count // 2
+            self._append(replace(append, records=append.records[:middle]), now)
+            self._append(replace(append, records=append.records[middle:]), now)
         elif not self.is_closed:
             topic, index = self.partition.key
-            _log.error("could not write %d records to %s-%d: %s", len(records), topic, index, error.message)
+            _log.error("could not write %d records to %s-%d: %s", count, topic, index, error.message)
 
 
 def as_coordinator_error(error: KafkaError) -> KafkaError:

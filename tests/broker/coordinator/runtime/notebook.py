@@ -39,11 +39,15 @@ def record(name: str, number: int | None) -> CoordinatorRecord:
 
 
 class Notebook:
-    """Numbers by name, changed only by records."""
+    """Numbers by name, changed only by records; those of a transaction by its marker."""
 
     def __init__(self, index: int = 0, leader_epoch: int = 0) -> None:
         self.opened_as = (index, leader_epoch)
         self.numbers: dict[str, int] = {}
+        self.written_at: dict[str, int] = {}
+        """The offset of the record that last counted for a name."""
+        self.open: dict[int, dict[str, tuple[int | None, int]]] = {}
+        """What open transactions have written, with offsets, by producer id."""
         self.log: list[str] = []
         self.parked: list[Token] = []
         self.on_change: list[Effect] = []
@@ -72,13 +76,26 @@ class Notebook:
 
     # life
 
-    def replay(self, key: Any, value: Any) -> None:
+    def replay(self, key: Any, value: Any, offset: int = -1, producer_id: int = -1) -> None:
         if key.group == "unbearable":
             raise LookupError("cannot be")
-        if value is None:
-            self.numbers.pop(key.group, None)
+        number = None if value is None else value.offset
+        if producer_id >= 0:
+            self.open.setdefault(producer_id, {})[key.group] = (number, offset)
         else:
-            self.numbers[key.group] = value.offset
+            self._write(key.group, number, offset)
+
+    def replay_end(self, producer_id: int, is_commit: bool) -> None:
+        for name, (number, offset) in self.open.pop(producer_id, {}).items():
+            if is_commit and offset > self.written_at.get(name, -1):
+                self._write(name, number, offset)
+
+    def _write(self, name: str, number: int | None, offset: int) -> None:
+        self.written_at[name] = offset
+        if number is None:
+            self.numbers.pop(name, None)
+        else:
+            self.numbers[name] = number
 
     def loaded(self, now: Now) -> list[Effect]:
         self.log.append("loaded")

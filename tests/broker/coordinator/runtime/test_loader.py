@@ -37,8 +37,8 @@ def batch(*records: CoordinatorRecord, offset: int = 0, **header: Any) -> bytear
     return builder.build()
 
 
-def raw_batch(*pairs: tuple[bytes | None, bytes | None], offset: int = 0) -> bytearray:
-    builder = RecordBatchBuilder(base_offset=offset)
+def raw_batch(*pairs: tuple[bytes | None, bytes | None], offset: int = 0, **header: Any) -> bytearray:
+    builder = RecordBatchBuilder(base_offset=offset, **header)
     for key, value in pairs:
         builder.append(0, key, value)
     return builder.build()
@@ -46,7 +46,7 @@ def raw_batch(*pairs: tuple[bytes | None, bytes | None], offset: int = 0) -> byt
 
 def replayed(*pages: bytes) -> tuple[Notebook, LogReplay, list[str]]:
     notebook, lines = Notebook(), list[str]()
-    replay = LogReplay(notebook.replay, decode=decode_record, report=lines.append)
+    replay = LogReplay(notebook, decode=decode_record, report=lines.append)
     for page in pages:
         for _ in replay.page(bytes(page)):
             pass
@@ -73,9 +73,18 @@ def test_a_batch_that_ends_behind_its_page_is_left_for_the_next() -> None:
 
 def test_a_long_page_stops_now_and_then() -> None:
     records = [record(f"group-{number}", number) for number in range(RECORDS_PER_STEP * 3)]
-    replay = LogReplay(Notebook().replay, decode=decode_record, report=print)
+    replay = LogReplay(Notebook(), decode=decode_record, report=print)
     pages = b"".join(batch(each, offset=number) for number, each in enumerate(records))
     assert len(list(replay.page(pages))) == 6  # reading and replaying
+
+
+PRODUCER = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
+CONTROL = {**PRODUCER, "is_control": True}
+
+
+def marker(kind: ControlRecordType, offset: int, producer_id: int = 7) -> bytearray:
+    end = EndTxnMarker(kind, 0)
+    return end_txn_batch(end, timestamp=0, producer_id=producer_id, producer_epoch=0, base_offset=offset)
 
 
 @pytest.mark.parametrize(
@@ -89,44 +98,104 @@ def test_a_long_page_stops_now_and_then() -> None:
 def test_the_records_of_a_transaction_count_when_it_is_committed(
     kind: ControlRecordType | None, numbers: dict[str, int]
 ) -> None:
-    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
-    pages = batch(record("a", 1)) + batch(record("a", 2), offset=1, **producer)
+    pages = batch(record("a", 1)) + batch(record("a", 2), offset=1, **PRODUCER)
     pages += batch(record("b", 9), offset=2)
     if kind is not None:
-        marker = EndTxnMarker(kind, 0)
-        pages += end_txn_batch(marker, timestamp=0, producer_id=7, producer_epoch=0, base_offset=3)
+        pages += marker(kind, 3)
     notebook, _, lines = replayed(pages)
     assert (notebook.numbers, lines) == (numbers, [])
 
 
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [(ControlRecordType.COMMIT, {"a": 2, "b": 3}), (ControlRecordType.ABORT, {"a": 1})],
+)
+def test_a_transaction_open_at_the_end_of_the_log_is_ended_by_a_later_marker(
+    kind: ControlRecordType, numbers: dict[str, int]
+) -> None:
+    notebook, _, _ = replayed(
+        batch(record("a", 1)) + batch(record("a", 2), record("b", 3), offset=1, **PRODUCER)
+    )
+    assert (notebook.numbers, notebook.open) == ({"a": 1}, {7: {"a": (2, 1), "b": (3, 2)}})
+    notebook.replay_end(7, kind is ControlRecordType.COMMIT)
+    assert (notebook.numbers, notebook.open) == (numbers, {})
+
+
+def test_a_late_marker_does_not_override_what_was_written_after_its_records() -> None:
+    pages = batch(record("a", 1), record("b", 2), record("c", 3), **PRODUCER)
+    pages += batch(record("a", 4), record("b", None), offset=3)
+    notebook, _, _ = replayed(pages + marker(ControlRecordType.COMMIT, 5))
+    assert notebook.numbers == {"a": 4, "c": 3}
+
+
+def test_records_come_in_the_order_of_the_log_with_their_offsets() -> None:
+    """Records of the same key without a producer are thinned, but not across the records of one."""
+    calls: list[object] = []
+
+    class Recorder(Notebook):
+        def replay(self, key: Any, value: Any, offset: int = -1, producer_id: int = -1) -> None:
+            calls.append((key.group, offset, producer_id))
+
+        def replay_end(self, producer_id: int, is_commit: bool) -> None:
+            calls.append((producer_id, is_commit))
+
+    pages = batch(record("a", 1)) + batch(record("b", 1), record("a", 2), offset=1)
+    pages += batch(record("a", 3), offset=3, **PRODUCER) + batch(record("a", 4), offset=4, **PRODUCER)
+    pages += batch(record("a", 5), offset=5) + marker(ControlRecordType.ABORT, 6)
+    pages += marker(ControlRecordType.COMMIT, 7, producer_id=8) + batch(record("a", 6), offset=8)
+    replay = LogReplay(Recorder(), decode=decode_record, report=print)
+    assert len(list(replay.page(bytes(pages)))) == 0
+    assert calls == [
+        ("b", 1, -1),
+        ("a", 2, -1),
+        ("a", 3, 7),
+        ("a", 4, 7),
+        ("a", 5, -1),
+        (7, False),
+        (8, True),
+        ("a", 8, -1),
+    ]
+    assert (replay.records, replay.next_offset) == (9, 9)
+
+
+RECORDS = st.lists(
+    st.tuples(st.sampled_from("abcdef"), st.none() | st.integers(0, 99)), min_size=1, max_size=5
+)
+ENDS = st.sampled_from([ControlRecordType.COMMIT, ControlRecordType.ABORT])
+
+
 @given(
     steps=st.lists(
-        st.lists(
-            st.tuples(st.sampled_from("abcdef"), st.none() | st.integers(0, 99)), min_size=1, max_size=5
-        ),
+        st.tuples(st.sampled_from([-1, -1, 7, 8]), RECORDS) | st.tuples(st.sampled_from([7, 8]), ENDS),
         max_size=20,
     ),
     cuts=st.lists(st.integers(1, 5), max_size=20),
 )
 def test_any_log_in_any_pages_is_what_its_records_say(
-    steps: list[list[tuple[str, int | None]]], cuts: list[int]
+    steps: list[tuple[int, list[tuple[str, int | None]] | ControlRecordType]], cuts: list[int]
 ) -> None:
-    expected: dict[str, int] = {}
+    expected = Notebook()
     parts, offset = [], 0
-    for step in steps:
-        parts.append(bytes(batch(*(record(*each) for each in step), offset=offset)))
-        offset += len(step)
-        for name, number in step:
-            expected.pop(name, None)
-            if number is not None:
-                expected[name] = number
+    for producer_id, step in steps:
+        if isinstance(step, ControlRecordType):
+            parts.append(bytes(marker(step, offset, producer_id)))
+            expected.replay_end(producer_id, step is ControlRecordType.COMMIT)
+            offset += 1
+            continue
+        records = [record(*each) for each in step]
+        producer = PRODUCER | {"producer_id": producer_id} if producer_id >= 0 else {}
+        parts.append(bytes(batch(*records, offset=offset, **producer)))
+        for each in records:
+            expected.replay(each.key, each.value, offset, producer_id)
+            offset += 1
     pages = []
     while parts:
         count = cuts.pop() if cuts else len(parts)
         pages.append(b"".join(parts[:count]))
         del parts[:count]
     notebook, replay, lines = replayed(*pages)
-    assert (notebook.numbers, replay.next_offset, lines) == (expected, offset, [])
+    assert (notebook.numbers, notebook.open) == (expected.numbers, expected.open)
+    assert (replay.next_offset, lines) == (offset, [])
 
 
 # --- damage
@@ -152,6 +221,17 @@ def damaged_pages() -> list[tuple[str, bytearray, list[str]]]:
             ["records of an unknown type"],
         ),
         ("replay", batch(record("unbearable", 1), offset=1), ["offset 1: LookupError('cannot be')"]),
+        (
+            "replay in a transaction",
+            batch(record("unbearable", 1), offset=1, **PRODUCER),
+            ["offset 1: LookupError('cannot be')"],
+        ),
+        (
+            "no key in a transaction",
+            raw_batch((None, b"v"), offset=1, **PRODUCER),
+            ["offset 1: it has no key"],
+        ),
+        ("marker without a type", raw_batch((b"\0", b""), offset=1, **CONTROL), ["offset 1: the key of a"]),
     ]
 
 
