@@ -292,6 +292,9 @@ class BrokerSettings:
     replica_socket_timeout_ms = integer(
         "replica.socket.timeout.ms", 30_000, "How long a follower waits for another broker's response, in ms."
     )
+    request_timeout_ms = integer(
+        "request.timeout.ms", 30_000, "How long a request to another broker waits for its response, in ms."
+    )
     replica_selector_class = optional(
         string(
             "replica.selector.class",

@@ -97,11 +97,6 @@ ROWS: tuple[ConfigDefinition[Any], ...] = (
         check=at_least(0),
     ),
     integer(
-        "request.timeout.ms",
-        30_000,
-        "Time that the broker waits for the response to a request it sends itself, in ms.",
-    ),
-    integer(
         "controller.socket.timeout.ms",
         30_000,
         "Time that a request between controller and broker may take, in ms.",
