@@ -83,8 +83,8 @@ SUBROOMS: dict[str, str] = {
     "kcli.forensics": "repair verification contents ranges entries",
     "kcli.client": "producer consumer groups fetch admin client network config",
     "kcli.broker": (
-        "process faults metering node handlers network node_context coordinator replication controller"
-        " metadata waiting config"
+        "process faults metering node handlers network node_context transactions coordinator replication"
+        " controller metadata waiting config"
     ),
     "kcli.broker.network": (
         "socket_server connection reactor quota_engine request_engine responses inbox outbox transport"

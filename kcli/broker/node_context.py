@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.producer_ids import ProducerIds
@@ -17,9 +18,12 @@ from kcli.broker.replication.replica_manager import ReplicaManager
 from kcli.broker.waiting.pause_gate import PauseGate
 from kcli.broker.waiting.purgatory import Purgatory
 from kcli.broker.waiting.timer import Timer
+from kcli.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
+
+    import trio
 
     from kcli.broker.config.broker_config import BrokerConfig
     from kcli.broker.controller.controller import Controller
@@ -27,7 +31,13 @@ if TYPE_CHECKING:
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.broker.replication.leader_endpoint import LeaderEndPoint, LeaderEndPoints
+    from kcli.broker.transactions.marker_writer import MarkerWriter
+    from kcli.protocol.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+    )
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
     from kcli.storage.dirs.log_manager import LogManager
 
 
@@ -71,6 +81,8 @@ class NodeContext:
         self.epoch = -1
         self.known_controller_id = -1
         """The controller's node when this node last applied metadata."""
+        self.tasks: trio.Nursery | None = None
+        """Where tasks of the node run, while it runs."""
         self.gate = PauseGate()
         self.wall_ms = wall_ms
         self.peers = peers
@@ -112,6 +124,28 @@ class NodeContext:
 
     async def until_awake(self) -> None:
         await self.gate.passed()
+
+    def start_soon(self, job: Callable[[], Awaitable[None]]) -> None:
+        """Run a job in a task of its own, which ends with the node; a node that does not run starts none."""
+        if self.tasks is not None:
+            self.tasks.start_soon(job)
+
+    @cached_property
+    def marker_writer(self) -> MarkerWriter:
+        """What writes the ends of transactions here; imported when the first one comes."""
+        from kcli.broker.transactions.marker_writer import MarkerWriter
+
+        return MarkerWriter(self.replica_manager, self.groups, start_soon=self.start_soon)
+
+    async def write_markers(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """Write the ends of transactions for a coordinator on another node."""
+        return await self.marker_writer.written(request.markers)
+
+    async def add_partitions_to_txn(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        """Add partitions to transactions for the leader of a partition on another node."""
+        from kcli.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _link_to(self, node_id: int) -> LeaderEndPoint:
         link = self.peers.between(self.node_id, node_id)

@@ -215,6 +215,7 @@ class Broker(NodeContext):
         """
         try:
             async with trio.open_nursery() as nursery:
+                self.tasks = nursery
                 await nursery.start(self.timer.run)
                 await nursery.start(self.groups.run)
                 await nursery.start(self._server.sweep)
@@ -241,6 +242,7 @@ class Broker(NodeContext):
                 assert self._failure is not None
                 raise self._failure
         finally:
+            self.tasks = None
             self._accepts.set()
 
     async def accept(self) -> None:

@@ -11,7 +11,8 @@ Every call looks the other node up anew, because it may have died or been replac
 | `is_frozen` | no call starts; those that wait still get their answer |
 
 A call to a paused node waits for it, at most `replica.socket.timeout.ms`. `fetch` returns slices of the
-leader's files: the caller reads them before any other task runs.
+leader's files: the caller reads them before any other task runs. The requests of transactions run in the
+caller's task, and one whose call fails meanwhile may still have been carried out.
 
 A session lasts from call to call, as in KIP-227: a call names only the positions that moved and returns only
 partitions with news. It is not parked for each call; partitions mark themselves in `ReadyPartitions`.
@@ -19,7 +20,7 @@ partitions with news. It is not parked for each call; partitions mark themselves
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import trio
 
@@ -33,11 +34,18 @@ from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kcli.broker.replication.fetch_data import FetchPartition
     from kcli.broker.replication.hosted_partitions import HostedPartitions
     from kcli.broker.replication.partition import Partition
+    from kcli.protocol.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+    )
+    from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+R = TypeVar("R")
 
 
 class PeerUnreachable(KcliError):
@@ -57,6 +65,12 @@ class Peer(Protocol):
     async def until_awake(self) -> None:
         """Return once the node is not paused."""
 
+    async def write_markers(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """Write the ends of transactions to partitions that the node leads."""
+
+    async def add_partitions_to_txn(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        """Add partitions to transactions that the node coordinates, or verify that they were added."""
+
 
 class LeaderEndPoint:
     """The link from node `from_id` to node `to_id`; `find` returns a running node, or None."""
@@ -71,6 +85,8 @@ class LeaderEndPoint:
         self._thawed: trio.Event | None = None
         self._find = find
         self._waiting: dict[FollowerFetchSession, None] = {}
+        self._calls: dict[trio.CancelScope, None] = {}
+        """The requests that are being carried out."""
 
     @property
     def is_cut(self) -> bool:
@@ -95,10 +111,12 @@ class LeaderEndPoint:
         self._thawed = trio.Event() if is_frozen else None
 
     def fail_waiting(self) -> None:
-        """Fail every fetch that waits for its answer: the connection is gone."""
+        """Fail every call that waits for its answer: the connection is gone."""
         waiting, self._waiting = self._waiting, {}
         for session in waiting:
             session.ready.fail(self._unreachable())
+        for scope in self._calls:
+            scope.cancel()
 
     def reach(self) -> Peer:
         """Return the other node if a call would arrive now. Raises `PeerUnreachable`."""
@@ -139,6 +157,29 @@ class LeaderEndPoint:
         peer = await self._call()
         log = peer.replica_manager.leader(topic, index, leader_epoch).log
         return log.log_start_offset, log.log_end_offset
+
+    async def write_markers(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """Let the other node write the ends of transactions. Raises `PeerUnreachable`."""
+        return await self._request(lambda peer: peer.write_markers(request))
+
+    async def add_partitions_to_txn(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        """Ask a coordinator on the other node, as with version 5 of the API. Raises `PeerUnreachable`."""
+        return await self._request(lambda peer: peer.add_partitions_to_txn(request))
+
+    async def _request(self, send: Callable[[Peer], Awaitable[R]]) -> R:
+        """Return the other node's response if it comes within `timeout_ms`."""
+        peer = await self._call()
+        with trio.move_on_after(self.timeout_ms / 1000) as scope:
+            self._calls[scope] = None
+            try:
+                response = await send(peer)
+            finally:
+                del self._calls[scope]
+        if scope.cancel_called:
+            raise self._unreachable()
+        if peer.is_paused:
+            await self._await_resumption(peer)
+        return response
 
     async def _call(self) -> Peer:
         """Return the other node, after the delays of the faults."""
