@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kcli.storage.log.log_appender import LogAppendInfo
     from kcli.storage.log.log_validator import ValidatedRecords
     from kcli.storage.log.unified_log import UnifiedLog
+    from kcli.storage.producers.producer_guards import ProducerGuard
 
 NO_EPOCH = -1
 _log = logging.getLogger(__name__)
@@ -178,6 +179,7 @@ class Partition:
             self._lead(registration, new_epoch=new_epoch, is_new_leader=not was_leader)
         else:
             self.in_sync = None
+            self.log.guards.clear()
         self._touch(self.key)
         return new_epoch
 
@@ -204,6 +206,7 @@ class Partition:
         self.leader = -1
         self.is_alone = False
         self.in_sync = None
+        self.log.guards.clear()
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise `KafkaError` unless this node leads, in the caller's epoch."""
@@ -246,13 +249,36 @@ class Partition:
         return info
 
     def append_validated(
-        self, validated: ValidatedRecords, *, acks: int, now_ms: int, written: WriteAhead | None = None
+        self,
+        validated: ValidatedRecords,
+        *,
+        acks: int,
+        now_ms: int,
+        written: WriteAhead | None = None,
+        guard: ProducerGuard | None = None,
     ) -> LogAppendInfo:
-        """Append validated records; `written` is already in the file. Raises `KafkaError`."""
+        """Append validated records; `written` is already in the file. Raises `KafkaError`.
+
+        A transactional batch needs the `guard` of `begin_guard` unless its transaction is open.
+        """
         self._check_writable(acks)
-        info = self.log.append(validated, leader_epoch=self.leader_epoch, now_ms=now_ms, written=written)
+        info = self.log.append(
+            validated, leader_epoch=self.leader_epoch, now_ms=now_ms, written=written, guard=guard
+        )
         self._appended(info)
         return info
+
+    def begin_guard(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_tv2: bool, now_ms: int
+    ) -> ProducerGuard | None:
+        """Return the guard of a transactional batch until its coordinator has verified the transaction.
+
+        None if the transaction is open here: then nothing needs to be verified. Raises `KafkaError`.
+        """
+        self.check_leader()
+        return self.log.producer_state.begin_guard(
+            producer_id, producer_epoch, base_sequence, is_tv2=is_tv2, now_ms=now_ms
+        )
 
     def append_marker(self, marker: TransactionMarker, *, now_ms: int) -> LogAppendInfo:
         """Append the end of a transaction, an acks=all write; not while `writing`. Raises `KafkaError`."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kcli.forensics.verification.packed_batches import PackedBatches
     from kcli.forensics.verification.segment_chain import ReplicaListing
     from kcli.protocol.records.batch import RecordBatch
-    from kcli.storage.producers.producer_state import ProducerStateEntry
+    from kcli.storage.producers.producer_entry import ProducerStateEntry
 
 
 NO_EPOCH = -1

@@ -99,6 +99,7 @@ class LogManager:
         self._cluster_id = cluster_id
         self._config_for = config_for or (lambda topic: self.default_config)
         self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._verifies_transactions = False
         self.report = report
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._future_logs: dict[TopicPartition, UnifiedLog] = {}
@@ -187,6 +188,7 @@ class LogManager:
             report=self.report,
             on_failure=self._log_failed,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
+            verifies_transactions=self._verifies_transactions,
             random_below=lambda limit: int.from_bytes(os.urandom(8), "big") % limit,
         )
         return load_log(
@@ -356,6 +358,7 @@ class LogManager:
         self._checkpoints.entries_expired([topic_partition])
         if former is not None:
             copy.set_high_watermark(former.high_watermark)
+            copy.producer_state.guards = former.producer_state.guards
             self._retire(former, now_ms)
         copy.rename_directory(replica_directory_name(topic_partition))
         copy.is_future = False
@@ -382,6 +385,12 @@ class LogManager:
         self._producer_id_expiration_ms = expiration_ms
         for log in self.all_logs:
             log.producer_state.producer_id_expiration_ms = expiration_ms
+
+    def set_transaction_verification(self, *, verifies: bool) -> None:
+        """Make every log, now and later, refuse transactional data that is not verified, or not."""
+        self._verifies_transactions = verifies
+        for log in self.all_logs:
+            log.producer_state.verifies_transactions = verifies
 
     def checkpoint(self, name: str) -> None:
         """Write one kind of checkpoint, at once; see `CHECKPOINTS`. Raises `StorageShortage`."""

@@ -35,7 +35,8 @@ from kcli.protocol.records.record import NO_TIMESTAMP
 from kcli.protocol.records.record_walk import WALKED_BYTES_PER_RECORD, walk_records
 from kcli.storage.log.file_records import write_at
 from kcli.storage.log.log_validator import LogValidator
-from kcli.storage.producers.producer_state import AppendOrigin, BatchMetadata
+from kcli.storage.producers.producer_entry import BatchMetadata
+from kcli.storage.producers.producer_state import AppendOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,11 +50,12 @@ if TYPE_CHECKING:
     from kcli.storage.log.log_config import LogConfig
     from kcli.storage.log.log_segment import LogSegment
     from kcli.storage.log.log_validator import ValidatedRecords
+    from kcli.storage.producers.producer_entry import ProducerStateEntry
+    from kcli.storage.producers.producer_guards import ProducerGuard
     from kcli.storage.producers.producer_snapshot import ProducerSnapshots
     from kcli.storage.producers.producer_state import (
         Continuation,
         ProducerAppends,
-        ProducerStateEntry,
         ProducerStateManager,
     )
 
@@ -118,10 +120,11 @@ class LogAppender:
         leader_epoch: int,
         now_ms: int,
         written: WriteAhead | None = None,
+        guard: ProducerGuard | None = None,
     ) -> LogAppendInfo:
         self._stamp(validated, leader_epoch)
         self._check_room(len(validated.data))
-        producers = self._check_producers(validated.batches, validated.origin)
+        producers = self._check_producers(validated.batches, validated.origin, guard=guard)
         if isinstance(producers, BatchMetadata):
             written_ms = producers.timestamp
             return LogAppendInfo(
@@ -190,11 +193,14 @@ class LogAppender:
         batches: Sequence[RecordBatch | LegacyEntry],
         origin: AppendOrigin,
         *,
+        guard: ProducerGuard | None = None,
         transaction_version: int = 0,
     ) -> Continuation | ProducerAppends | BatchMetadata | None:
         """Return as `ProducerStateManager.check` does. Raises `KafkaError`."""
         try:
-            return self.producer_state.check(batches, origin, transaction_version=transaction_version)
+            return self.producer_state.check(
+                batches, origin, guard=guard, transaction_version=transaction_version
+            )
         except CorruptRecord as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
 

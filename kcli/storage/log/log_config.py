@@ -82,11 +82,13 @@ class LogSettings:
     """The configuration of one log and the callbacks to its node.
 
     `report` takes one line for each event worth a log line. `on_failure(log directory, message)` takes the
-    log directory offline. `random_below(n)` returns an int in [0, n), for `segment.jitter.ms`.
+    log directory offline. With `verifies_transactions` a leader takes only verified transactional data.
+    `random_below(n)` returns an int in [0, n), for `segment.jitter.ms`.
     """
 
     config: LogConfig
     report: Callable[[str], None]
     on_failure: Callable[[str, str], None]
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+    verifies_transactions: bool = False
     random_below: Callable[[int], int] = lambda limit: 0

@@ -107,7 +107,9 @@ class LogLoader:
         self.leader_epochs = LeaderEpochs(directory)
         self.snapshots = ProducerSnapshots(directory)
         self.producer_state = ProducerStateManager(
-            topic_partition, producer_id_expiration_ms=settings.producer_id_expiration_ms
+            topic_partition,
+            producer_id_expiration_ms=settings.producer_id_expiration_ms,
+            verifies_transactions=settings.verifies_transactions,
         )
         # Whether records were lost, so that the checkpoints do not describe this log any more.
         self.was_changed = False

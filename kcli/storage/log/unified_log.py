@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from kcli.storage.log.log_config import LogConfig
     from kcli.storage.log.log_segment import LogSegment
     from kcli.storage.log.log_validator import LogValidator, ValidatedRecords
+    from kcli.storage.producers.producer_entry import ProducerStateEntry
+    from kcli.storage.producers.producer_guards import ProducerGuard, ProducerGuards
     from kcli.storage.producers.producer_snapshot import ProducerSnapshots
-    from kcli.storage.producers.producer_state import ProducerStateEntry, ProducerStateManager
+    from kcli.storage.producers.producer_state import ProducerStateManager
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -137,6 +139,11 @@ class UnifiedLog:
         return self.segments.size_bytes
 
     @property
+    def guards(self) -> ProducerGuards:
+        """The guards of transactions that are being verified."""
+        return self.producer_state.guards
+
+    @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction has ended."""
         unstable = self.producer_state.first_unstable_offset
@@ -207,12 +214,15 @@ class UnifiedLog:
         leader_epoch: int,
         now_ms: int,
         written: WriteAhead | None = None,
+        guard: ProducerGuard | None = None,
     ) -> LogAppendInfo:
         """Give validated records offsets and the leader's epoch, and write them. Raises `KafkaError`.
 
-        A `write_ahead` that has been run is not written again.
+        A `write_ahead` that has been run is not written again. `guard` is that of a transactional batch.
         """
-        info = self.appender.append(validated, leader_epoch=leader_epoch, now_ms=now_ms, written=written)
+        info = self.appender.append(
+            validated, leader_epoch=leader_epoch, now_ms=now_ms, written=written, guard=guard
+        )
         info.log_start_offset = self.log_start_offset
         return info
 

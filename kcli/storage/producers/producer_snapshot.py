@@ -40,7 +40,7 @@ from kcli.protocol.records.batch_header import crc32c
 from kcli.protocol.records.record import NO_SEQUENCE, NO_TIMESTAMP
 from kcli.storage import disk
 from kcli.storage.log_paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of, segment_path
-from kcli.storage.producers.producer_state import NO_OFFSET, BatchMetadata, ProducerStateEntry
+from kcli.storage.producers.producer_entry import NO_OFFSET, BatchMetadata, ProducerStateEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -7,13 +7,15 @@ fenced producer (KIP-98, KIP-360).
 `check` examines the batches of one append without changing the state; `publish` of what it returns applies
 them after the write. `producer_snapshot` stores the state on disk.
 
+A leader that verifies transactions appends transactional data only inside of an open transaction, or with the
+guard of one (`producer_guards`).
+
 The first unstable offset is the start of the oldest transaction that is open, or whose marker is still above
 the high watermark (Kafka classes `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,8 +23,15 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key, parse_end_txn_marker
-from kcli.protocol.records.record import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from kcli.protocol.records.record import NO_PRODUCER_EPOCH, NO_SEQUENCE
 from kcli.storage.index.transaction_index import AbortedTransaction
+from kcli.storage.producers.producer_entry import (
+    MAX_SEQUENCE,
+    NO_OFFSET,
+    BatchMetadata,
+    ProducerStateEntry,
+)
+from kcli.storage.producers.producer_guards import ProducerGuards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,117 +39,13 @@ if TYPE_CHECKING:
     from kcli.protocol.records.control_records import EndTxnMarker
     from kcli.protocol.records.message_set import LegacyEntry
     from kcli.protocol.topics import TopicPartition
+    from kcli.storage.producers.producer_guards import ProducerGuard
 
 
-BATCHES_TO_RETAIN = 5
-NO_OFFSET = -1
-NO_COORDINATOR_EPOCH = -1
-
-MAX_SEQUENCE = 2**31 - 1
 MAX_PRODUCER_EPOCH = 2**15 - 1
 EPOCH_RAISED_FROM = 2
 """The first `transaction.version` whose markers have a higher epoch than the records that they end."""
 _SPECIAL_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
-
-
-class BatchMetadata(NamedTuple):
-    """A batch of a producer as it was written."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-
-    @property
-    def first_offset(self) -> int:
-        return self.last_offset - self.offset_delta
-
-    @property
-    def first_sequence(self) -> int:
-        """The sequence of the first record; 0 follows the highest sequence."""
-        sequence = self.last_sequence - self.offset_delta
-        return sequence if sequence >= 0 else sequence + MAX_SEQUENCE + 1
-
-
-class ProducerStateEntry:
-    """One producer: its epoch and its last batches, newest last."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "current_txn_first_offset",
-        "last_timestamp",
-        "producer_epoch",
-        "producer_id",
-    )
-
-    # Not a dataclass: `dump-log` and `verify-index` start without importing that module.
-    def __init__(
-        self,
-        producer_id: int,
-        producer_epoch: int = NO_PRODUCER_EPOCH,
-        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
-        last_timestamp: int = NO_TIMESTAMP,
-        current_txn_first_offset: int = NO_OFFSET,
-    ) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.coordinator_epoch = coordinator_epoch
-        self.last_timestamp = last_timestamp
-        self.current_txn_first_offset = current_txn_first_offset
-        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_TO_RETAIN)
-
-    @property
-    def last_sequence(self) -> int:
-        """The sequence of the last record, -1 if no batch is known."""
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    @property
-    def last_offset(self) -> int:
-        """The offset of the last record, -1 if no batch is known."""
-        return self.batches[-1].last_offset if self.batches else NO_OFFSET
-
-    def find_duplicate(
-        self, producer_epoch: int, base_sequence: int, last_sequence: int
-    ) -> BatchMetadata | None:
-        """Return the retained batch with exactly these sequences, None without one."""
-        if producer_epoch == self.producer_epoch:
-            for batch in self.batches:
-                if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
-                    return batch
-        return None
-
-    def is_continued_by(self, producer_epoch: int, base_sequence: int) -> bool:
-        """Whether a non-transactional batch continues the sequence, with no transaction open."""
-        return (
-            producer_epoch == self.producer_epoch
-            and self.current_txn_first_offset < 0
-            and bool(self.batches)
-            and (self.batches[-1].last_sequence + 1) & MAX_SEQUENCE == base_sequence
-        )
-
-    def continues(self, earlier: ProducerStateEntry) -> bool:
-        """Whether this is the same producer in the same epoch, with later batches."""
-        return (
-            self.producer_id == earlier.producer_id
-            and self.producer_epoch == earlier.producer_epoch
-            and self.last_offset > earlier.last_offset
-        )
-
-    def add(self, last_sequence: int, first_offset: int, last_offset: int, timestamp: int) -> None:
-        """Remember a batch that was written."""
-        self.batches.append(BatchMetadata(last_sequence, last_offset, last_offset - first_offset, timestamp))
-        self.last_timestamp = timestamp
-
-    def set_epoch(self, producer_epoch: int) -> None:
-        """Set the epoch; a new one drops the batches of the old one."""
-        if producer_epoch != self.producer_epoch:
-            self.producer_epoch = producer_epoch
-            self.batches.clear()
-
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
-        return f"ProducerStateEntry({fields})"
 
 
 class ProducerStateManager:
@@ -149,32 +54,58 @@ class ProducerStateManager:
     __slots__ = (
         "_ongoing",
         "_unreplicated",
+        "guards",
         "map_end_offset",
         "producer_id_expiration_ms",
         "producers",
         "topic_partition",
+        "verifies_transactions",
     )
 
-    def __init__(self, topic_partition: TopicPartition, *, producer_id_expiration_ms: int) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        producer_id_expiration_ms: int,
+        verifies_transactions: bool = False,
+    ) -> None:
         self.topic_partition = topic_partition
         self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.verifies_transactions = verifies_transactions
         self.producers: dict[int, ProducerStateEntry] = {}
+        self.guards = ProducerGuards()
         self.map_end_offset = 0
-        # First offset of each transaction, in the order they began: of its producer, of its marker.
+        # The first offset of each transaction: to its producer, in ascending order; to its marker.
         self._ongoing: dict[int, int] = {}
         self._unreplicated: dict[int, int] = {}
+
+    def begin_guard(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_tv2: bool, now_ms: int
+    ) -> ProducerGuard | None:
+        """Return the guard that a batch needs, None if its transaction is open here.
+
+        Raises `KafkaError` INVALID_PRODUCER_EPOCH.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is not None:
+            if producer_epoch < entry.producer_epoch:
+                raise _older_epoch(producer_epoch, entry, self.topic_partition)
+            if entry.has_open_transaction(producer_epoch):
+                return None
+        return self.guards.begin(producer_id, base_sequence, producer_epoch, is_tv2=is_tv2, now_ms=now_ms)
 
     def check(
         self,
         batches: Sequence[RecordBatch | LegacyEntry],
         origin: AppendOrigin,
         *,
+        guard: ProducerGuard | None = None,
         transaction_version: int = 0,
     ) -> Continuation | ProducerAppends | BatchMetadata | None:
         """Return what to publish after the batches are written, or the batch that one of them repeats.
 
-        None if no batch has a producer id. `transaction_version` is that of a marker. Raises as
-        `ProducerAppends.check` does.
+        None if no batch has a producer id. `guard` is that of a transactional batch, `transaction_version`
+        that of a marker. Raises as `ProducerAppends.check` does.
         """
         if len(batches) == 1:
             batch = batches[0]
@@ -190,7 +121,7 @@ class ProducerStateManager:
                 return Continuation(entry, batch)
         elif all(batch.producer_id < 0 for batch in batches):
             return None
-        appends = ProducerAppends(self, transaction_version)
+        appends = ProducerAppends(self, guard, transaction_version)
         return appends.check(batches, origin) or appends
 
     def replay(self, batch: RecordBatch | LegacyEntry) -> Sequence[AbortedTransaction]:
@@ -225,19 +156,21 @@ class ProducerStateManager:
 
     def last_stable_offset(self, transaction: CompletedTransaction) -> int:
         """Return the last stable offset after the end of `transaction`."""
-        others = [
-            first_offset
-            for first_offset, producer_id in self._ongoing.items()
-            if producer_id != transaction.producer_id
-        ]
-        return min(others, default=transaction.last_offset + 1)
+        for first_offset, producer_id in self._ongoing.items():
+            if producer_id != transaction.producer_id:
+                return first_offset
+        return transaction.last_offset + 1
 
     @property
     def first_unstable_offset(self) -> int | None:
         """The start of the oldest transaction open or ended above the high watermark, None without one."""
-        if not self._ongoing and not self._unreplicated:
-            return None
-        return min([*self._ongoing, *self._unreplicated])
+        first = next(iter(self._ongoing), None)
+        if self._unreplicated:
+            # Transactions end in any order, but few have ended since the high watermark moved last.
+            oldest_ended = min(self._unreplicated)
+            if first is None or oldest_ended < first:
+                return oldest_ended
+        return first
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Drop the ended transactions whose markers are below the high watermark."""
@@ -263,6 +196,8 @@ class ProducerStateManager:
         ]
         for producer_id in expired:
             del self.producers[producer_id]
+        if self.guards:
+            self.guards.remove_expired(now_ms, self.producer_id_expiration_ms)
         return len(expired)
 
     def load(self, entries: list[ProducerStateEntry], *, end_offset: int, now_ms: int) -> None:
@@ -271,12 +206,14 @@ class ProducerStateManager:
         for entry in entries:
             if not self.is_expired(entry, now_ms):
                 self.producers[entry.producer_id] = entry
-                if entry.current_txn_first_offset >= 0:
-                    self._ongoing[entry.current_txn_first_offset] = entry.producer_id
+        open_ones = [entry for entry in self.producers.values() if entry.current_txn_first_offset >= 0]
+        for entry in sorted(open_ones, key=lambda entry: entry.current_txn_first_offset):
+            self._ongoing[entry.current_txn_first_offset] = entry.producer_id
 
     def clear(self, end_offset: int) -> None:
         """Make the state that of an empty log ending at `end_offset`."""
         self.producers.clear()
+        self.guards.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
         self.map_end_offset = end_offset
@@ -307,7 +244,7 @@ class ProducerAppendInfo:
     leader has checked them.
     """
 
-    __slots__ = ("_current", "_origin", "_topic_partition", "entry", "started_transactions")
+    __slots__ = ("_current", "_guard", "_origin", "_topic_partition", "entry", "started_transactions")
 
     def __init__(
         self,
@@ -315,10 +252,12 @@ class ProducerAppendInfo:
         producer_id: int,
         current: ProducerStateEntry | None,
         origin: AppendOrigin,
+        guard: ProducerGuard | None = None,
     ) -> None:
         self._topic_partition = topic_partition
         self._current = current
         self._origin = origin
+        self._guard = guard
         self.started_transactions: list[int] = []
         self.entry = ProducerStateEntry(producer_id)
         if current is not None:
@@ -334,7 +273,7 @@ class ProducerAppendInfo:
         """
         entry, producer_epoch, first_offset = self.entry, batch.producer_epoch, batch.base_offset
         is_transactional = batch.is_transactional
-        self._check_epoch(producer_epoch, first_offset)
+        self._check_epoch(producer_epoch)
         if self._origin is AppendOrigin.CLIENT:
             self._check_sequence(producer_epoch, batch.base_sequence, first_offset)
         if entry.current_txn_first_offset >= 0 and not is_transactional:
@@ -362,7 +301,7 @@ class ProducerAppendInfo:
         Raises `KafkaError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
         entry = self.entry
-        self._check_epoch(producer_epoch, offset)
+        self._check_epoch(producer_epoch)
         if self._origin is not AppendOrigin.REPLICATION:
             self._check_marker(marker, producer_epoch, offset, transaction_version)
         completed = None
@@ -404,16 +343,22 @@ class ProducerAppendInfo:
                 f"{entry.coordinator_epoch}: {self._topic_partition}",
             )
 
-    def _check_epoch(self, producer_epoch: int, offset: int) -> None:
+    def _check_epoch(self, producer_epoch: int) -> None:
         if producer_epoch < self.entry.producer_epoch and self._origin is not AppendOrigin.REPLICATION:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {producer_epoch} of producer {self.entry.producer_id} is older than "
-                f"{self.entry.producer_epoch}: {self._topic_partition} at offset {offset}",
-            )
+            raise _older_epoch(producer_epoch, self.entry, self._topic_partition)
 
     def _check_sequence(self, producer_epoch: int, base_sequence: int, offset: int) -> None:
-        entry, current = self.entry, self._current
+        entry, current, guard = self.entry, self._current, self._guard
+        if guard is not None:
+            # A producer with an epoch for each transaction begins each with sequence 0.
+            must_begin = guard.raises_epochs and (current is None or not current.batches)
+            highest = 0 if must_begin else guard.lowest_sequence
+            if base_sequence > highest:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"sequence {base_sequence} of producer {entry.producer_id} comes before {highest}: "
+                    f"{self._topic_partition} at offset {offset}",
+                )
         if producer_epoch != entry.producer_epoch:
             in_order = base_sequence == 0 or entry.producer_epoch == NO_PRODUCER_EPOCH
             expected = 0
@@ -455,20 +400,28 @@ class Continuation:
 class ProducerAppends:
     """The batches of one append, checked against their producers and published after the write."""
 
-    __slots__ = ("_appends", "_completed", "_state", "_transaction_version")
+    __slots__ = ("_appends", "_completed", "_guard", "_state", "_transaction_version", "_transactional")
 
-    def __init__(self, state: ProducerStateManager, transaction_version: int = 0) -> None:
+    def __init__(
+        self,
+        state: ProducerStateManager,
+        guard: ProducerGuard | None = None,
+        transaction_version: int = 0,
+    ) -> None:
         self._state = state
+        self._guard = guard
         self._transaction_version = transaction_version
         self._appends: dict[int, ProducerAppendInfo] = {}
         self._completed: list[CompletedTransaction] = []
+        self._transactional: list[RecordBatch] = []
 
     def check(
         self, batches: Iterable[RecordBatch | LegacyEntry], origin: AppendOrigin
     ) -> BatchMetadata | None:
         """Check the batches with a producer id; return the earlier batch that one of them repeats, if any.
 
-        Raises `KafkaError` as `ProducerAppendInfo` does, and `CorruptRecord` for a malformed control batch.
+        Raises `KafkaError` as `ProducerAppendInfo` does, INVALID_TXN_STATE too for transactional data without
+        an open transaction or its guard, and `CorruptRecord` for a malformed control batch.
         """
         for batch in batches:
             producer_id = batch.producer_id
@@ -481,15 +434,39 @@ class ProducerAppends:
                 )
                 if duplicate is not None:
                     return duplicate
+            if batch.is_transactional:
+                self._transactional.append(batch)
+                if origin is not AppendOrigin.REPLICATION and not batch.is_control:
+                    self._check_transaction(batch, known)
             append = self._appends.get(producer_id)
             if append is None:
-                append = ProducerAppendInfo(self._state.topic_partition, producer_id, known, origin)
-                self._appends[producer_id] = append
+                append = self._appends[producer_id] = ProducerAppendInfo(
+                    self._state.topic_partition,
+                    producer_id,
+                    known,
+                    origin,
+                    self._state.guards.get(producer_id),
+                )
             if batch.is_control:
                 self._add_marker(append, batch)
             else:
                 append.add_batch(batch)
         return None
+
+    def _check_transaction(self, batch: RecordBatch, known: ProducerStateEntry | None) -> None:
+        producer_id, producer_epoch, state = batch.producer_id, batch.producer_epoch, self._state
+        if known is not None:
+            if producer_epoch < known.producer_epoch:
+                raise _older_epoch(producer_epoch, known, state.topic_partition)
+            if known.has_open_transaction(producer_epoch):
+                return
+        has_guard = self._guard is not None and state.guards.get(producer_id) is self._guard
+        if state.verifies_transactions and not has_guard:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"no transaction of producer {producer_id} epoch {producer_epoch} is open or verified: "
+                f"{state.topic_partition}",
+            )
 
     def _add_marker(self, append: ProducerAppendInfo, batch: RecordBatch) -> None:
         # Compaction may leave a control batch without its record: the whole transaction is gone.
@@ -511,6 +488,8 @@ class ProducerAppends:
         """Apply the batches after they were written; return the transactions that they abort."""
         for append in self._appends.values():
             self._state.update(append)
+        if self._state.guards:
+            self._remove_guards()
         aborted = []
         for transaction in self._completed:
             if transaction.is_aborted:
@@ -519,3 +498,21 @@ class ProducerAppends:
                 aborted.append(AbortedTransaction(producer_id, first_offset, last_offset, stable))
             self._state.complete(transaction)
         return aborted
+
+    def _remove_guards(self) -> None:
+        guards = self._state.guards
+        for batch in self._transactional:
+            if batch.is_control:
+                guards.marker_appended(batch.producer_id, batch.producer_epoch)
+            else:
+                guards.batch_appended(batch.producer_id)
+
+
+def _older_epoch(
+    producer_epoch: int, known: ProducerStateEntry, topic_partition: TopicPartition
+) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"epoch {producer_epoch} of producer {known.producer_id} is older than {known.producer_epoch}: "
+        f"{topic_partition}",
+    )

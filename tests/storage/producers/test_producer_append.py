@@ -8,12 +8,11 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker
 from kcli.protocol.topics import TopicPartition
+from kcli.storage.producers.producer_entry import BatchMetadata, ProducerStateEntry
 from kcli.storage.producers.producer_state import (
     AppendOrigin,
-    BatchMetadata,
     CompletedTransaction,
     ProducerAppendInfo,
-    ProducerStateEntry,
     ProducerStateManager,
 )
 from tests.storage.log_harness import batch_of, with_fields

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kcli.storage.producers.producer_entry import BatchMetadata, ProducerStateEntry
 from kcli.storage.producers.producer_snapshot import (
     CorruptSnapshot,
     ProducerSnapshots,
@@ -15,7 +16,6 @@ from kcli.storage.producers.producer_snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
-from kcli.storage.producers.producer_state import BatchMetadata, ProducerStateEntry
 
 APACHE = Path(__file__).parents[2] / "golden" / "storage" / "apache-4.3.1" / "golden-topic-0"
 
