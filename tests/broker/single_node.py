@@ -32,6 +32,7 @@ from kcli.broker.replication.fetch_session import FetchSessionCache
 from kcli.broker.replication.hosted_partitions import ReplicationContext
 from kcli.broker.replication.leader_endpoint import LeaderEndPoint, LeaderEndPoints
 from kcli.broker.replication.replica_manager import ReplicaManager
+from kcli.broker.transactions.marker_writer import MarkerWriter
 from kcli.broker.waiting.pause_gate import PauseGate
 from kcli.broker.waiting.purgatory import Purgatory
 from kcli.broker.waiting.timer import Timer
@@ -41,7 +42,7 @@ from kcli.storage.dirs.log_manager import LogManager
 from tests.support.metadata import MemoryLog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     from kcli.broker.controller.directory_control import DirectoryAssignment
@@ -102,6 +103,8 @@ class Node:
             replica_manager=self.replica_manager,
             wall_ms=self.wall_ms,
         )
+        self.tasks: trio.Nursery | None = None
+        self.marker_writer = MarkerWriter(self.replica_manager, self.groups, start_soon=self.start_soon)
         self.controller = Controller(MemoryLog(), EMPTY_IMAGE, random=random.Random(0))
         self.controller.publisher.observe(self._apply)
         self.producer_ids = ProducerIds(self._allocate)
@@ -117,6 +120,10 @@ class Node:
 
     async def until_awake(self) -> None:
         """It is never paused."""
+
+    def start_soon(self, job: Callable[[], Awaitable[None]]) -> None:
+        assert self.tasks is not None
+        self.tasks.start_soon(job)
 
     def link_to(self, node_id: int) -> LeaderEndPoint:
         return self.peers.between(self.node_id, node_id)
@@ -189,6 +196,7 @@ async def running_node(
     node.server = server = node.socket_server()  # type: ignore[attr-defined]
     node.start(listening.getsockname()[1])
     async with trio.open_nursery() as nursery:
+        node.tasks = nursery
         await nursery.start(node.timer.run)
         await nursery.start(node.groups.run)
         await nursery.start(server.serve, LISTENER, listening)

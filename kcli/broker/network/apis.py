@@ -136,6 +136,7 @@ APIS = (
     Api("DeleteRecords", "log_offsets"),
     Api("InitProducerId", "producers"),
     Api("OffsetForLeaderEpoch", "log_offsets"),
+    Api("WriteTxnMarkers", "txn_markers"),
     Api("DescribeConfigs", "configs"),
     Api("AlterConfigs", "configs"),
     Api("AlterReplicaLogDirs", "log_dirs"),

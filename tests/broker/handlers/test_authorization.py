@@ -62,11 +62,13 @@ from kcli.protocol.messages.produce import ProduceRequest
 from kcli.protocol.messages.sync_group import SyncGroupRequest
 from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kcli.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from kcli.protocol.schema.declaration import message_info
 from kcli.protocol.schema.fields import fields_of
 from kcli.protocol.uuids import ZERO_UUID
 from tests.broker.records import batch, fetch_request, fill, produce_request
 from tests.broker.single_node import LISTENER, connected, running_node
+from tests.broker.transactions.markers import writable_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -287,6 +289,10 @@ ROWS: dict[str, Row] = {
     "DescribeProducers": (
         DescribeProducersRequest(topics=[ProducersOfTopic(name="t", partition_indexes=[0])]),
         0, {"READ TOPIC t"}, {TOPIC},
+    ),
+    "WriteTxnMarkers": (
+        WriteTxnMarkersRequest(markers=[writable_marker(("t", 0))]),
+        2, {f"ALTER {C}", f"CLUSTER_ACTION {C}"}, {CLUSTER},
     ),
     "DescribeConfigs of a topic": (
         configs.DescribeConfigsRequest(resources=configs_of(2, "t")),

@@ -51,10 +51,12 @@ from kcli.protocol.messages import (
     sync_group,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 from kcli.protocol.schema.declaration import message_info
 from tests.broker.records import batch
 from tests.broker.single_node import connected, running_node
+from tests.broker.transactions.markers import writable_marker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,6 +177,8 @@ def request_for(key: int, version: int, topic_id: bytes) -> object:
             partition = offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, leader_epoch=0)
             topic = offset_for_leader_epoch.OffsetForLeaderTopic(topic=SPARSE_TOPIC, partitions=[partition])
             return offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[topic])
+        case 27:
+            return write_txn_markers.WriteTxnMarkersRequest(markers=[writable_marker((SPARSE_TOPIC, 0))])
         case 32:
             resource = describe_configs.DescribeConfigsResource(
                 resource_type=2, resource_name=SPARSE_TOPIC, configuration_keys=None

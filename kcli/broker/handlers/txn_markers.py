@@ -1,0 +1,56 @@
+"""WriteTxnMarkers: the ends of transactions, for the partitions that this node leads (KIP-98).
+
+* Coordinators of kcli reach each other by `LeaderEndPoint`; this API serves `kafka-transactions.sh abort`,
+  `kcli transactions abort`, and other tools that end a hanging transaction.
+* `MarkerWriter` says which partition gets which error. A refused request has its error in every row.
+* Versions 0 and 1 mean transaction version 0: the marker has the current epoch of the producer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.broker.network.access import Operation
+from kcli.broker.network.authorization import authorize_cluster, is_cluster_authorized
+from kcli.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from kcli.broker.network.request_context import RequestContext
+    from kcli.broker.transactions.marker_writer import DelayedMarkers
+    from kcli.protocol.error_codes import KafkaError
+    from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+
+
+def write_txn_markers(
+    request: WriteTxnMarkersRequest, context: RequestContext
+) -> WriteTxnMarkersResponse | DelayedMarkers:
+    """Write a marker to each partition; the response waits for the replicas."""
+    if not is_cluster_authorized(context, Operation.ALTER):
+        authorize_cluster(context, Operation.CLUSTER_ACTION)
+    return context.node.marker_writer.write(request.markers)
+
+
+def failed_write_txn_markers(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=error.code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
