@@ -1,0 +1,227 @@
+"""MarkerWriter: the outcome of markers in partitions, one by one and together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from kcli.broker.process.fault_operations import perform
+from kcli.broker.transactions.marker_writer import DelayedMarkers
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from kcli.protocol.topics import TopicPartition
+from kcli.storage.log.log_read import Isolation
+from tests.broker.replication.clusters import create, leader_of
+from tests.broker.replication.clusters import node as broker_of
+from tests.broker.schedules.simulated_cluster import simulated_cluster
+from tests.broker.single_node import Node, connected, running_node
+from tests.broker.transactions.markers import (
+    PRODUCER,
+    begin,
+    errors,
+    rows,
+    writable_marker,
+    written_markers,
+)
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kcli.broker.process.cluster import Cluster
+    from kcli.protocol.messages.write_txn_markers import WritableTxnMarker
+
+EVENTS: dict[str, tuple[dict[str, int], int]] = {
+    "the same epoch, as kafka-transactions.sh aborts": ({"producer_epoch": 3}, 0),
+    "a higher epoch of the producer": ({"producer_epoch": 4}, 0),
+    "a lower epoch of the producer": ({"producer_epoch": 2}, ErrorCode.INVALID_PRODUCER_EPOCH),
+    "transaction version 2 and the same epoch": (
+        {"producer_epoch": 3, "transaction_version": 2}, ErrorCode.INVALID_PRODUCER_EPOCH
+    ),
+    "transaction version 2 and a higher epoch": ({"producer_epoch": 4, "transaction_version": 2}, 0),
+    "a newer coordinator": ({"producer_epoch": 3, "coordinator_epoch": 6}, 0),
+    "an older coordinator": (
+        {"producer_epoch": 3, "coordinator_epoch": 4}, ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    ),
+    "another producer": ({"producer_id": 99}, 0),
+}  # fmt: skip
+"""For a transaction of epoch 3 whose producer has a marker of coordinator epoch 5: a marker, its error."""
+
+
+def write(node: Node, *markers: WritableTxnMarker) -> WriteTxnMarkersResponse:
+    """Write markers that are settled at once."""
+    response = node.marker_writer.write(markers)
+    assert isinstance(response, WriteTxnMarkersResponse)
+    return response
+
+
+@pytest.mark.parametrize("what", EVENTS)
+def test_a_marker_ends_a_transaction_or_has_its_error(what: str, node: Node) -> None:
+    node.create_topic("t")
+    partition = node.replica_manager.partition("t", 0)
+    begin(partition, producer_epoch=2)
+    assert errors(write(node, writable_marker(("t", 0), producer_epoch=2, coordinator_epoch=5))) == [0]
+    begin(partition, producer_epoch=3)
+    start = partition.log.last_stable_offset
+    fields, error = EVENTS[what]
+    given: dict[str, Any] = {"coordinator_epoch": 5, **fields}
+    assert errors(write(node, writable_marker(("t", 0), is_commit=False, **given))) == [error]
+    ended = error == 0 and "producer_id" not in fields
+    assert partition.log.last_stable_offset == (partition.log.log_end_offset if ended else start)
+    assert len(written_markers(partition)) == (1 if error else 2)
+
+
+def test_partitions_that_are_not_here_have_errors_of_their_own(node: Node) -> None:
+    node.create_topic("t", 2)
+    node.create_topic("offline")
+    log_directory = node.log_manager.directories.online[0]
+    begin(node.replica_manager.partition("t", 0))
+    marker = writable_marker(("t", 0), ("t", 2), ("none", 0))
+    assert errors(write(node, marker)) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 3]
+    node.replica_manager.directory_failed(log_directory.path)
+    assert errors(write(node, marker)) == [3, 3, 3]
+
+
+def test_an_empty_list_is_answered_at_once(node: Node) -> None:
+    assert write(node) == WriteTxnMarkersResponse(markers=[])
+    assert write(node, writable_marker()).markers[0].topics == []
+
+
+def test_rows_are_merged_by_producer(node: Node) -> None:
+    node.create_topic("t", 3)
+    partitions = [node.replica_manager.partition("t", index) for index in range(3)]
+    for producer in (PRODUCER, 8):
+        begin(partitions[0], producer_id=producer)
+    response = write(
+        node,
+        writable_marker(("t", 0), ("t", 0), ("none", 0)),
+        writable_marker(("t", 1), producer_id=8, is_commit=False, coordinator_epoch=3),
+        writable_marker(("t", 2), ("t", 9)),
+    )
+    assert rows(response) == {
+        (PRODUCER, TopicPartition("t", 0)): 0,
+        (PRODUCER, TopicPartition("none", 0)): 3,
+        (PRODUCER, TopicPartition("t", 2)): 0,
+        (PRODUCER, TopicPartition("t", 9)): 3,
+        (8, TopicPartition("t", 1)): 0,
+    }
+    assert [marker.producer_id for marker in response.markers] == [PRODUCER, 8]
+    assert [written_markers(each) for each in partitions] == [
+        [(PRODUCER, 0, True, 0)],
+        [(8, 0, False, 3)],
+        [(PRODUCER, 0, True, 0)],
+    ]
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_second_marker_is_written_and_ends_nothing(version: int, node: Node) -> None:
+    node.create_topic("t")
+    partition = node.replica_manager.partition("t", 0)
+    begin(partition)
+    end = writable_marker(("t", 0), producer_epoch=version // 2, is_commit=False, transaction_version=version)
+    assert errors(write(node, end)) == errors(write(node, end)) == [0]
+    assert len(written_markers(partition)) == 2
+    assert partition.log.last_stable_offset == partition.log.log_end_offset == 3
+    found = partition.log.read(0, 1000, isolation=Isolation.TXN_COMMITTED)
+    assert [(each.producer_id, each.first_offset) for each in found.aborted or ()] == [(PRODUCER, 0)]
+
+
+async def test_frames_of_every_version_end_a_transaction(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        partition = node.replica_manager.partition("t", 0)
+        for version in range(3):
+            begin(partition, producer_epoch=version)
+            assert partition.log.last_stable_offset < partition.log.log_end_offset
+            marker = writable_marker(("t", 0), producer_epoch=version, is_commit=False)
+            response = await client.ask(WriteTxnMarkersRequest(markers=[marker]), version)
+            assert rows(response) == {(PRODUCER, TopicPartition("t", 0)): 0}
+            assert partition.log.last_stable_offset == partition.log.log_end_offset
+
+
+async def test_a_marker_waits_for_the_disk_where_that_is_demanded(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t", flush_messages="1")
+        partition = node.replica_manager.partition("t", 0)
+        begin(partition)
+        request = WriteTxnMarkersRequest(markers=[writable_marker(("t", 0))])
+        assert errors(await client.ask(request, 2)) == [0]
+        assert partition.log.synced_offset == 2
+
+
+async def test_a_marker_follows_the_records_that_a_thread_writes(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        node.create_topic("t")
+        partition = node.replica_manager.partition("t", 0)
+        begin(partition)
+        written = partition.writing = trio.Event()
+        response = node.marker_writer.write([writable_marker(("t", 0))])
+        assert isinstance(response, DelayedMarkers)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not response.ended
+        assert written_markers(partition) == []
+        partition.writing = None
+        written.set()
+        await node.purgatory.wait(response)
+        assert errors(response.finish()) == [0]
+        assert written_markers(partition) == [(PRODUCER, 0, True, 0)]
+
+
+async def test_a_marker_that_cannot_follow_them_has_its_error(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        node.create_topic("t", 2)
+        partition = node.replica_manager.partition("t", 0)
+        begin(partition, producer_epoch=3)
+        written = partition.writing = trio.Event()
+        response = node.marker_writer.write([writable_marker(("t", 0), ("t", 1), producer_epoch=2)])
+        assert isinstance(response, DelayedMarkers)
+        partition.writing = None
+        written.set()
+        await node.purgatory.wait(response)
+        assert errors(response.finish()) == [ErrorCode.INVALID_PRODUCER_EPOCH, 0]
+
+
+async def markers_on(cluster: Cluster, node_id: int, marker: WritableTxnMarker) -> list[int]:
+    """Let a node write a marker; return the errors of its rows."""
+    return errors(await broker_of(cluster, node_id).marker_writer.written([marker]))
+
+
+async def test_replicas_settle_a_marker(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    properties = {"request.timeout.ms": "4000", "replica.lag.time.max.ms": "60000"}
+    async with simulated_cluster(tmp_path, nodes=3, properties=properties, kill=lambda: False) as simulated:
+        cluster = simulated.cluster
+        create(cluster, "t", on=(1, 2, 3), min_insync_replicas="2")
+        partition = leader_of(cluster)
+        begin(partition)
+        assert await markers_on(cluster, 1, writable_marker(("t", 0))) == [0]
+        assert partition.log.last_stable_offset == 2
+        assert await markers_on(cluster, 2, writable_marker(("t", 0))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+        # The marker stays, but no follower has it.
+        begin(partition, sequence=1)
+        for node_id in (2, 3):
+            cluster.faults.add("freeze", node=node_id)
+        started = trio.current_time()
+        late = await markers_on(cluster, 1, writable_marker(("t", 0), is_commit=False))
+        assert late == [ErrorCode.REQUEST_TIMED_OUT]
+        assert trio.current_time() - started == pytest.approx(4)
+        assert len(written_markers(partition)) == 2
+        assert partition.log.last_stable_offset == 2
+        cluster.faults.clear_all()
+        await until(lambda: partition.log.last_stable_offset == 4)
+
+
+async def test_too_few_replicas_take_no_marker(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with simulated_cluster(tmp_path, nodes=2, properties={}, kill=lambda: False) as simulated:
+        cluster = simulated.cluster
+        create(cluster, "t", replicas=2, on=(1, 2), min_insync_replicas="2")
+        partition = leader_of(cluster)
+        begin(partition)
+        await perform(cluster, "kill", {"node": 2})
+        await until(lambda: partition.isr == {1})
+        assert await markers_on(cluster, 1, writable_marker(("t", 0))) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+        assert written_markers(partition) == []
