@@ -35,6 +35,10 @@ SPARE_DESCRIPTORS = 8
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _SHORTAGES = _NO_DESCRIPTORS | {errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EAGAIN}
 
+_NO_COPYING = frozenset({errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+"""The kernel or the file system does not copy between these files."""
+_COPY_BYTES = 1024 * 1024
+
 _NO_ATTRIBUTE = "user.kcli.none"
 _LOST_JOURNAL = frozenset({errno.EROFS, errno.EIO})
 
@@ -108,6 +112,34 @@ def write_fully(descriptor: int, data: Buffer, position: int = 0) -> None:
         written = pwrite(descriptor, view, position)
         view = view[written:]
         position += written
+
+
+def copy_range(source: int, target: int, count: int, source_position: int, target_position: int) -> None:
+    """Copy `count` bytes from one open file to another, in the kernel where it can. Raises `OSError`."""
+    while count:
+        copied = _copy_some(source, target, count, source_position, target_position)
+        count -= copied
+        source_position += copied
+        target_position += copied
+
+
+def _copy_some(source: int, target: int, count: int, source_position: int, target_position: int) -> int:
+    # A full directory is noticed by `pwrite`.
+    if pwrite is os.pwrite and hasattr(os, "copy_file_range"):
+        try:
+            copied = os.copy_file_range(source, target, count, source_position, target_position)
+        except OSError as error:
+            if error.errno not in _NO_COPYING:
+                raise
+        else:
+            if copied:
+                return copied
+            raise OSError(errno.EIO, "a file ends too early")
+    data = os.pread(source, min(count, _COPY_BYTES), source_position)
+    if not data:
+        raise OSError(errno.EIO, "a file ends too early")
+    write_fully(target, data, target_position)
+    return len(data)
 
 
 def leads_to(path: str | os.PathLike[str], descriptor: int) -> bool:

@@ -62,16 +62,17 @@ class SegmentIndexes:
         records: FileRecords,
         config: LogConfig,
         report: Callable[[str], None],
+        suffix: str = "",
     ) -> None:
         self.base_offset = base_offset
         self._records = records
         self._report = report
         self._interval_bytes = config.index_interval_bytes
-        path, size = segment_path(directory, base_offset, INDEX_SUFFIX), config.segment_index_bytes
+        path, size = segment_path(directory, base_offset, INDEX_SUFFIX + suffix), config.segment_index_bytes
         self._offset_index = OffsetIndex(path, base_offset, size)
-        path = segment_path(directory, base_offset, TIME_INDEX_SUFFIX)
+        path = segment_path(directory, base_offset, TIME_INDEX_SUFFIX + suffix)
         self._time_index = TimeIndex(path, base_offset, size)
-        path = segment_path(directory, base_offset, TRANSACTION_INDEX_SUFFIX)
+        path = segment_path(directory, base_offset, TRANSACTION_INDEX_SUFFIX + suffix)
         self._transaction_index = TransactionIndex(path, base_offset)
         self._bytes_since_entry = 0
         # None until the offset and the time index are loaded.

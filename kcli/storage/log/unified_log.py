@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kcli.storage.log.leader_epochs import LeaderEpochs
     from kcli.storage.log.local_log import FlushPlan, LocalLog
     from kcli.storage.log.log_appender import LogAppendInfo
+    from kcli.storage.log.log_cleaning import Cleaning
     from kcli.storage.log.log_config import LogConfig
     from kcli.storage.log.log_segment import LogSegment
     from kcli.storage.log.log_validator import LogValidator, ValidatedRecords
@@ -56,6 +57,8 @@ class UnifiedLog:
         "append_plain",
         "append_run",
         "appender",
+        "cleaner_offset",
+        "cleaning",
         "high_watermark",
         "high_watermark_metadata",
         "is_future",
@@ -91,6 +94,10 @@ class UnifiedLog:
         self.high_watermark = log_start_offset
         self.is_future = local.directory.endswith(FUTURE_DIRECTORY_SUFFIX)
         self.high_watermark_metadata: LogOffsetMetadata | None = None
+        self.cleaner_offset: int | None = None
+        """Up to where the log has been compacted, by its checkpoint; None if it never was."""
+        self.cleaning: Cleaning | None = None
+        """The compaction that runs."""
         self.appender = LogAppender(local, leader_epochs, producer_state, snapshots)
         # Bound once: these hot paths cost no call more.
         self.write_ahead = self.appender.write_ahead
@@ -379,11 +386,12 @@ class UnifiedLog:
             if offset >= self.log_end_offset:
                 self.leader_epochs.truncate_from_end(self.log_end_offset)
                 return False
+            self._discard_cleaning(offset)
             if offset < self.segments.first.base_offset:
                 self._start_over_at(offset, offset, now_ms)
                 return True
             for segment in self.local.truncate_to(offset, now_ms):
-                self._delete_snapshot(segment, now_ms)
+                self.delete_snapshot(segment, now_ms)
             self.leader_epochs.truncate_from_end(offset)
             self.log_start_offset = min(offset, self.log_start_offset)
             self.snapshots.rebuild(
@@ -409,12 +417,20 @@ class UnifiedLog:
             raise self.failed("truncate", error, is_whole=False) from error
 
     def _start_over_at(self, offset: int, log_start_offset: int, now_ms: int) -> None:
+        self._discard_cleaning(offset)
         self.local.start_over_at(offset, now_ms)
         self.leader_epochs.clear()
         self.snapshots.remove_if(above=-1)
         self.producer_state.clear(offset)
         self.log_start_offset = log_start_offset
         self.set_high_watermark(offset)
+
+    def _discard_cleaning(self, truncated_to: int | None = None) -> None:
+        """Make a running compaction void; records above `truncated_to` count as dirty again."""
+        if self.cleaning is not None:
+            self.cleaning.discard()
+        if truncated_to is not None and self.cleaner_offset is not None:
+            self.cleaner_offset = min(self.cleaner_offset, truncated_to)
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Delete the segments that log start, `retention.bytes` or `retention.ms` release; return how many.
@@ -448,7 +464,7 @@ class UnifiedLog:
         self.raise_log_start(following.base_offset)
         for segment in deletable:
             self.local.remove(segment, now_ms)
-            self._delete_snapshot(segment, now_ms)
+            self.delete_snapshot(segment, now_ms)
         return len(deletable)
 
     def delete_records_before(self, offset: int) -> int:
@@ -475,7 +491,7 @@ class UnifiedLog:
         self.log_start_offset = offset
         self.producer_state.log_start_moved(offset)
 
-    def _delete_snapshot(self, segment: LogSegment, now_ms: int) -> None:
+    def delete_snapshot(self, segment: LogSegment, now_ms: int) -> None:
         """Mark the producer snapshot of a removed segment deleted. Raises `OSError`."""
         snapshot = self.snapshots.mark_deleted(segment.base_offset)
         if snapshot is not None:
@@ -558,6 +574,7 @@ class UnifiedLog:
 
     def rename_directory(self, name: str) -> None:
         """Rename the replica's directory within its log directory. Raises `KafkaError`."""
+        self._discard_cleaning()
         path = f"{self.parent_directory}/{name}"
         try:
             self.local.rename_directory(path)
@@ -581,6 +598,7 @@ class UnifiedLog:
 
     def close_handlers(self) -> None:
         """Close the files, writing nothing."""
+        self._discard_cleaning()
         self.local.close_handlers()
 
     @property
@@ -589,8 +607,11 @@ class UnifiedLog:
 
     def go_offline(self, reason: str) -> None:
         """Close the files and refuse every read and append from now on: the log directory has failed."""
+        self._discard_cleaning()
         self.local.go_offline(reason)
 
     def failed(self, doing: str, error: OSError | CorruptRecord, *, is_whole: bool = True) -> KafkaError:
         """Take the log directory out of service for an I/O error, as `LocalLog.failed`."""
+        if not is_whole:
+            self._discard_cleaning()
         return self.local.failed(doing, error, is_whole=is_whole)
