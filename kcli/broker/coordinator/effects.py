@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from kcli.protocol.error_codes import KafkaError
     from kcli.protocol.records.control_records import TransactionMarker
+    from kcli.storage.producers.producer_guards import ProducerGuard
 
 
 class Now(NamedTuple):
@@ -46,11 +47,14 @@ class CoordinatorRecord:
 
 
 class BatchProducer(NamedTuple):
-    """The transactional producer in whose name a batch is written; `guard` is that of its transaction."""
+    """The transactional producer in whose name a batch is written.
+
+    `guard` is that of its transaction in the shard's partition, None if the transaction is open there.
+    """
 
     producer_id: int
     producer_epoch: int
-    guard: Any = None
+    guard: ProducerGuard | None = None
 
 
 @dataclass(frozen=True, slots=True)

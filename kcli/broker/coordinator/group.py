@@ -8,11 +8,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kcli.broker.coordinator.effects import CoordinatorRecord
+    from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.protocol.error_codes import ErrorCode
     from kcli.protocol.internal.coordinator_records import OffsetCommitValue
     from kcli.protocol.messages.list_groups import ListedGroup
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest
     from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+    from kcli.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class Group(Protocol):
@@ -27,6 +29,9 @@ class Group(Protocol):
 
     def check_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
         """Check whether the client may commit these offsets."""
+
+    def check_txn_commit(self, request: TxnOffsetCommitRequest, image: MetadataImage) -> ErrorCode:
+        """Check whether the producer of a transaction may commit these offsets."""
 
     def check_fetch(self, request: OffsetFetchRequestGroup) -> ErrorCode:
         """Check whether the client may read the group's offsets."""

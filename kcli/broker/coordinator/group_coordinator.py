@@ -16,7 +16,7 @@ from kcli.broker.coordinator.consumer.classic_protocol import ConsumerGroupClass
 from kcli.broker.coordinator.consumer.group import ConsumerGroup
 from kcli.broker.coordinator.consumer.group_manager import ConsumerGroupManager
 from kcli.broker.coordinator.consumer.group_registry import ConsumerGroupRegistry, Wait
-from kcli.broker.coordinator.effects import Append, Effect, Reply
+from kcli.broker.coordinator.effects import Append, Effect, Marker, Reply
 from kcli.broker.coordinator.offsets.committed_offsets import GroupOffsets, commit_refused
 from kcli.broker.coordinator.offsets.offset_cleanup import (
     DELETED_TOPICS_KEY,
@@ -25,6 +25,7 @@ from kcli.broker.coordinator.offsets.offset_cleanup import (
     GroupDeletions,
     OffsetSweep,
 )
+from kcli.broker.coordinator.offsets.transactional_offsets import TransactionalOffsets
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.coordinator_records import GroupMetadataKey, OffsetCommitKey
 from kcli.protocol.messages.describe_groups import DescribedGroup
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.offset_delete import OffsetDeleteRequest
     from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
     from kcli.protocol.messages.sync_group import SyncGroupRequest
+    from kcli.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+    from kcli.protocol.records.control_records import TransactionMarker
+    from kcli.storage.producers.producer_guards import ProducerGuard
 
 LEAVE_IN_BATCHES_FROM = 3
 SYNC_NAMES_PROTOCOL_FROM = 5
@@ -75,6 +79,7 @@ class GroupCoordinator:
         self._image = image
         self._classic = ClassicGroupManager(self.groups, config)
         self._offsets = GroupOffsets(self.groups, config)
+        self._transactional = TransactionalOffsets(self.groups, config, image)
         self._sweep = OffsetSweep(self.groups, self._offsets)
         self._deleted_topics = DeletedTopics(self._offsets.store)
         self._deletions = GroupDeletions(self.groups, self._offsets.store)
@@ -171,8 +176,24 @@ class GroupCoordinator:
                 return [Reply(token, commit_refused(request, error))]
         return self._offsets.commit(now, token, request, version)
 
-    def offset_fetch(self, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        return self._offsets.fetch(group)
+    def txn_offset_commit(
+        self, now: Now, token: Token, request: TxnOffsetCommitRequest, guard: ProducerGuard | None
+    ) -> list[Effect]:
+        """Store offsets in a transaction, whose `guard` in the shard's partition goes with the batch."""
+        return self._transactional.commit(now, token, request, guard)
+
+    def end_transaction(self, now: Now, token: Token, marker: TransactionMarker) -> list[Effect]:
+        """Write the end of a transaction, which decides its offsets; the reply is an error code."""
+
+        def written(now: Now, error: KafkaError | None) -> list[Effect]:
+            return [Reply(token, ErrorCode.NONE if error is None else error.code)]
+
+        return [Marker(marker, written)]
+
+    def offset_fetch(
+        self, group: OffsetFetchRequestGroup, *, require_stable: bool = False
+    ) -> OffsetFetchResponseGroup:
+        return self._offsets.fetch(group, require_stable=require_stable)
 
     def offset_delete(self, now: Now, token: Token, request: OffsetDeleteRequest) -> list[Effect]:
         """Delete offsets of topics that no member reads."""

@@ -5,7 +5,8 @@
 * From version 10 on topics are given by id (KIP-848): an unknown id is UNKNOWN_TOPIC_ID, and a fetch of all
   offsets leaves out deleted topics.
 * OffsetFetch answers once the offsets it has read are committed, because a new leader might lack them
-  otherwise (KIP-447 asks for that with `require_stable`, which every newer client sets).
+  otherwise. With `require_stable` (KIP-447), which every newer client sets, a partition whose next offset an
+  open transaction has written gets UNSTABLE_OFFSET_COMMIT.
 * OffsetFetch asks for all partitions with null. From version 8 on it asks for several groups, each with an
   error of its own; before version 2 the error is in every partition.
 """
@@ -182,7 +183,7 @@ def offset_fetch(
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     """Return the committed offsets of each group."""
     asked = request.groups if context.api_version >= GROUPS_FROM else [_as_group(request)]
-    groups = [_fetch(group, context) for group in asked]
+    groups = [_fetch(group, context, require_stable=request.require_stable) for group in asked]
     waits = [context.node.groups.unsettled(group.group_id) for group in groups]
     if any(wait is not None for wait in waits):
         return _fetch_settled(request, groups, waits, context)
@@ -237,15 +238,17 @@ def _failed_everywhere(request: OffsetFetchRequest, error: int) -> OffsetFetchRe
     )
 
 
-def _fetch(request: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
+def _fetch(
+    request: OffsetFetchRequestGroup, context: RequestContext, *, require_stable: bool
+) -> OffsetFetchResponseGroup:
     runtime = context.node.groups
     try:
         authorize_group(context, Operation.DESCRIBE, request.group_id)
         shard = runtime.shard(runtime.partition_for(request.group_id))
         if context.api_version < TOPIC_IDS_FROM:
-            group = shard.offset_fetch(request)
+            group = shard.offset_fetch(request, require_stable=require_stable)
         else:
-            group = _fetch_by_id(shard, request, context.node.image)
+            group = _fetch_by_id(shard, request, context.node.image, require_stable=require_stable)
     except KafkaError as error:
         return _failed_group(request.group_id, error)
     denied = authorize_topics(
@@ -264,7 +267,7 @@ def _fetch(request: OffsetFetchRequestGroup, context: RequestContext) -> OffsetF
 
 
 def _fetch_by_id(
-    shard: GroupCoordinator, request: OffsetFetchRequestGroup, image: MetadataImage
+    shard: GroupCoordinator, request: OffsetFetchRequestGroup, image: MetadataImage, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     unknown: list[OffsetFetchRequestTopics] = []
     if request.topics is not None:
@@ -277,7 +280,7 @@ def _fetch_by_id(
                 topic.name = found.name
                 known.append(topic)
         request.topics = known
-    group = shard.offset_fetch(request)
+    group = shard.offset_fetch(request, require_stable=require_stable)
     if group.error_code:
         return group
     if request.topics is None:

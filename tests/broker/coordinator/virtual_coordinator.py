@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from kcli.broker.config.group_definitions import GroupConfig
-from kcli.broker.coordinator.effects import Append, Cancel, Effect, Now, Reply, Schedule, Token
+from kcli.broker.coordinator.effects import Append, Cancel, Effect, Marker, Now, Reply, Schedule, Token
 from kcli.broker.coordinator.group import ClientInfo
 from kcli.broker.coordinator.group_coordinator import GroupCoordinator
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE
@@ -32,6 +32,12 @@ from kcli.protocol.messages.offset_delete import (
 )
 from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kcli.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kcli.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kcli.protocol.records.control_records import TransactionMarker
 
 START_WALL_MS = 1_700_000_000_000
 SESSION_MS = 10_000
@@ -79,6 +85,8 @@ class VirtualCoordinator:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.producers: dict[int, int] = {}
         """The producer id of each record of a transaction, by its offset, the place in `log`."""
+        self.markers: dict[int, TransactionMarker] = {}
+        """The markers by their offsets, where `log` has an empty record."""
         self.calls: list[Call] = []
         self.timers: dict[Hashable, int] = {}
         self.append_error: ErrorCode | None = None
@@ -92,6 +100,9 @@ class VirtualCoordinator:
             self.config, image=lambda: self.image, new_id=lambda: f"id{next(self._ids)}"
         )
         for offset, (key, value) in enumerate(self.log):
+            if (marker := self.markers.get(offset)) is not None:
+                self.shard.replay_end(marker.producer_id, marker.is_commit)
+                continue
             record = decode_record(key, value)
             self.shard.replay(record.key, record.value, offset, self.producers.get(offset, -1))
         self.perform(self.shard.loaded(self.now))
@@ -112,6 +123,8 @@ class VirtualCoordinator:
                     assert len(token.responses) == 1, f"{token.name} is answered again"
                 case Append():
                     self._append(effect)
+                case Marker():
+                    self._append_marker(effect)
                 case Schedule(key, delay_ms):
                     assert delay_ms >= 0
                     self.timers[key] = self.now_ms + delay_ms
@@ -132,10 +145,22 @@ class VirtualCoordinator:
                 self.producers[offset] = append.producer.producer_id
             self.shard.replay(record.key, record.value, offset, self.producers.get(offset, -1))
         if append.then is not None:
-            if self.holds_commits:
-                self.held.append(append.then)
-            else:
-                self.perform(append.then(self.now, None))
+            self._written(append.then)
+
+    def _append_marker(self, effect: Marker) -> None:
+        if self.append_error is not None:
+            self.perform(effect.then(self.now, KafkaError(self.append_error)))
+            return
+        self.markers[len(self.log)] = effect.marker
+        self.log.append((b"", None))
+        self.shard.replay_end(effect.marker.producer_id, effect.marker.is_commit)
+        self._written(effect.then)
+
+    def _written(self, then: Then) -> None:
+        if self.holds_commits:
+            self.held.append(then)
+        else:
+            self.perform(then(self.now, None))
 
     def commit_held(self) -> None:
         self._settle(None)
@@ -296,6 +321,46 @@ class VirtualCoordinator:
         )
         return self.call("commit", lambda now, call: self.shard.offset_commit(now, call, request, version))
 
+    def txn_commit(
+        self,
+        offsets: dict[tuple[str, int], int],
+        *,
+        group: str = "g",
+        producer_id: int = 7,
+        member_id: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        metadata: str | None = "",
+        leader_epoch: int = -1,
+    ) -> Call:
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for (topic, partition), offset in offsets.items():
+            topics.setdefault(topic, []).append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition,
+                    committed_offset=offset,
+                    committed_leader_epoch=leader_epoch,
+                    committed_metadata=metadata,
+                )
+            )
+        request = TxnOffsetCommitRequest(
+            transactional_id="tid",
+            group_id=group,
+            producer_id=producer_id,
+            producer_epoch=3,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            topics=[TxnOffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
+        )
+        return self.call(
+            "txn commit", lambda now, call: self.shard.txn_offset_commit(now, call, request, None)
+        )
+
+    def end_txn(self, producer_id: int = 7, *, commit: bool = True) -> Call:
+        marker = TransactionMarker(producer_id, 3, 0, is_commit=commit)
+        return self.call("end", lambda now, call: self.shard.end_transaction(now, call, marker))
+
     def delete(self, *groups: str) -> Call:
         return self.call("delete", lambda now, call: self.shard.delete_groups(now, call, groups))
 
@@ -320,6 +385,19 @@ class VirtualCoordinator:
             for topic in found.topics
             for each in topic.partitions
         }
+
+    def unstable(self, *partitions: tuple[str, int], group: str = "g") -> list[bool]:
+        """Return of which partitions a reader of stable offsets gets no offset."""
+        topics = [
+            OffsetFetchRequestTopics(name=topic, partition_indexes=[index]) for topic, index in partitions
+        ]
+        asked = OffsetFetchRequestGroup(group_id=group, topics=topics)
+        found = self.shard.offset_fetch(asked, require_stable=True)
+        rows = [topic.partitions[0] for topic in found.topics]
+        for row in rows:
+            if row.error_code:
+                assert (row.error_code, row.committed_offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+        return [bool(row.error_code) for row in rows]
 
     def fetch(self, group: str, topic: str, *partitions: int) -> dict[int, int]:
         topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=list(partitions))]

@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping
 
     from kcli.broker.coordinator.effects import Effect, Now, Token
+    from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.protocol.internal.coordinator_records import OffsetCommitValue
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest
     from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+    from kcli.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class ClassicGroupState(Enum):
@@ -420,6 +422,28 @@ class ClassicGroup:
         if state is ClassicGroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
+
+    def check_txn_commit(self, request: TxnOffsetCommitRequest, image: MetadataImage) -> ErrorCode:
+        """Return NONE if the producer of a transaction may commit offsets, else the error.
+
+        A commit that names no member, from an old client or one without subscription, is accepted in every
+        state. One that names a member is accepted between Join and Sync, too.
+        """
+        member_id, instance_id, generation = (
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+        )
+        if self.state is ClassicGroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and (
+            self.state is ClassicGroupState.EMPTY or (not member_id and instance_id is None)
+        ):
+            return ErrorCode.NONE
+        error = self.check_member(member_id, instance_id)
+        if not error and generation != self.generation:
+            error = ErrorCode.ILLEGAL_GENERATION
+        return error
 
     def check_fetch(self, request: OffsetFetchRequestGroup) -> ErrorCode:
         """Return NONE: every client may read offsets in every state."""

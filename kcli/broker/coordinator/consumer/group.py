@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     from kcli.broker.coordinator.consumer.member import Owned
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.protocol.internal.coordinator_records import OffsetCommitValue
-    from kcli.protocol.messages.offset_commit import OffsetCommitRequest
+    from kcli.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
     from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+    from kcli.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
     from kcli.protocol.topics import TopicIdPartition
 
 
@@ -377,9 +378,28 @@ class ConsumerGroup:
         for topic in request.topics:
             found = image.topics.get(topic.name)
             topic_id = topic.topic_id if found is None else found.topic_id
-            indexes = (partition.partition_index for partition in topic.partitions)
-            if not all(member.has_owned(topic_id, index, since=epoch) for index in indexes):
+            if not member.has_owned(topic_id, _indexes(topic), since=epoch):
                 return _stale(member)
+        return ErrorCode.NONE
+
+    def check_txn_commit(self, request: TxnOffsetCommitRequest, image: MetadataImage) -> ErrorCode:
+        """Return NONE if the producer of a transaction may commit offsets, else the error.
+
+        The rules are those of other commits, in one request; producers know the errors of the classic
+        protocol only.
+        """
+        epoch = request.generation_id
+        if epoch < 0 and not self.members:
+            return ErrorCode.NONE
+        member = self.members.get(request.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if epoch > member.epoch:
+            return ErrorCode.ILLEGAL_GENERATION
+        for topic in request.topics if epoch < member.epoch else ():
+            found = image.topics.get(topic.name)
+            if found is None or not member.has_owned(found.topic_id, _indexes(topic), since=epoch):
+                return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.NONE
 
     def check_fetch(self, request: OffsetFetchRequestGroup) -> ErrorCode:
@@ -445,6 +465,10 @@ class ConsumerGroup:
             group_state=self.state.value,
             group_type="consumer",
         )
+
+
+def _indexes(topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic) -> Iterable[int]:
+    return (partition.partition_index for partition in topic.partitions)
 
 
 def _stale(member: ConsumerMember) -> ErrorCode:

@@ -122,12 +122,10 @@ class ConsumerMember:
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
-    def has_owned(self, topic_id: bytes, partition: int, *, since: int) -> bool:
-        """True if the member owns a partition and got it in epoch `since` or before."""
-        given = self.assigned.get(topic_id, {}).get(partition)
-        if given is None:
-            given = self.revoking.get(topic_id, {}).get(partition)
-        return given is not None and given <= since
+    def has_owned(self, topic_id: bytes, partitions: Iterable[int], *, since: int) -> bool:
+        """True if the member owns all these partitions and got each in epoch `since` or before."""
+        given = {**self.revoking.get(topic_id, {}), **self.assigned.get(topic_id, {})}
+        return all(partition in given and given[partition] <= since for partition in partitions)
 
     def advanced_to(
         self, epoch: int, state: MemberState, *, assigned: Owned, revoking: Owned

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.classic.group import ClassicGroup
@@ -28,12 +28,12 @@ from kcli.protocol.messages.offset_fetch import (
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.effects import Now, Token
     from kcli.broker.coordinator.group import Group
-    from kcli.broker.coordinator.offsets.pending_offsets import OffsetId
+    from kcli.broker.coordinator.offsets.pending_offsets import OffsetId, TopicAndIndex
     from kcli.protocol.error_codes import KafkaError
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
     from kcli.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
@@ -53,8 +53,9 @@ class OffsetStore:
     """Committed offsets by group, topic and partition, as the values of their last records.
 
     An offset expires when its retention has passed since the commit, or since its group became empty
-    (`Group.retention_start`, KIP-211), unless a member still reads its topic. Offsets of old clients may have
-    an expiry of their own. A group without members is deleted with its last offset.
+    (`Group.retention_start`, KIP-211), unless a member still reads its topic or a transaction has written
+    another one. Offsets of old clients may have an expiry of their own. A group without members is deleted
+    with its last offset, pending ones counted.
 
     The state changes only in `replay`; the other methods return the records that would change it.
     """
@@ -64,7 +65,10 @@ class OffsetStore:
         self.pending = PendingOffsets()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._groups)
+        """Yield the groups with offsets, pending ones too."""
+        yield from self._groups
+        if self.pending:
+            yield from (group_id for group_id in self.pending.groups() if group_id not in self._groups)
 
     def of_group(self, group_id: str) -> Mapping[str, TopicOffsets]:
         return self._groups.get(group_id, {})
@@ -116,28 +120,34 @@ class OffsetStore:
                 del self._groups[key.group]
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        return [
-            offset_tombstone(group_id, topic, partition)
+        """Return the records that delete all offsets of a group, pending ones too."""
+        stored = (
+            (topic, partition)
             for topic, partitions in self.of_group(group_id).items()
             for partition in partitions
-        ]
+        )
+        found = dict.fromkeys(chain(stored, self.pending.of_group(group_id)))
+        return [offset_tombstone(group_id, topic, partition) for topic, partition in found]
 
     def tombstones_of_topic(
         self, group_id: str, name: str, topic_id: bytes, *, most: int
     ) -> list[CoordinatorRecord]:
         """Return at most `most` tombstones of a deleted topic; a new one of its name keeps its offsets."""
-        found = (
-            offset_tombstone(group_id, name, partition)
-            for partition, offset in self.of_group(group_id).get(name, {}).items()
-            if offset.topic_id in {ZERO_UUID, topic_id}
-        )
-        return list(islice(found, most))
+        ids = {ZERO_UUID, topic_id}
+        stored = self.of_group(group_id).get(name, {})
+        found = dict.fromkeys(partition for partition, offset in stored.items() if offset.topic_id in ids)
+        for topic, partition in self.pending.of_group(group_id):
+            values = self.pending.values(group_id, topic, partition) if topic == name else ()
+            if any(value.topic_id in ids for value in values):
+                found[partition] = None
+        return [offset_tombstone(group_id, name, partition) for partition in islice(found, most)]
 
     def expired(self, group: Group, wall_ms: int, retention_ms: int, *, most: int) -> list[CoordinatorRecord]:
         """Return records that delete the expired offsets of a group, at most `most`."""
         start = group.retention_start()
         if start is None:
             return []
+        pending = self.pending.of_group(group.group_id)
         found = (
             offset_tombstone(group.group_id, topic, partition)
             for topic, partitions in self.of_group(group.group_id).items()
@@ -145,6 +155,7 @@ class OffsetStore:
             for partition, offset in partitions.items()
             if wall_ms
             >= (start(offset) + retention_ms if offset.expire_timestamp == -1 else offset.expire_timestamp)
+            and (topic, partition) not in pending
         )
         return list(islice(found, most))
 
@@ -175,7 +186,6 @@ class GroupOffsets:
     def create_missing_groups(self) -> None:
         """Create simple groups for offsets without a group, so that they can expire."""
         self._create_groups(self.store)
-        self._create_groups(self.store.pending.groups())
 
     def _create_groups(self, group_ids: Iterable[str]) -> None:
         for group_id in group_ids:
@@ -214,7 +224,7 @@ class GroupOffsets:
             partitions: list[OffsetCommitResponsePartition] = []
             for partition in topic.partitions:
                 index, error = partition.partition_index, ErrorCode.NONE
-                if _is_too_long(partition.committed_metadata, self._config.offset_metadata_max_bytes):
+                if is_too_long(partition.committed_metadata, self._config.offset_metadata_max_bytes):
                     error = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
                     key = OffsetCommitKey(group=group_id, topic=topic.name, partition=index)
@@ -226,8 +236,11 @@ class GroupOffsets:
             )
         return OffsetCommitResponse(topics=topics), records
 
-    def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """Return the requested offsets, or all; -1 for a missing offset or group."""
+    def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
+        """Return the requested offsets, or all; -1 for a missing offset or group.
+
+        With `require_stable` a partition with pending offsets gets UNSTABLE_OFFSET_COMMIT (KIP-447).
+        """
         group = self._groups.get(request.group_id)
         error = ErrorCode.NONE if group is None else group.check_fetch(request)
         if error:
@@ -242,6 +255,9 @@ class GroupOffsets:
             ]
         else:
             topics = [_fetched_topic(topic, offsets.get(topic.name, {})) for topic in request.topics]
+        if require_stable and (pending := self.store.pending.of_group(request.group_id)):
+            for topic in topics:
+                _mark_unstable(topic, pending)
         return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
     def delete(self, token: Token, request: OffsetDeleteRequest) -> list[Effect]:
@@ -250,12 +266,14 @@ class GroupOffsets:
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
         if group is None or error:
             return [Reply(token, OffsetDeleteResponse(error_code=error, topics=[]))]
+        pending = self.store.pending.of_group(request.group_id)
         records = [
             offset_tombstone(request.group_id, topic.name, partition.partition_index)
             for topic in request.topics
             if not group.is_subscribed_to(topic.name)
             for partition in topic.partitions
             if self.store.get(request.group_id, topic.name, partition.partition_index) is not None
+            or (topic.name, partition.partition_index) in pending
         ]
         response = OffsetDeleteResponse(topics=[_deleted_topic(topic, group) for topic in request.topics])
         if not records:
@@ -277,6 +295,7 @@ class GroupOffsets:
         if len(records) == most:
             return records
         kept = sum(map(len, self.store.of_group(group.group_id).values())) - len(records)
+        kept += len(self.store.pending.of_group(group.group_id))
         return records if kept or not group.holds_offsets_only else [*records, *group.tombstones()]
 
 
@@ -287,7 +306,7 @@ def _unknown_group(request: OffsetCommitRequest, version: int) -> ErrorCode:
     return ErrorCode.GROUP_ID_NOT_FOUND if version >= NOT_FOUND_FROM else ErrorCode.ILLEGAL_GENERATION
 
 
-def _is_too_long(metadata: str | None, limit: int) -> bool:
+def is_too_long(metadata: str | None, limit: int) -> bool:
     """Return whether a text has too many UTF-16 characters, as Java counts them."""
     if metadata is None:
         return False
@@ -348,6 +367,20 @@ def _fetched(index: int, offset: OffsetCommitValue | None) -> OffsetFetchRespons
         committed_leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
     )
+
+
+def _mark_unstable(topic: OffsetFetchResponseTopics, pending: Container[TopicAndIndex]) -> None:
+    topic.partitions = [
+        OffsetFetchResponsePartitions(
+            partition_index=each.partition_index,
+            committed_offset=-1,
+            metadata="",
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        )
+        if (topic.name, each.partition_index) in pending
+        else each
+        for each in topic.partitions
+    ]
 
 
 def _deleted_topic(topic: OffsetDeleteRequestTopic, group: Group) -> OffsetDeleteResponseTopic:

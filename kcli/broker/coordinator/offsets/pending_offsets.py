@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, KeysView, Mapping
 
     from kcli.protocol.internal.coordinator_records import OffsetCommitKey, OffsetCommitValue
 
@@ -31,6 +31,9 @@ class _PendingPartition:
         """The offset of the newest record that was stored meanwhile."""
 
 
+_NO_PARTITIONS: Mapping[TopicAndIndex, _PendingPartition] = {}
+
+
 class PendingOffsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicAndIndex, _PendingPartition]] = {}
@@ -44,13 +47,14 @@ class PendingOffsets:
         """Return the groups with pending offsets."""
         return self._groups.keys()
 
-    def of_group(self, group_id: str) -> Iterable[TopicAndIndex]:
-        """Return a group's partitions with pending offsets."""
-        return self._groups.get(group_id, {}).keys()
+    def of_group(self, group_id: str) -> KeysView[TopicAndIndex]:
+        """Return the topics and partitions of a group that have pending offsets."""
+        return self._groups.get(group_id, _NO_PARTITIONS).keys()
 
-    def has(self, group_id: str, topic: str, partition: int) -> bool:
-        partitions = self._groups.get(group_id)
-        return partitions is not None and (topic, partition) in partitions
+    def values(self, group_id: str, topic: str, partition: int) -> list[OffsetCommitValue]:
+        """Return what open transactions have written for one of the partitions of `of_group`."""
+        written = self._groups[group_id][topic, partition].written
+        return [value for value, _ in written.values()]
 
     def write(self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue, offset: int) -> None:
         """Note what a transaction has written, in the record at `offset`."""

@@ -403,7 +403,9 @@ class ShardHost(Generic[S]):
         validated = partition.log.validator.validate(
             self._batch(append, now), now_ms=now.wall_ms, origin=AppendOrigin.COORDINATOR
         )
-        return partition.append_validated(validated, acks=ACKS_ALL, now_ms=now.wall_ms).first_offset
+        guard = None if append.producer is None else append.producer.guard
+        info = partition.append_validated(validated, acks=ACKS_ALL, now_ms=now.wall_ms, guard=guard)
+        return info.first_offset
 
     def _check_writable(self) -> None:
         if self.is_closed:
