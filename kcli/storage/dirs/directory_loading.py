@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kcli.protocol.topics import METADATA_TOPIC
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -53,6 +54,7 @@ class DirectoryLoader:
         self._recovery_points = self._read_offsets(RECOVERY_POINT_CHECKPOINT)
         self._log_start_offsets = self._read_offsets(LOG_START_OFFSET_CHECKPOINT)
         self._high_watermarks = self._read_offsets(REPLICATION_OFFSET_CHECKPOINT)
+        self._cleaner_offsets = self._read_offsets(CLEANER_OFFSET_CHECKPOINT)
         self.replicas: list[FoundReplica] = []
         self.deleted: list[str] = []
         for name in sorted(entry.name for entry in os.scandir(directory.path) if entry.is_dir()):
@@ -93,10 +95,19 @@ class DirectoryLoader:
         """Return the checkpointed high watermark of a log, 0 without one."""
         return self._high_watermarks.get(topic_partition, 0)
 
+    def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
+        """Return up to where a log has been compacted, None if it never was."""
+        return self._cleaner_offsets.get(topic_partition)
+
     @property
     def checkpointed_names(self) -> set[TopicPartition]:
         """The logs that any checkpoint names."""
-        return {*self._recovery_points, *self._log_start_offsets, *self._high_watermarks}
+        return {
+            *self._recovery_points,
+            *self._log_start_offsets,
+            *self._high_watermarks,
+            *self._cleaner_offsets,
+        }
 
     def _topic_id(self, path: str) -> bytes | None:
         try:

@@ -24,7 +24,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import random_uuid
 from kcli.storage import disk
-from kcli.storage.checkpoints import write_partition_metadata
+from kcli.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, write_partition_metadata
 from kcli.storage.dirs.directory_loading import DirectoryLoader, run_all
 from kcli.storage.dirs.log_directories import LogDirectories
 from kcli.storage.dirs.offset_checkpoints import CHECKPOINTS, CheckpointPlan, OffsetCheckpoints
@@ -163,6 +163,7 @@ class LogManager:
                 checkpointed=loader.checkpointed(topic_partition),
             )
             log.set_high_watermark(loader.high_watermark(topic_partition))
+            log.cleaner_offset = loader.cleaner_offset(topic_partition)
             self._add(log)
 
         jobs = [partial(load_replica, replica) for replica in loader.replicas]
@@ -189,6 +190,7 @@ class LogManager:
             on_failure=self._log_failed,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             verifies_transactions=self._verifies_transactions,
+            on_lowered_cleaner_offset=partial(self.checkpoint, CLEANER_OFFSET_CHECKPOINT),
             random_below=lambda limit: int.from_bytes(os.urandom(8), "big") % limit,
         )
         return load_log(
@@ -358,6 +360,7 @@ class LogManager:
         self._checkpoints.entries_expired([topic_partition])
         if former is not None:
             copy.set_high_watermark(former.high_watermark)
+            copy.cleaner_offset = former.cleaner_offset
             copy.producer_state.guards = former.producer_state.guards
             self._retire(former, now_ms)
         copy.rename_directory(replica_directory_name(topic_partition))
@@ -409,7 +412,14 @@ class LogManager:
             offset = offset_of(log)
             if offset is not None:
                 by_directory[log.parent_directory][log.topic_partition] = offset
-        files = [(f"{each.path}/{name}", by_directory[each.path]) for each in self.directories.loaded]
+        files = [
+            (f"{each.path}/{name}", by_directory[each.path])
+            for each in self.directories.loaded
+            # Most nodes never compact: they do without the file.
+            if by_directory[each.path]
+            or name != CLEANER_OFFSET_CHECKPOINT
+            or os.path.exists(f"{each.path}/{name}")
+        ]
         return self._checkpoints.plan(name, files)
 
     def commit_checkpoint(self, plan: CheckpointPlan) -> None:

@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from kcli.storage.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -39,6 +40,7 @@ CHECKPOINTS: dict[str, Callable[[UnifiedLog], int | None]] = {
     RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
     LOG_START_OFFSET_CHECKPOINT: _log_start_to_keep,
     REPLICATION_OFFSET_CHECKPOINT: lambda log: log.high_watermark,
+    CLEANER_OFFSET_CHECKPOINT: lambda log: log.cleaner_offset,
 }
 """The kinds of offset checkpoint by file name, each with the offset of a log that it holds."""
 

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from kcli.storage.log.log_config import LogConfig, LogSettings
 
 
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+
+
 class LogSegments:
     """The segments of one log in the order of their base offsets; the last one is active.
 
@@ -134,6 +138,24 @@ class LogSegments:
                 if found is not None:
                     return found
         return None
+
+    def starts_before(self, timestamp: int, log_start_offset: int, end_and_now: tuple[int, int]) -> list[int]:
+        """Return where the segments begin that were last written before a time (-1 the end, -2 the start).
+
+        `end_and_now` are the log end and its time. Raises `OSError`.
+        """
+        starts = [(max(segment.base_offset, log_start_offset), segment.modified_ms) for segment in self]
+        if self.active.size:
+            starts.append(end_and_now)
+        if timestamp == EARLIEST_TIMESTAMP:
+            count = 1
+        elif timestamp == LATEST_TIMESTAMP:
+            count = len(starts)
+        else:
+            count = max(
+                (i + 1 for i, (_, modified_ms) in enumerate(starts) if modified_ms <= timestamp), default=0
+            )
+        return [offset for offset, _ in starts[:count]]
 
     def newest_timestamp(self) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the first record with the largest timestamp.
@@ -272,6 +294,7 @@ class LocalLog:
         "end_offset",
         "failure",
         "last_flushed_ms",
+        "on_lowered_cleaner_offset",
         "parent_directory",
         "recovery_point",
         "report",
@@ -305,6 +328,7 @@ class LocalLog:
         self.failure: str | None = None
         """Why the log is out of service."""
         self._on_failure = settings.on_failure
+        self.on_lowered_cleaner_offset = settings.on_lowered_cleaner_offset
         self._random_below = settings.random_below
         self._deletions = PendingDeletions()
         self._truncations = 0

@@ -83,7 +83,8 @@ class LogSettings:
 
     `report` takes one line for each event worth a log line. `on_failure(log directory, message)` takes the
     log directory offline. With `verifies_transactions` a leader takes only verified transactional data.
-    `random_below(n)` returns an int in [0, n), for `segment.jitter.ms`.
+    `on_lowered_cleaner_offset` is called after a truncation below that offset, which its checkpoint must not
+    survive. `random_below(n)` returns an int in [0, n), for `segment.jitter.ms`.
     """
 
     config: LogConfig
@@ -91,4 +92,5 @@ class LogSettings:
     on_failure: Callable[[str, str], None]
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
     verifies_transactions: bool = False
+    on_lowered_cleaner_offset: Callable[[], None] = lambda: None
     random_below: Callable[[int], int] = lambda limit: 0

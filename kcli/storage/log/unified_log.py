@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from kcli.storage.producers.producer_snapshot import ProducerSnapshots
     from kcli.storage.producers.producer_state import ProducerStateManager
 
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-
 
 class UnifiedLog:
     """A loaded log. `log_loader.load_log` makes one from a replica directory."""
@@ -352,21 +349,10 @@ class UnifiedLog:
         `legacyFetchOffsetsBefore`).
         """
         with self._searching():
-            starts = [
-                (max(segment.base_offset, self.log_start_offset), segment.modified_ms)
-                for segment in self.segments
-            ]
-        if self.segments.active.size:
-            starts.append((self.log_end_offset, now_ms))
-        if timestamp == EARLIEST_TIMESTAMP:
-            count = 1
-        elif timestamp == LATEST_TIMESTAMP:
-            count = len(starts)
-        else:
-            count = max(
-                (i + 1 for i, (_, modified_ms) in enumerate(starts) if modified_ms <= timestamp), default=0
+            starts = self.segments.starts_before(
+                timestamp, self.log_start_offset, (self.log_end_offset, now_ms)
             )
-        return sorted((offset for offset, _ in starts[max(count - max_offsets, 0) : count]), reverse=True)
+        return sorted(starts[max(len(starts) - max_offsets, 0) :], reverse=True)
 
     @contextmanager
     def _searching(self) -> Iterator[None]:
@@ -429,8 +415,10 @@ class UnifiedLog:
         """Make a running compaction void; records above `truncated_to` count as dirty again."""
         if self.cleaning is not None:
             self.cleaning.discard()
-        if truncated_to is not None and self.cleaner_offset is not None:
-            self.cleaner_offset = min(self.cleaner_offset, truncated_to)
+        if truncated_to is not None and truncated_to < (self.cleaner_offset or 0):
+            # A later start must not take new records at these offsets for clean ones.
+            self.cleaner_offset = truncated_to
+            self.local.on_lowered_cleaner_offset()
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Delete the segments that log start, `retention.bytes` or `retention.ms` release; return how many.

@@ -303,6 +303,7 @@ def test_a_name_that_is_used_again_inherits_no_checkpoint(
         log.advance_high_watermark(30)
         log.flush(now_ms=NOW_MS)
         log.delete_records_before(20)
+        log.cleaner_offset = 25
     checkpoint_all(node.manager)
     for partition in range(3):
         node.manager.delete("orders", partition, now_ms=NOW_MS)
@@ -327,6 +328,7 @@ def test_a_name_that_is_used_again_inherits_no_checkpoint(
     node.start()
     log = node.log()
     assert (log.recovery_point, log.log_start_offset, log.log_end_offset) == (0, 0, 3)
+    assert log.cleaner_offset is None
 
 
 def test_a_checkpoint_collected_before_a_deletion_does_not_come_after_it(node: NodeLogs) -> None:
