@@ -108,6 +108,7 @@ _INERT_POOLS = frozenset(
     }
 )
 _MEBIBYTE = 1 << 20
+_SHORTEST_BACKOFF_MS = 10
 _UNLIMITED = -1
 _SAME_AS_TOTAL = -2
 _EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -228,6 +229,11 @@ class BrokerConfig(BrokerSettings):
         fields = {name.replace(".", "_"): value for name, value in values.items()}
         fields["cleanup_policy"] = frozenset(values["cleanup.policy"])
         return LogConfig(**{name: value for name, value in fields.items() if name in _LOG_CONFIG_FIELDS})
+
+    @property
+    def log_cleaner_backoff_seconds(self) -> float:
+        """How long to wait for a log to become due for compaction, at least a moment."""
+        return max(self.log_cleaner_backoff_ms, _SHORTEST_BACKOFF_MS) / 1000
 
     @cached_property
     def log_directories(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import socket
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kcli.broker.network.inbox import ReceiveBuffers
     from kcli.broker.network.quota_engine import QuotaLayer
     from kcli.broker.network.request_engine import RequestEngine
+    from kcli.broker.node.log_cleaner import LogCleaner
     from kcli.broker.replication.leader_endpoint import LeaderEndPoints
     from kcli.protocol.topics import TopicPartition
     from kcli.storage.dirs.log_directory import LogDirectory
@@ -228,6 +229,7 @@ class Broker(NodeContext):
                     replicas_back=self.groups.review_leadership,
                 )
                 await nursery.start(housekeeping.run)
+                nursery.start_soon(self._compact_logs)
                 await nursery.start(self.replica_manager.run)
                 await nursery.start(self.lifecycle.run)
                 self.is_working = True
@@ -244,6 +246,24 @@ class Broker(NodeContext):
         finally:
             self.tasks = None
             self._accepts.set()
+
+    @cached_property
+    def log_cleaner(self) -> LogCleaner:
+        """What compacts the logs; its modules are loaded when it is needed first."""
+        from kcli.broker.node.log_cleaner import LogCleaner
+
+        return LogCleaner(self.log_manager, config=lambda: self.config, wall_ms=self.wall_ms, gate=self.gate)
+
+    async def _compact_logs(self) -> None:
+        """Run the log cleaner from the moment on when a compacted log has a closed segment."""
+        if not self.config.log_cleaner_enable:
+            return
+        while not self._may_compact():  # noqa: ASYNC110  # an event would cost every roll of a segment
+            await trio.sleep(self.config.log_cleaner_backoff_seconds)
+        await self.log_cleaner.run()
+
+    def _may_compact(self) -> bool:
+        return any(log.config.is_compacted and len(log.segments) > 1 for log in self.log_manager)
 
     async def accept(self) -> None:
         """Let the listeners accept; return when they do, or when the node has failed."""
@@ -285,6 +305,8 @@ class Broker(NodeContext):
         if own & delta.changed_configs:
             self._update_config()
             self.replica_manager.config_changed()
+            if "log_cleaner" in vars(self):
+                self.log_cleaner.wake()
         if delta.changed_quotas:
             self._limit_clients()
 

@@ -557,6 +557,8 @@ class UnifiedLog:
 
     def update_config(self, config: LogConfig) -> None:
         """Use another configuration from now on; segments keep the index settings they were made with."""
+        if not config.is_compacted:
+            self._discard_cleaning()
         self.local.update_config(config)
         self.appender.update_config(config)
 

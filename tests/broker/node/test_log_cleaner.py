@@ -1,0 +1,377 @@
+"""LogCleaner: what it chooses and when, what makes it stop, and compaction in days that pass at once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trio.testing
+
+from kcli.broker.config.broker_config import BrokerConfig
+from kcli.broker.config.config_entries import ConfigChange
+from kcli.broker.controller.replication_control import TopicDefaults
+from kcli.broker.node.log_cleaner import LogCleaner, RoundOptions
+from kcli.protocol.configs import ConfigOperation, ConfigResourceType
+from kcli.protocol.topics import TopicPartition
+from kcli.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
+from kcli.storage.cleaning.cleaning_run import CleaningDiscarded
+from kcli.storage.log_paths import CLEANED_SUFFIX
+from tests.broker.records import batch
+from tests.broker.single_node import Node
+from tests.support.waiting import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from kcli.broker.node.compaction_report import CompactionReport
+    from kcli.storage.log.unified_log import UnifiedLog
+
+DAY_MS = 24 * 60 * 60 * 1000
+T0 = TopicPartition("t", 0)
+
+
+class Cleaning:
+    """A node with compacted topics, and its cleaner."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.cleaner = LogCleaner(
+            node.log_manager, config=lambda: node.config, wall_ms=node.wall_ms, gate=node.gate
+        )
+
+    def create(self, name: str = "t", **configs: str) -> UnifiedLog:
+        given = {"cleanup_policy": "compact", "internal_segment_bytes": "1000", **configs}
+        self.node.create_topic(name, **given)
+        log = self.node.log_manager.get(name, 0)
+        assert log is not None
+        return log
+
+    def put(self, key: str, value: bytes | None, topic: str = "t") -> None:
+        records = bytearray(batch(value, key=key.encode(), timestamp=self.node.now_ms))  # type: ignore[arg-type]
+        partition = self.node.replica_manager.partition(topic, 0)
+        partition.append(records, acks=1, now_ms=self.node.now_ms, max_decompressed=1 << 20)
+
+    def update(self, keys: int, times: int, topic: str = "t") -> None:
+        """Write each of some keys so many times."""
+        for number in range(keys * times):
+            self.put(f"k{number % keys}", b"%d-" % number + b"x" * 50, topic)
+
+    def clean(self) -> CompactionReport | None:
+        return self.cleaner.clean_once(self.node.now_ms)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[trio.Nursery]:
+        """Compact in the background."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.cleaner.run)
+            yield nursery
+            nursery.cancel_scope.cancel()
+
+    async def ended(self) -> None:
+        """Wait for the end of a round."""
+        with trio.fail_after(PATIENCE_SECONDS):
+            await self.cleaner._ended.wait()
+            await trio.testing.wait_all_tasks_blocked()
+
+    def here(self, log: UnifiedLog, **how: bool) -> CompactionReport:
+        return self.cleaner.clean_here(log, RoundOptions(now_ms=self.node.now_ms, **how))
+
+
+@pytest.fixture
+def cleaning(node: Node) -> Cleaning:
+    return Cleaning(node)
+
+
+def records(log: UnifiedLog) -> list[tuple[int, bytes, bytes | None]]:
+    """Return (offset, key, value) of all records."""
+    return [
+        (each.offset, bytes(each.key or b""), None if each.value is None else bytes(each.value))
+        for batch in log.segments.batches_between(log.log_start_offset, log.log_end_offset)
+        for each in batch.records()
+    ]
+
+
+def latest(log: UnifiedLog) -> dict[bytes, tuple[int, bytes | None]]:
+    return {key: (offset, value) for offset, key, value in records(log)}
+
+
+def test_each_key_keeps_its_last_value_and_its_offset(cleaning: Cleaning, tmp_path: Path) -> None:
+    log = cleaning.create()
+    cleaning.update(3, 20)
+    before, active = latest(log), log.segments.active.base_offset
+    report = cleaning.clean()
+    assert report is not None
+    assert latest(log) == before
+    closed = [offset for offset, _, _ in records(log) if offset < active]
+    assert len(closed) == 3
+    assert (report.first_dirty_offset, report.end_offset, report.stats.superseded) == (0, active, active - 3)
+    assert read_offsets(str(tmp_path / CLEANER_OFFSET_CHECKPOINT)) == {T0: active}
+    assert cleaning.clean() is None
+
+
+def test_the_log_with_the_largest_share_of_dirty_bytes_is_first(cleaning: Cleaning) -> None:
+    for name, times in (("a", 20), ("b", 60), ("c", 20)):
+        cleaning.create(name)
+        cleaning.update(1, times, name)
+    assert [cleaning.clean() is not None for _ in range(4)] == [True, True, True, False]
+    cleaning.update(2, 10, "b")
+    cleaning.update(20, 4, "a")
+    reports = [cleaning.clean(), cleaning.clean(), cleaning.clean()]
+    names = [each.topic_partition.topic for each in reports if each is not None]
+    assert names == ["a", "b"]
+
+
+def test_a_log_waits_until_it_is_dirty_enough(cleaning: Cleaning) -> None:
+    log = cleaning.create(min_cleanable_dirty_ratio="0.9")
+    cleaning.update(60, 1)
+    assert cleaning.here(log).stats.superseded == 0
+    cleaning.update(60, 1)
+    assert cleaning.clean() is None
+    set_config(cleaning.node, "t", "min.cleanable.dirty.ratio", "0.3")
+    assert cleaning.clean() is not None
+
+
+def test_neither_the_active_segment_nor_a_log_with_another_policy_is_due(cleaning: Cleaning) -> None:
+    cleaning.create("plain", cleanup_policy="delete")
+    cleaning.update(1, 60, "plain")
+    cleaning.create("small", internal_segment_bytes="1000000")
+    cleaning.update(1, 60, "small")
+    assert cleaning.clean() is None
+    set_config(cleaning.node, "plain", "cleanup.policy", "compact,delete")
+    report = cleaning.clean()
+    assert report is not None
+    assert report.topic_partition.topic == "plain"
+
+
+def test_a_tombstone_goes_a_day_after_the_compaction_that_met_it_first(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.put("gone", b"value")
+    cleaning.put("gone", None)
+    cleaning.update(1, 30)
+    first = cleaning.here(log)
+    assert (first.stats.horizons, first.stats.tombstones) == (1, 0)
+    cleaning.node.now_ms += DAY_MS - 1
+    cleaning.update(1, 30)
+    assert cleaning.here(log).stats.tombstones == 0
+    assert latest(log)[b"gone"] == (1, None)
+    cleaning.node.now_ms += 1
+    cleaning.update(1, 30)
+    assert cleaning.here(log).stats.tombstones == 1
+    assert b"gone" not in latest(log)
+
+
+def test_young_records_are_safe_from_compaction(cleaning: Cleaning) -> None:
+    log = cleaning.create(min_compaction_lag_ms=str(DAY_MS))
+    cleaning.update(1, 30)
+    assert cleaning.clean() is None
+    nothing = cleaning.here(log)
+    assert (nothing.first_dirty_offset, nothing.end_offset, nothing.bound.name) == (0, 0, "COMPACTION_LAG")
+    assert cleaning.here(log, ignores_lag=True, is_dry_run=True).stats.superseded > 0
+    cleaning.node.now_ms += DAY_MS
+    assert cleaning.clean() is not None
+
+
+def test_a_record_that_waits_too_long_makes_a_clean_log_due(cleaning: Cleaning) -> None:
+    log = cleaning.create(max_compaction_lag_ms=str(DAY_MS), min_cleanable_dirty_ratio="0.9")
+    cleaning.update(60, 1)
+    cleaning.here(log)
+    cleaning.update(3, 8)
+    cleaning.node.now_ms += DAY_MS
+    assert cleaning.clean() is None
+    cleaning.node.now_ms += 1
+    cleaning.put("k1", b"rolls the segment, which is too old")
+    assert cleaning.clean() is not None
+    assert {key for _, key, _ in records(log)} == {b"k%d" % number for number in range(60)}
+
+
+def test_a_dry_run_tells_what_the_run_does_and_changes_nothing(cleaning: Cleaning, tmp_path: Path) -> None:
+    log = cleaning.create()
+    cleaning.update(7, 20)
+    cleaning.put("k1", None)
+    cleaning.update(7, 5)
+    before = files(tmp_path)
+    foreseen = cleaning.here(log, is_dry_run=True)
+    assert files(tmp_path) == before
+    assert log.cleaning is None
+    assert foreseen == cleaning.here(log)
+    assert foreseen.stats.bytes_after < foreseen.stats.bytes_before
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_only_what_a_policy_says_applies(cleaning: Cleaning) -> None:
+    """Age deletes segments of `compact,delete` and no others, and both leave what is in the active one."""
+    both, compacted = (
+        cleaning.create("both", cleanup_policy="compact,delete", retention_ms="1000"),
+        cleaning.create("compacted", retention_ms="1000"),
+    )
+    for name in ("both", "compacted"):
+        cleaning.update(3, 20, name)
+    cleaning.node.now_ms += 1001
+    for name in ("both", "compacted"):
+        cleaning.put("new", b"value", name)
+    cleaning.node.log_manager.apply_retention(cleaning.node.now_ms)
+    assert [log.log_start_offset > 0 for log in (both, compacted)] == [True, False]
+    cleaning.clean()
+    cleaning.clean()
+    assert set(latest(compacted)) == {b"k0", b"k1", b"k2", b"new"}
+
+
+async def test_damage_makes_a_log_uncleanable_and_no_other(
+    cleaning: Cleaning, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("bad", "good"):
+        cleaning.create(name)
+        cleaning.update(1, 60 if name == "bad" else 30, name)
+    bad, good = (cleaning.node.log_manager.get(name, 0) for name in ("bad", "good"))
+    assert bad is not None
+    assert good is not None
+    os.pwrite(bad.segments.first.records.handle.descriptor, b"\x09", 16)  # the magic
+    async with cleaning.running():
+        await cleaning.ended()
+        await cleaning.ended()
+        assert cleaning.cleaner.due(cleaning.node.now_ms) is None
+    assert (bad.cleaner_offset, good.cleaner_offset) == (None, good.segments.active.base_offset)
+    told = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    assert told == ["bad-0 is not compacted any more until the node starts again"]
+    assert cleaned_files(bad) == []
+
+
+async def test_an_error_of_the_disk_takes_the_directory_offline(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    os.mkdir(f"{log.directory}/00000000000000000000.log{CLEANED_SUFFIX}")
+    async with cleaning.running():
+        await cleaning.ended()
+    assert [each.is_online for each in cleaning.node.log_manager.directories] == [False]
+    assert log.failure is not None
+    assert "cannot compact t-0" in log.failure
+
+
+def slow(cleaning: Cleaning) -> None:
+    """Let the cleaner do nothing but its first bytes, until it is discarded."""
+    cleaning.node.config = BrokerConfig.from_properties({"log.cleaner.io.max.bytes.per.second": "1"})
+
+
+@pytest.mark.parametrize("change", ["policy", "deletion", "truncation", "stop"])
+async def test_what_makes_a_round_void_ends_it_at_once(change: str, cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    before, active = records(log), log.segments.active.base_offset
+    slow(cleaning)
+    async with cleaning.running() as nursery:
+        await trio.testing.wait_all_tasks_blocked()
+        assert log.cleaning is not None
+        match change:
+            case "policy":
+                set_config(cleaning.node, "t", "cleanup.policy", "delete")
+            case "deletion":
+                cleaning.node.controller.delete_topics([cleaning.node.image.topics["t"].topic_id])
+            case "truncation":
+                log.truncate_to(active, now_ms=cleaning.node.now_ms)
+            case "stop":
+                nursery.cancel_scope.cancel()
+        if change != "stop":
+            await cleaning.ended()
+    assert log.cleaning is None
+    assert log.cleaner_offset is None
+    if change != "deletion":
+        assert records(log) == before[: len(before) if change != "truncation" else active]
+    assert cleaned_files(log) == []
+
+
+async def test_a_paused_node_does_not_compact(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    slow(cleaning)
+    async with cleaning.running():
+        await trio.testing.wait_all_tasks_blocked()
+        cleaning.node.gate.close()
+        cleaning.node.config = BrokerConfig.from_properties({})
+        await trio.testing.wait_all_tasks_blocked()
+        assert log.cleaning is not None
+        cleaning.node.gate.open()
+        await cleaning.ended()
+    assert log.cleaner_offset == log.segments.active.base_offset
+
+
+async def test_as_many_logs_are_compacted_at_a_time_as_there_are_threads(cleaning: Cleaning) -> None:
+    logs = [cleaning.create(name) for name in ("a", "b", "c")]
+    for name in ("a", "b", "c"):
+        cleaning.update(1, 60, name)
+    slow(cleaning)
+    async with cleaning.running():
+        await trio.testing.wait_all_tasks_blocked()
+        assert sum(log.cleaning is not None for log in logs) == 1
+        two = {"log.cleaner.threads": "2", "log.cleaner.io.max.bytes.per.second": "1"}
+        cleaning.node.config = BrokerConfig.from_properties(two)
+        cleaning.cleaner.wake()
+        await trio.testing.wait_all_tasks_blocked()
+        assert sum(log.cleaning is not None for log in logs) == 2
+        cleaning.node.config = BrokerConfig.from_properties({})
+        for _ in logs:
+            await cleaning.ended()
+    assert [log.cleaner_offset for log in logs] == [log.segments.active.base_offset for log in logs]
+
+
+async def test_a_named_log_is_compacted_after_the_round_that_runs(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    slow(cleaning)
+    reports = []
+
+    async def compact() -> None:
+        options = RoundOptions(now_ms=cleaning.node.now_ms)
+        reports.append(await cleaning.cleaner.compact(log, options))
+
+    async with cleaning.running() as nursery:
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(compact)
+        await trio.testing.wait_all_tasks_blocked()
+        cleaning.node.config = BrokerConfig.from_properties({})
+        await cleaning.ended()
+        await trio.testing.wait_all_tasks_blocked()
+    (report,) = reports
+    assert report.first_dirty_offset == report.end_offset == log.cleaner_offset
+
+
+async def test_nobody_waits_for_a_round_that_is_given_up(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    left = threading.Event()
+    left.set()
+    options = RoundOptions(now_ms=cleaning.node.now_ms, is_given_up=left.is_set)
+    with pytest.raises(CleaningDiscarded):
+        await cleaning.cleaner.compact(log, options)
+    assert log.cleaning is None
+    assert cleaning.clean() is not None
+
+
+def test_a_checkpoint_outside_of_the_log_counts_as_none(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    log.cleaner_offset = 1000
+    report = cleaning.clean()
+    assert report is not None
+    assert report.first_dirty_offset == 0
+
+
+def cleaned_files(log: UnifiedLog) -> list[str]:
+    return [name for name in os.listdir(log.directory) if name.endswith(CLEANED_SUFFIX)]
+
+
+def set_config(node: Node, topic: str, name: str, value: str) -> None:
+    change = ConfigChange(name, ConfigOperation.SET, value)
+    outcomes = node.controller.incremental_alter_configs(
+        [((ConfigResourceType.TOPIC, topic), [change])],
+        defaults=TopicDefaults(configs=node.config.topic_defaults),
+    )
+    assert outcomes == [None]
