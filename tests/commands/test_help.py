@@ -13,7 +13,7 @@ from tests.commands.fake_cluster import FakeCluster
 from tests.conftest import Finished
 
 VERBS = {
-    "broker": ("start", "stop", "status", "requests", "node", "fault"),
+    "broker": ("start", "stop", "status", "requests", "compact", "node", "fault"),
     "topics": ("create", "list", "describe", "alter", "delete"),
     "configs": ("describe", "alter"),
     "consumer-groups": (

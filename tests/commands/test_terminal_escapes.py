@@ -83,6 +83,7 @@ COMMANDS: dict[str, str] = {
     "broker stop": "broker stop --data-dir {evil}",
     "broker status": "broker status --data-dir {evil}",
     "broker requests": "broker requests --data-dir {evil}",
+    "broker compact": "broker compact {evil} --data-dir {data}",
     "broker node list": "broker node list --data-dir {evil}",
     "broker node stop": "broker node stop 1 --data-dir {evil}",
     "broker node kill": "broker node kill 1 --data-dir {evil}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kcli.broker.process.compact_operations import COMPACT_OPERATIONS
 from kcli.broker.process.fault_operations import FAULT_OPERATIONS
 from kcli.broker.process.meter_operations import METER_OPERATIONS
 from kcli.broker.process.node_operations import NODE_OPERATIONS
@@ -23,5 +24,6 @@ OPERATIONS: Mapping[str, Operation] = {
     **NODE_OPERATIONS,
     **FAULT_OPERATIONS,
     **METER_OPERATIONS,
+    **COMPACT_OPERATIONS,
     "process.file-descriptors": file_descriptors,
 }

@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from kcli.commands.broker import compact as broker_compact
 from kcli.commands.broker import fault as broker_fault
 from kcli.commands.broker import node as broker_node
 from kcli.commands.broker import requests as broker_requests
@@ -272,3 +273,4 @@ def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
 
 
 command(app, "requests", example="kcli broker requests --seconds 10")(broker_requests.requests)
+command(app, "compact", example="kcli broker compact orders --dry-run")(broker_compact.compact)

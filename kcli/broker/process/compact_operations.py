@@ -1,0 +1,106 @@
+"""The operation behind `kcli broker compact`: compacts logs of the running nodes now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kcli.broker.config.option_values import flag, whole
+from kcli.broker.node.compaction_targets import CompactionTargets
+from kcli.broker.node.log_cleaner import RoundOptions
+from kcli.broker.node_context import NodeState
+from kcli.broker.process.control_server import LongOperation
+from kcli.errors import KcliError
+from kcli.protocol.corruption import CorruptRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import trio
+
+    from kcli.broker.node.broker import Broker
+    from kcli.broker.node.compaction_report import CompactionReport
+    from kcli.broker.node.node import Node
+    from kcli.broker.process.cluster import Cluster
+    from kcli.broker.process.control_server import Operation
+    from kcli.storage.log.unified_log import UnifiedLog
+
+
+class _Request(NamedTuple):
+    """What to compact, and how; `now_ms` None means the present."""
+
+    nodes: Sequence[Node]
+    targets: CompactionTargets
+    now_ms: int | None
+    is_dry_run: bool
+    ignores_lag: bool
+    rolls: bool
+
+    async def perform(self, left: trio.Event) -> dict[str, Any]:
+        """Compact one log after the other, until the client has left."""
+        logs = {node.node_id: [*node.broker.log_manager] for node in self.nodes}
+        self.targets.check(log for each in logs.values() for log in each)
+        rows: list[dict[str, Any]] = []
+        failures: list[dict[str, Any]] = []
+        for node in self.nodes:
+            for log in self.targets.select(logs[node.node_id]):
+                if left.is_set():
+                    break
+                try:
+                    report = await self._compact(node.broker, log, left)
+                except (KcliError, CorruptRecord) as error:
+                    failures.append(
+                        {
+                            "error": f"node {node.node_id} did not compact {log.topic_partition}: {error}",
+                            "hint": None,
+                        }
+                    )
+                else:
+                    rows.append(report.row(node.node_id))
+        return {"partitions": rows, "failures": failures}
+
+    async def _compact(self, broker: Broker, log: UnifiedLog, left: trio.Event) -> CompactionReport:
+        now_ms = broker.wall_ms()
+        if self.rolls and log.segments.active.size:
+            log.roll(now_ms=now_ms)
+        options = RoundOptions(
+            now_ms=now_ms if self.now_ms is None else self.now_ms,
+            ignores_lag=self.ignores_lag,
+            is_dry_run=self.is_dry_run,
+            is_given_up=left.is_set,
+        )
+        return await broker.log_cleaner.compact(log, options)
+
+
+async def compact_logs(cluster: Cluster, arguments: Mapping[str, Any]) -> LongOperation:
+    """Compact the logs of `partitions` on one `node` or all; it ends early when the client leaves.
+
+    Arguments: `partitions`, pairs of topic and partition or null, `node`, `dry_run`, `ignore_lag`, `roll`,
+    `now_ms`. The result has a row for each replica, and the failures.
+    """
+    request = _Request(
+        _running(cluster.nodes, None if arguments.get("node") is None else whole(arguments, "node")),
+        CompactionTargets.from_pairs(arguments.get("partitions") or ()),
+        None if arguments.get("now_ms") is None else whole(arguments, "now_ms"),
+        is_dry_run=flag(arguments, "dry_run"),
+        ignores_lag=flag(arguments, "ignore_lag"),
+        rolls=flag(arguments, "roll"),
+    )
+    return LongOperation(request.perform)
+
+
+def _running(nodes: Mapping[int, Node], node_id: int | None) -> list[Node]:
+    """Return one node, or all that run, by their ids. Raises `KcliError` if none does."""
+    if node_id is not None:
+        if node_id not in nodes:
+            raise KcliError(
+                f"there is no node {node_id}", hint="`kcli broker node list` shows those there are"
+            )
+        nodes[node_id].refuse(NodeState.DEAD, NodeState.STARTING)
+        return [nodes[node_id]]
+    running = [node for _, node in sorted(nodes.items()) if node.is_alive]
+    if not running:
+        raise KcliError("no node runs", hint="`kcli broker node start` starts one")
+    return running
+
+
+COMPACT_OPERATIONS: Mapping[str, Operation] = {"log.compact": compact_logs}
