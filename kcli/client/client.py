@@ -12,6 +12,7 @@ from its bootstrap addresses (KIP-899).
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -117,8 +118,19 @@ _RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDI
 _FIRST_BATCHED_VERSION = 4
 
 
+class KeyType(IntEnum):
+    """What a coordinator is looked up by. The name says in an error what the key is."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+    @property
+    def noun(self) -> str:
+        return "group" if self is KeyType.GROUP else "transactional id"
+
+
 class Coordinators:
-    """The coordinators of groups, looked up once and cached; shareable by many tasks.
+    """The coordinators of groups or of transactional ids, looked up once and cached; shareable by many tasks.
 
         node = await client.coordinators.find("billing")
         ...
@@ -128,8 +140,9 @@ class Coordinators:
     errors are retried until the time is up: the first lookup creates the coordinators' topic.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, key_type: KeyType = KeyType.GROUP) -> None:
         self._client = client
+        self.key_type = key_type
         self._node_ids: dict[str, int] = {}
 
     def known(self, group_id: str) -> Node | None:
@@ -188,17 +201,22 @@ class Coordinators:
             nonlocal is_batched
             is_batched = version >= _FIRST_BATCHED_VERSION
             if is_batched:
-                return FindCoordinatorRequest(coordinator_keys=group_ids)
-            return FindCoordinatorRequest(key=group_ids[0])
+                return FindCoordinatorRequest(coordinator_keys=group_ids, key_type=self.key_type)
+            return FindCoordinatorRequest(key=group_ids[0], key_type=self.key_type)
 
+        # Version 0 has no type: it looks up groups.
         response: FindCoordinatorResponse = await self._client.request_by_version(
-            ANY, FindCoordinatorRequest, build, timeout_ms=timeout_ms
+            ANY,
+            FindCoordinatorRequest,
+            build,
+            timeout_ms=timeout_ms,
+            min_version=1 if self.key_type is not KeyType.GROUP else 0,
         )
         if not is_batched:
             node = Node(response.node_id, response.host, response.port)
             found = self._learn(group_ids[0], node, response.error_code, response.error_message)
             return {group_ids[0]: found}
-        answers: dict[str, Node | KafkaError] = {group_id: _left_out(group_id) for group_id in group_ids}
+        answers: dict[str, Node | KafkaError] = {key: _left_out(self.key_type, key) for key in group_ids}
         for entry in response.coordinators:
             node = Node(entry.node_id, entry.host, entry.port)
             answers[entry.key] = self._learn(entry.key, node, entry.error_code, entry.error_message)
@@ -212,8 +230,9 @@ class Coordinators:
         return self._client.cluster.nodes[node.node_id]
 
 
-def _left_out(group_id: str) -> KafkaError:
-    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker left group `{group_id}` out of its answer")
+def _left_out(key_type: KeyType, key: str) -> KafkaError:
+    message = f"the broker left {key_type.noun} `{key}` out of its answer"
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
 
 def _is_open(answer: Node | KafkaError | None) -> bool:
@@ -256,6 +275,7 @@ class Client:
         self.nursery = nursery
         self.cache = MetadataCache(config)
         self.coordinators = Coordinators(self)
+        self.transaction_coordinators = Coordinators(self, KeyType.TRANSACTION)
         self.links = NodeLinks(
             bootstrap,
             self.cache,

@@ -150,7 +150,8 @@ class ClientConfig(RequestConfig):
 class ProducerConfig(RequestConfig):
     """How records are batched, sent and acknowledged.
 
-    `enable_idempotence` None means true unless `acks` or `retries` exclude it (KIP-679).
+    `enable_idempotence` None means true unless `acks` or `retries` exclude it (KIP-679). A `transactional_id`
+    needs it.
     """
 
     acks: str = _text("all", "-1", "0", "1", default="all")
@@ -171,6 +172,8 @@ class ProducerConfig(RequestConfig):
     )
     partitioner_adaptive_partitioning_enable: bool = _flag(default=True)
     partitioner_ignore_keys: bool = _flag(default=False)
+    transactional_id: str = _text(default="")
+    transaction_timeout_ms: int = _number(default=60_000, minimum=1)
 
     def check(self) -> None:
         if self.delivery_timeout_ms < min(self.linger_ms + self.request_timeout_ms, MAX_INT32):
@@ -187,6 +190,10 @@ class ProducerConfig(RequestConfig):
                 "an idempotent producer may have at most 5 `max.in.flight.requests.per.connection`: "
                 f"{self.max_in_flight_requests_per_connection}",
                 hint="lower it, or set `enable.idempotence` to false",
+            )
+        if self.transactional_id and not self.is_idempotent:
+            raise UsageError(
+                "a `transactional.id` needs `acks` all, `retries` above 0 and `enable.idempotence` true"
             )
 
     @property
@@ -353,8 +360,7 @@ _WITHOUT_EFFECT = frozenset(
         "allow.auto.create.topics", "bootstrap.controllers", "bootstrap.resolve.timeout.ms",
         "client.dns.lookup", "config.providers", "interceptor.classes",
         "metadata.recovery.rebootstrap.trigger.ms", "partitioner.availability.timeout.ms",
-        "partitioner.class", "transaction.timeout.ms", "transaction.two.phase.commit.enable",
-        "transactional.id",
+        "partitioner.class", "transaction.two.phase.commit.enable",
     }
 )  # fmt: skip
 

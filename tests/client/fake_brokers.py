@@ -18,14 +18,24 @@ from kcli.client.client import Client, connect
 from kcli.client.network.bootstrap import Unreachable
 from kcli.client.network.metadata import Node
 from kcli.protocol.frames import FrameReader, encode_response, parse_request_header
+from kcli.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kcli.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kcli.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kcli.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
-from kcli.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kcli.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kcli.protocol.messages.delete_groups import DeleteGroupsRequest
 from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
+from kcli.protocol.messages.describe_producers import DescribeProducersRequest
+from kcli.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kcli.protocol.messages.elect_leaders import ElectLeadersRequest
+from kcli.protocol.messages.end_txn import EndTxnRequest
 from kcli.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -51,6 +61,7 @@ from kcli.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from kcli.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from kcli.protocol.messages.list_transactions import ListTransactionsRequest
 from kcli.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -68,7 +79,9 @@ from kcli.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kcli.protocol.messages.sync_group import SyncGroupRequest
+from kcli.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from kcli.protocol.schema.declaration import codec, message_info
 from tests.client.fake_partition import FakePartition
 
@@ -80,6 +93,8 @@ if TYPE_CHECKING:
 REQUESTS = {
     message_info(request).key: request
     for request in (
+        AddOffsetsToTxnRequest,
+        AddPartitionsToTxnRequest,
         AlterPartitionReassignmentsRequest,
         AlterReplicaLogDirsRequest,
         ApiVersionsRequest,
@@ -87,7 +102,10 @@ REQUESTS = {
         ConsumerGroupHeartbeatRequest,
         DeleteGroupsRequest,
         DescribeGroupsRequest,
+        DescribeProducersRequest,
+        DescribeTransactionsRequest,
         ElectLeadersRequest,
+        EndTxnRequest,
         FetchRequest,
         FindCoordinatorRequest,
         HeartbeatRequest,
@@ -98,13 +116,16 @@ REQUESTS = {
         ListGroupsRequest,
         ListOffsetsRequest,
         ListPartitionReassignmentsRequest,
+        ListTransactionsRequest,
         MetadataRequest,
         OffsetCommitRequest,
         OffsetDeleteRequest,
         OffsetFetchRequest,
         ProduceRequest,
         SyncGroupRequest,
+        TxnOffsetCommitRequest,
         UnregisterBrokerRequest,
+        WriteTxnMarkersRequest,
     )
 }
 
@@ -136,6 +157,9 @@ class FakeBrokers:
         self.requests: list[Received] = []
         self.down: set[str] = set()
         self.max_versions: dict[int, int] = {}
+        self.features: dict[str, int] = {}
+        """The finalized levels."""
+        self.features_epoch = 1
         self.hidden: set[type[Any]] = set()
         self.opened: list[str] = []
         self.open_seconds = 0.0
@@ -237,7 +261,12 @@ class FakeBrokers:
                 )
                 for key, cls in REQUESTS.items()
                 if cls not in self.hidden
-            ]
+            ],
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in self.features.items()
+            ],
+            finalized_features_epoch=self.features_epoch,
         )
 
     def _MetadataRequest(self, node_id: int, request: MetadataRequest, version: int) -> MetadataResponse:

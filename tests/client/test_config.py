@@ -48,6 +48,17 @@ def test_bad_values_are_usage_errors_that_name_the_property(
 
 
 @pytest.mark.parametrize(
+    "excluding", [{"acks": "1"}, {"acks": "0"}, {"retries": "0"}, {"enable.idempotence": "false"}], ids=str
+)
+def test_a_transactional_producer_is_idempotent(excluding: dict[str, str]) -> None:
+    properties = {"transactional.id": "t", "transaction.timeout.ms": "5000"}
+    config = ProducerConfig.from_properties(properties)
+    assert (config.is_idempotent, config.required_acks, config.transaction_timeout_ms) == (True, -1, 5000)
+    with pytest.raises(UsageError, match=r"transactional\.id"):
+        ProducerConfig.from_properties({**properties, **excluding})
+
+
+@pytest.mark.parametrize(
     ("codec", "settings", "level"),
     [
         ("gzip", {}, None),

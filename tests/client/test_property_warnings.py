@@ -16,12 +16,14 @@ def test_unknown_names_are_warned_of_with_the_nearest_known() -> None:
 def test_what_java_clients_act_on_and_kcli_does_not_is_warned_of() -> None:
     properties = {
         "transactional.id": "t",
+        "transaction.timeout.ms": "1000",
+        "transaction.two.phase.commit.enable": "true",
         "config.providers.file.class": "F",
         "bootstrap.servers": "b:9092",
         "key.serializer": "S",
         "metric.reporters": "M",
     }
     assert property_warnings(properties) == [
-        "`transactional.id` has no effect in kcli",
+        "`transaction.two.phase.commit.enable` has no effect in kcli",
         "`config.providers.file.class` has no effect in kcli",
     ]

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-NEWEST, OLDER = "apache-kafka", "apache-kafka-4.1"
-"""Modules of `interop/java`: 4.3.1 and 4.1.1."""
+NEWEST, OLDER, OLDEST = "apache-kafka", "apache-kafka-4.1", "apache-kafka-3.9"
+"""Modules of `interop/java`: 4.3.1, 4.1.1, and 3.9.2, which has no feature `transaction.version`."""
+
+RELEASES = {OLDEST: "3.9"}
+"""The release to format a directory for, where the tool's own is too new."""
 
 BROKER_HEAP = "320m"
 START_TIMEOUT_SECONDS = 180.0
@@ -193,7 +196,9 @@ class ApacheKafka:
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
         self._properties = properties
         if data is None:
-            formatted = tools("kafka-storage", "format", "-t", random_cluster_id(), "-c", properties)
+            arguments = ("-t", random_cluster_id(), "-c", properties)
+            release = ("-r", RELEASES[module]) if module in RELEASES else ()
+            formatted = tools("kafka-storage", "format", *arguments, *release)
             if formatted.code != 0:
                 raise ProcessFailed(f"format: {formatted}")
 

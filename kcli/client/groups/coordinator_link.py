@@ -1,4 +1,4 @@
-"""CoordinatorLink: a member's own connection to the coordinator of its group.
+"""CoordinatorLink: a connection of its own to the coordinator of a group, or of a transactional id.
 
 A broker answers the requests of one connection in order. On a shared connection, a JoinGroup that waits for
 other members would delay other requests, and a long fetch would delay this member's heartbeats.
@@ -22,7 +22,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
-    from kcli.client.client import Client
+    from kcli.client.client import Client, Coordinators
     from kcli.client.network.connection import Connection
     from kcli.client.network.node_links import NodeLink
 
@@ -34,11 +34,15 @@ _NUMBERS = count()
 
 
 class CoordinatorLink:
-    """Finds the coordinator of `group_id` and keeps a connection to it."""
+    """Finds the coordinator of `group_id` and keeps a connection to it.
 
-    def __init__(self, client: Client, group_id: str) -> None:
+    With `client.transaction_coordinators` the id is a transactional one.
+    """
+
+    def __init__(self, client: Client, group_id: str, coordinators: Coordinators | None = None) -> None:
         self.group_id = group_id
         self._client = client
+        self._coordinators = coordinators or client.coordinators
         self._purpose = f"{COORDINATOR} {next(_NUMBERS)}"
         self.node_id: int | None = None
         """The coordinator's id, None while it is unknown."""
@@ -47,7 +51,7 @@ class CoordinatorLink:
         """Return the open connection; raise `KcliError`: `is_passing` tells whether to try again."""
         link = self._known_link()
         if link is None:
-            node = await self._client.coordinators.find(self.group_id)
+            node = await self._coordinators.find(self.group_id)
             self.node_id = node.node_id
             link = self._client.links.get(node.node_id, self._purpose)
         try:
@@ -71,7 +75,7 @@ class CoordinatorLink:
     def forget(self) -> None:
         """Close the connection and look up the coordinator next time; requests in flight fail."""
         if self.node_id is not None:
-            self._client.coordinators.forget(self.group_id)
+            self._coordinators.forget(self.group_id)
             self._client.links.drop(self.node_id, self._purpose)
             self.node_id = None
 

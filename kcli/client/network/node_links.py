@@ -215,6 +215,21 @@ class NodeLinks:
         now = trio.current_time()
         return min(links, key=lambda link: (max(0.0, link.retry_at - now), link.last_attempt))
 
+    def finalized_level(self, feature: str) -> int:
+        """Return the finalized level of a feature, as the connected broker with the newest features says it.
+
+        0 if it is not finalized, or no connected broker tells. A connection keeps what it was told at first.
+        """
+        told = [
+            link.connection.versions
+            for link in self._links.values()
+            if link.connection is not None and not link.connection.is_closed
+        ]
+        if not told:
+            return 0
+        newest = max(told, key=lambda versions: versions.finalized_features_epoch)
+        return {name: highest for name, _, highest in newest.finalized_features}.get(feature, 0)
+
     @property
     def all_failing(self) -> bool:
         """Whether there are brokers, and the last try to reach each of them failed."""

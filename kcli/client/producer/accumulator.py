@@ -25,7 +25,7 @@ from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kcli.client.config import ProducerConfig
     from kcli.client.network.metadata import ClusterMetadata, PartitionMetadata
@@ -66,6 +66,7 @@ class Accumulator:
         self._linger = config.linger_ms / 1000
         self._codec = Codec[config.compression_type.upper()]
         self._level = config.compression_level
+        self._is_transactional = bool(config.transactional_id)
         self._ratios: dict[str, float] = {}
         self._active: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._last_drained: dict[int, TopicPartition] = {}
@@ -112,7 +113,9 @@ class Accumulator:
         if queue is None:
             queue = queues[partition] = deque()
         target = TopicPartition(topic, partition)
-        builder = RecordBatchBuilder(codec=self._codec, level=self._level)
+        builder = RecordBatchBuilder(
+            codec=self._codec, level=self._level, is_transactional=self._is_transactional
+        )
         batch = ProducerBatch(target, builder, now, reserved)
         batch.limit = self._batch_size
         if self._codec is not Codec.NONE:
@@ -263,6 +266,15 @@ class Accumulator:
             queue.remove(batch)
             if not queue:
                 del self._active[batch.partition]
+
+    @property
+    def queued_partitions(self) -> Iterable[TopicPartition]:
+        """Return the partitions that have batches to send."""
+        return self._active.keys()
+
+    def queued(self) -> list[ProducerBatch]:
+        """Return the batches that are not in a request, those of a partition in order."""
+        return [batch for queue in self._active.values() for batch in queue]
 
     def queue_sizes(self) -> Iterator[tuple[str, dict[int, int]]]:
         """Yield the lengths of the queues of each topic that has queued batches."""

@@ -283,7 +283,9 @@ class ProducerBatch:
         for record in RecordBatch(self.data).records():
             size = len(record.key or b"") + len(record.value or b"") + 40
             if not parts or room < size:
-                builder = RecordBatchBuilder(codec=codec, level=level)
+                builder = RecordBatchBuilder(
+                    codec=codec, level=level, is_transactional=RecordBatch(self.data).is_transactional
+                )
                 parts.append(ProducerBatch(self.partition, builder, self.created_at, 0))
                 room = limit
             parts[-1].append(record.timestamp, record.key, record.value, record.headers)

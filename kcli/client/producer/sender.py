@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kcli.client.producer.partitioner import Partitioner
     from kcli.client.producer.producer_batch import ProducerBatch
     from kcli.client.producer.sequences import Sequences
+    from kcli.client.producer.transactions import Transactions
     from kcli.protocol.messages.produce import ProduceResponse
 
 
@@ -46,10 +47,22 @@ NO_ANSWER = PartitionProduceResponse(index=-1, error_code=-1, base_offset=-1)
 """The result of a partition that the response does not mention."""
 
 
+FIRST_TV2_VERSION = 12
+"""The first Produce version with which the leader adds a partition to its transaction (KIP-890)."""
+
+
 def produce_request(
-    batches: list[ProducerBatch], cluster: ClusterMetadata, *, config: ProducerConfig, versions: NodeVersions
+    batches: list[ProducerBatch],
+    cluster: ClusterMetadata,
+    *,
+    config: ProducerConfig,
+    versions: NodeVersions,
+    is_tv2: bool | None = None,
 ) -> tuple[ProduceRequest, int]:
-    """Return the Produce request for built batches, and its version; raise `UnsupportedVersion`."""
+    """Return the Produce request for built batches, and its version; raise `UnsupportedVersion`.
+
+    `is_tv2` says of a transaction who adds partitions to it.
+    """
     topics: dict[str, TopicProduceData] = {}
     has_ids = True
     for batch in batches:
@@ -62,13 +75,12 @@ def produce_request(
             data = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
         if batch.data is not None:
             data.partition_data.append(PartitionProduceData(index=index, records=batch.data))
-    version = versions.choose(
-        ProduceRequest,
-        min_version=7 if config.compression_type == "zstd" else 3,
-        max_version=None if has_ids else MAX_VERSION_BY_NAME,
-    )
+    first, last = 7 if config.compression_type == "zstd" else 3, None if has_ids else MAX_VERSION_BY_NAME
+    if is_tv2 is not None:
+        first, last = (FIRST_TV2_VERSION, last) if is_tv2 else (first, FIRST_TV2_VERSION - 1)
+    version = versions.choose(ProduceRequest, min_version=first, max_version=last)
     request = ProduceRequest(
-        transactional_id=None,
+        transactional_id=config.transactional_id or None,
         acks=config.required_acks,
         timeout_ms=config.request_timeout_ms,
         topic_data=list(topics.values()),
@@ -153,6 +165,9 @@ class Sender:
     | 47                                       | fails, and the partition's numbers restart                  |
     | 90                                       | the producer is fenced: all batches fail                    |
     | any other error                          | fails with the broker's or the record's text (KIP-467)      |
+
+    In a transaction, 45 and 59 of the batch that is next in line fail it, and a batch that fails leaves only
+    the abort; 51, the transaction before is still ending, is sent again.
     """
 
     def __init__(
@@ -164,9 +179,11 @@ class Sender:
         sequences: Sequences | None,
         partitioner: Partitioner,
         warn: Callable[[str], None],
+        transactions: Transactions | None = None,
     ) -> None:
         self.fatal_error: KafkaError | None = None
         self._client = client
+        self._transactions = transactions
         self._config = config
         self._accumulator = accumulator
         self._sequences = sequences
@@ -183,6 +200,10 @@ class Sender:
         if sequences is not None:
             accumulator.may_drain = sequences.may_drain
             accumulator.on_drain = sequences.number
+        if transactions is not None:
+            accumulator.may_drain = self._may_drain
+            transactions.wake = self.wake
+            transactions.drop = self.drop_queued
         client.cache.listeners.append(self._metadata_changed)
 
     def wake(self) -> None:
@@ -193,6 +214,18 @@ class Sender:
         if self._metadata_changed in self._client.cache.listeners:
             self._client.cache.listeners.remove(self._metadata_changed)
         self._fail_all(self.fatal_error or GivenUp())
+
+    def drop_queued(self, error: KafkaError) -> None:
+        """Fail the batches that are in no request."""
+        for batch in self._accumulator.queued():
+            self._accumulator.remove(batch)
+            self._fail(batch, error)
+
+    def _may_drain(self, batch: ProducerBatch) -> bool:
+        transactions, sequences = self._transactions, self._sequences
+        assert transactions is not None
+        assert sequences is not None
+        return transactions.may_drain(batch.partition) and sequences.may_drain(batch)
 
     def _metadata_changed(self, cluster: ClusterMetadata) -> None:
         self.wake()
@@ -211,7 +244,9 @@ class Sender:
         now = trio.current_time()
         accumulator = self._accumulator
         next_expiry = self._expire(now)
-        if self._needs_producer_id():
+        if self._transactions is not None:
+            self._transactions.add_new(accumulator.queued_partitions)
+        elif self._needs_producer_id():
             if not self._is_asking_id and accumulator.incomplete:
                 self._is_asking_id = True
                 nursery.start_soon(self._ask_producer_id)
@@ -246,6 +281,8 @@ class Sender:
     def _begin(self, node_id: int, batches: list[ProducerBatch]) -> None:
         self._building.add(node_id)
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+        if self._transactions is not None:
+            self._transactions.drained()
         if self._mutes:
             self._accumulator.muted.update(batch.partition for batch in batches)
 
@@ -302,6 +339,8 @@ class Sender:
 
     def _abort(self, error: KafkaError) -> None:
         self.fatal_error = error
+        if self._transactions is not None:
+            self._transactions.stop(error)
         self._fail_all(error)
 
     def _fail_all(self, error: KafkaError) -> None:
@@ -314,7 +353,11 @@ class Sender:
             try:
                 await self._build(batches)
                 request, version = produce_request(
-                    batches, self._client.cluster, config=self._config, versions=connection.versions
+                    batches,
+                    self._client.cluster,
+                    config=self._config,
+                    versions=connection.versions,
+                    is_tv2=None if self._transactions is None else self._transactions.is_tv2,
                 )
                 acks = self._config.required_acks
                 call = await connection.send(
@@ -400,10 +443,7 @@ class Sender:
         subject: str | None = None,
     ) -> None:
         now = trio.current_time()
-        sequences = self._sequences
-        if sequences is not None and error.code in OUT_OF_ORDER and not batch.is_settled:
-            sequences.out_of_order(batch)
-        may_pass = error.code in RETRIED or (sequences is not None and error.code in OUT_OF_ORDER)
+        may_pass = self._may_pass(batch, error)
         in_time = now < batch.created_at + self._delivery_timeout
         if may_pass and in_time and not batch.is_settled and batch.attempts < self._config.retries:
             self._warnings.note(batch, error, subject=subject)
@@ -422,6 +462,17 @@ class Sender:
         self._fail(batch, error, record_errors)
         self._came_back(batch)
 
+    def _may_pass(self, batch: ProducerBatch, error: KafkaError) -> bool:
+        """Return whether a batch with an error may succeed when it is sent again."""
+        is_gap = False
+        if self._sequences is not None and error.code in OUT_OF_ORDER and not batch.is_settled:
+            is_gap = self._sequences.out_of_order(batch)
+        may_pass = error.code in RETRIED or (self._sequences is not None and error.code in OUT_OF_ORDER)
+        if self._transactions is None:
+            return may_pass
+        is_ending = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        return self._transactions.may_retry and (is_ending or (may_pass and not is_gap))
+
     def _succeed(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         if self._sequences is not None:
             self._sequences.succeeded(batch)
@@ -439,6 +490,8 @@ class Sender:
         if self._sequences is not None and batch.has_sequence:
             self._sequences.failed(batch)
         batch.fail(error, record_errors)
+        if self._transactions is not None:
+            self._transactions.batch_failed(error)
 
     def _came_back(self, batch: ProducerBatch) -> None:
         if self._sequences is not None:

@@ -9,6 +9,9 @@ broker accepts a batch only right after the one before: a numbered batch that fa
 - After epoch 32767 the broker gives a new producer id.
 
 Numbers may change only while no request with batches of the partition is on the wire.
+
+A transactional producer gets its epochs from the coordinator alone: after a gap, nothing of the partition is
+drained until the transaction has ended and `start_over` sets the next epoch.
 """
 
 from __future__ import annotations
@@ -45,9 +48,10 @@ class PartitionSequences:
 class Sequences:
     """The producer id and epoch, and every partition's numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_transactional: bool = False) -> None:
         self.producer_id = -1
         self.epoch = -1
+        self._is_transactional = is_transactional
         self._partitions: dict[TopicPartition, PartitionSequences] = {}
 
     @property
@@ -58,6 +62,17 @@ class Sequences:
     def last_epoch_is_used(self) -> bool:
         """Return whether a partition that restarts needs a new producer id."""
         return self.epoch >= MAX_EPOCH and any(state.needs_restart for state in self._partitions.values())
+
+    @property
+    def has_gaps(self) -> bool:
+        """Return whether numbered batches failed, so that the broker refuses those that would follow."""
+        return any(state.is_unresolved or state.needs_restart for state in self._partitions.values())
+
+    def start_over(self, producer_id: int, epoch: int) -> None:
+        """Set a pair in which no batch was numbered yet; late answers to older batches count no more."""
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self._partitions.clear()
 
     def adopt(self, producer_id: int, epoch: int) -> None:
         """Set a producer id from the broker. Partitions keep their own until they restart."""
@@ -95,13 +110,13 @@ class Sequences:
     def came_back(self, batch: ProducerBatch) -> None:
         """Note that a request with this batch is no longer on the wire: answered, lost or never sent."""
         state = self._partitions.get(batch.partition)
-        if state is not None:
+        if state is not None and not (self._is_transactional and self._is_older(batch, state)):
             state.on_wire -= 1
             self._settle(state)
 
     def succeeded(self, batch: ProducerBatch) -> None:
         state = self._partitions.get(batch.partition)
-        if state is None or (batch.producer_id, batch.producer_epoch) != (state.producer_id, state.epoch):
+        if state is None or self._is_older(batch, state):
             return
         state.last_acked = (batch.base_sequence + batch.count - 1) & SEQUENCE_MASK
         if batch in state.unsettled:
@@ -115,11 +130,16 @@ class Sequences:
             state.is_unresolved = True
             self._settle(state)
 
-    def out_of_order(self, batch: ProducerBatch) -> None:
-        """Note that the broker lacks an earlier batch: restart if all earlier ones are settled."""
-        state = self._partitions[batch.partition]
-        if state.unsettled and state.unsettled[0] is batch:
-            state.needs_restart = True
+    def out_of_order(self, batch: ProducerBatch) -> bool:
+        """Note that the broker lacks an earlier batch: restart if all earlier ones are settled.
+
+        Returns whether they are.
+        """
+        state = self._partitions.get(batch.partition)
+        if state is None or not state.unsettled or state.unsettled[0] is not batch:
+            return False
+        state.needs_restart = True
+        return True
 
     def was_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """Replace a split batch by its parts, which share its numbers."""
@@ -127,6 +147,11 @@ class Sequences:
         if state is not None and batch in state.unsettled:
             index = state.unsettled.index(batch)
             state.unsettled[index : index + 1] = parts
+
+    @staticmethod
+    def _is_older(batch: ProducerBatch, state: PartitionSequences) -> bool:
+        """Return whether a batch was numbered before the partition restarted."""
+        return (batch.producer_id, batch.producer_epoch) != (state.producer_id, state.epoch)
 
     def _settle(self, state: PartitionSequences) -> None:
         if state.on_wire:
@@ -152,7 +177,7 @@ class Sequences:
     def _next_epoch(self, state: PartitionSequences) -> bool:
         """Use an epoch that the partition has not used; return False if that needs a new producer id."""
         if (state.producer_id, state.epoch) == (self.producer_id, self.epoch):
-            if self.epoch >= MAX_EPOCH:
+            if self._is_transactional or self.epoch >= MAX_EPOCH:
                 return False
             self.epoch += 1
         return True

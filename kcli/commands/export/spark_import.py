@@ -135,6 +135,11 @@ def producer_config(properties: dict[str, str]) -> ProducerConfig:
     config = ProducerConfig.from_properties(properties)
     if not config.is_idempotent:
         raise UsageError("an import needs an idempotent producer", hint="leave `acks` and `retries` alone")
+    if config.transactional_id:
+        raise UsageError(
+            "an import is not a transaction",
+            hint="leave `transactional.id` out: a run that ended early goes on where it was",
+        )
     return config
 
 
