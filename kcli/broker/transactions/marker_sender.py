@@ -258,8 +258,8 @@ class MarkerSender:
             waiting += retry.listed()
         self._retries.clear()
         for queue in self._queues.values():
-            waiting += self._led_elsewhere(queue, queue.node_id)
             waiting += self._led_elsewhere(queue.call, queue.node_id)
+            waiting += self._led_elsewhere(queue, queue.node_id)
         self._route(waiting)
 
     def release(self) -> None:

@@ -20,6 +20,7 @@ class Peer:
         self.gate = PauseGate()
         self.replica_manager: Any = self
         self.calls: list[float] = []
+        self.work_seconds = 0.0
 
     @property
     def is_paused(self) -> bool:
@@ -33,6 +34,14 @@ class Peer:
         if leader_epoch != 3:
             raise KafkaError(74)
         return SimpleNamespace(log=SimpleNamespace(log_start_offset=5, log_end_offset=10))
+
+    async def write_markers(self, request: object) -> tuple[str, object]:
+        self.calls.append(trio.current_time())
+        await trio.sleep(self.work_seconds)
+        return "written", request
+
+    async def add_partitions_to_txn(self, request: object) -> tuple[str, object]:
+        return "added", request
 
 
 @pytest.fixture
@@ -114,3 +123,106 @@ async def test_a_paused_node_answers_when_it_goes_on_or_not_in_time(
         assert nodes[2].calls == []
         nodes[2].gate.open()
     assert round(nodes[2].calls[0] - began, 3) == 1.5
+
+
+Asked = list[tuple[float, object]]
+"""When requests ended, and their responses; None for an unreachable node."""
+
+
+async def ask(links: LeaderEndPoints, asked: Asked) -> None:
+    try:
+        response = await links[1, 2].write_markers("request")  # type: ignore[arg-type]
+    except PeerUnreachable:
+        asked.append((round(trio.current_time(), 3), None))
+    else:
+        asked.append((round(trio.current_time(), 3), response))
+
+
+def cut(links: LeaderEndPoints, nodes: dict[int, Peer]) -> None:
+    links[1, 2].is_cut = True
+
+
+def cut_for_a_moment(links: LeaderEndPoints, nodes: dict[int, Peer]) -> None:
+    links[1, 2].is_cut = True
+    links[1, 2].is_cut = False
+
+
+def die(links: LeaderEndPoints, nodes: dict[int, Peer]) -> None:
+    del nodes[2]
+    links.node_died(2)
+
+
+def pause(links: LeaderEndPoints, nodes: dict[int, Peer]) -> None:
+    nodes[2].gate.close()
+
+
+WRITTEN = ("written", "request")
+
+MISHAPS = {
+    "nothing": (lambda links, nodes: None, 2.0, WRITTEN),
+    "the link is cut": (cut, 1.0, None),
+    "the link is cut for a moment": (cut_for_a_moment, 1.0, None),
+    "the node dies": (die, 1.0, None),
+    "the node is paused, for longer than the timeout": (pause, 5.0, None),
+}
+"""What happens a second after a request that takes two; when it ends then, and how."""
+
+
+@pytest.mark.parametrize("what", MISHAPS)
+async def test_a_request_under_way_meets_a_mishap(
+    what: str, links: LeaderEndPoints, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
+) -> None:
+    mishap, ends, response = MISHAPS[what]
+    links[1, 2].timeout_ms = 3000
+    nodes[2].work_seconds = 2
+    asked: Asked = []
+    async with trio.open_nursery() as nursery:
+        began = trio.current_time()
+        nursery.start_soon(ask, links, asked)
+        await trio.sleep(1)
+        mishap(links, nodes)
+    assert asked == [(round(began + ends, 3), response)]
+
+
+async def test_a_response_comes_when_the_paused_node_goes_on(
+    links: LeaderEndPoints, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
+) -> None:
+    nodes[2].work_seconds = 2
+    asked: Asked = []
+    async with trio.open_nursery() as nursery:
+        began = trio.current_time()
+        nursery.start_soon(ask, links, asked)
+        await trio.sleep(1)
+        nodes[2].gate.close()
+        await trio.sleep(9)
+        nodes[2].gate.open()
+    assert asked == [(round(began + 10, 3), WRITTEN)]
+
+
+async def test_a_request_takes_too_long(
+    links: LeaderEndPoints, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
+) -> None:
+    links[1, 2].timeout_ms = 3000
+    nodes[2].work_seconds = 100
+    asked: Asked = []
+    began = trio.current_time()
+    await ask(links, asked)
+    assert asked == [(round(began + 3, 3), None)]
+
+
+async def test_requests_meet_the_faults_that_come_before_a_call(
+    links: LeaderEndPoints, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
+) -> None:
+    link = links[1, 2]
+    link.delay_ms, link.drop_next, link.timeout_ms = 250, 1, 700
+    began = trio.current_time()
+    asked: Asked = []
+    await ask(links, asked)
+    await ask(links, asked)
+    assert asked == [(round(began + 0.7, 3), None), (round(began + 0.95, 3), WRITTEN)]
+    assert len(nodes[2].calls) == 1
+    link.is_cut = True
+    with pytest.raises(PeerUnreachable):
+        await link.add_partitions_to_txn("request")  # type: ignore[arg-type]
+    link.is_cut = False
+    assert await link.add_partitions_to_txn("request") == ("added", "request")  # type: ignore[arg-type,comparison-overlap]
