@@ -1,12 +1,14 @@
 """Consumer groups from the files of `__consumer_offsets`, without a broker, in the shape of the views.
 
-Records of a transaction count from its COMMIT marker on, as in the coordinator. The state of a group is the
-one that a coordinator has right after it has loaded the records.
+Records of a transaction count if it is committed, and in their place in the log, as in the coordinator: a
+newer ordinary commit stays. The state of a group is the one that a coordinator has right after it has loaded
+the records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +25,6 @@ from kcli.commands.groups.members import GroupMembers, MemberRow
 from kcli.commands.groups.offsets import Committed, GroupOffsets, partition_rows
 from kcli.errors import KcliError
 from kcli.forensics.contents.log_directory_reader import (
-    Batch,
     Report,
     end_offset,
     find_replicas,
@@ -82,9 +83,7 @@ class GroupFiles:
         groups: dict[str, GroupHistory] = {}
         for replica in sorted(replicas):
             report = self.failures.append
-            for record, timestamp_ms in settled_records(
-                read_batches(replica.path, report), replica.path, report
-            ):
+            for record, timestamp_ms in settled_records(replica.path, report):
                 name = group_of(record)
                 group = groups.get(name)
                 if group is None:
@@ -106,26 +105,44 @@ class GroupFiles:
         return found
 
 
-def settled_records(batches: Iterable[Batch], path: Path, report: Report) -> Iterator[TimedRecord]:
-    """Yield decoded records of known types, those of a transaction at its COMMIT marker; report damage."""
-    pending: dict[int, list[TimedRecord]] = {}
-    for batch in batches:
+def settled_records(path: Path, report: Report) -> Iterator[TimedRecord]:
+    """Yield a replica's decoded records without those of open and aborted transactions; report damage."""
+    committed = committed_batches(path)
+    for batch in read_batches(path, report):
+        if batch.is_control or (batch.producer_id >= 0 and batch.next_offset not in committed):
+            continue
         try:
             records = list(batch.records())
-            marker = parse_control_key(records[0].key) if batch.is_control and records else None
         except CorruptRecord as error:
             report(damaged(path, batch.next_offset - 1, error.message))
             continue
-        if batch.is_control:
-            settled = pending.pop(batch.producer_id, [])
-            if marker is ControlRecordType.COMMIT:
-                yield from settled
+        for record in records:
+            decoded = decoded_record(record, path, report)
+            if decoded is not None:
+                yield decoded
+
+
+def committed_batches(path: Path) -> set[int]:
+    """Return the next offsets of a replica's batches that a COMMIT marker follows."""
+    committed: set[int] = set()
+    pending: dict[int, list[int]] = {}
+    for batch in read_batches(path, _ignore):
+        if batch.producer_id < 0:
             continue
-        decoded = [entry for record in records if (entry := decoded_record(record, path, report)) is not None]
-        if batch.is_transactional:
-            pending.setdefault(batch.producer_id, []).extend(decoded)
-        else:
-            yield from decoded
+        if not batch.is_control:
+            pending.setdefault(batch.producer_id, []).append(batch.next_offset)
+            continue
+        with suppress(CorruptRecord):  # a marker that cannot be read decides nothing
+            for record in batch.records():
+                kind = parse_control_key(record.key)
+                if kind in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+                    ended = pending.pop(batch.producer_id, [])
+                    committed.update(ended if kind is ControlRecordType.COMMIT else ())
+    return committed
+
+
+def _ignore(error: KcliError) -> None:
+    """Ignore damage: the reader of the records reports it."""
 
 
 def decoded_record(record: Record, path: Path, report: Report) -> TimedRecord | None:
