@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 
     from kcli.broker.coordinator.group_service import GroupRuntime
-    from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse
     from kcli.broker.replication.partition import Partition
     from kcli.broker.replication.replica_manager import ReplicaManager
     from kcli.protocol.messages.write_txn_markers import WritableTxnMarker
@@ -101,13 +100,13 @@ class DelayedMarkers(DelayedOperation):
         part.row.error_code = ErrorCode.REQUEST_TIMED_OUT
         self._pending.append(part)
 
-    def await_group(self, reply: CoordinatorResponse, row: WritableTxnMarkerPartitionResult) -> None:
+    def await_group(self, reply: DelayedOperation, row: WritableTxnMarkerPartitionResult) -> None:
         """Wait for the reply of a group coordinator."""
         row.error_code = ErrorCode.REQUEST_TIMED_OUT
         self._groups_pending += 1
         reply.waiter = partial(self._group_replied, reply, row)
 
-    def _group_replied(self, reply: CoordinatorResponse, row: WritableTxnMarkerPartitionResult) -> None:
+    def _group_replied(self, reply: DelayedOperation, row: WritableTxnMarkerPartitionResult) -> None:
         self._groups_pending -= 1
         if self.ended:
             return
@@ -195,7 +194,13 @@ class MarkerWriter:
 
     def _end_offsets(self, part: PartitionMarker, delayed: DelayedMarkers) -> None:
         """Let the group coordinator end a transaction: it knows the offsets that wait for that."""
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "group coordinators know no transactions yet")
+        reply = self._groups.ask(
+            part.key.partition, lambda shard, now, token: shard.end_transaction(now, token, part.marker)
+        )
+        if isinstance(reply, DelayedOperation):
+            delayed.await_group(reply, part.row)
+        else:
+            part.row.error_code = as_partition_error(reply)
 
     async def _write_later(
         self, partition: Partition, part: PartitionMarker, delayed: DelayedMarkers

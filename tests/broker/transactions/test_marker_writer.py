@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse
 from kcli.broker.process.fault_operations import perform
-from kcli.broker.transactions.marker_writer import DelayedMarkers
-from kcli.protocol.error_codes import ErrorCode
+from kcli.broker.transactions.marker_writer import DelayedMarkers, MarkerWriter
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from kcli.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.log.log_read import Isolation
@@ -181,6 +188,101 @@ async def test_a_marker_that_cannot_follow_them_has_its_error(tmp_path: Path) ->
         written.set()
         await node.purgatory.wait(response)
         assert errors(response.finish()) == [ErrorCode.INVALID_PRODUCER_EPOCH, 0]
+
+
+OFFSETS = "__consumer_offsets"
+
+
+class GroupsWithAnError:
+    """Group coordinators that refuse every request, at once or later."""
+
+    def __init__(self, code: ErrorCode, *, at_once: bool) -> None:
+        self.code = code
+        self.at_once = at_once
+        self.reply = CoordinatorResponse(None)
+
+    def ask(self, index: int, event: object) -> Any:
+        if self.at_once:
+            raise KafkaError(self.code)
+        return self.reply
+
+
+COORDINATOR_ERRORS = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    ErrorCode.NONE: ErrorCode.NONE,
+}
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("code", COORDINATOR_ERRORS, ids=lambda code: code.name)
+async def test_errors_of_group_coordinators_are_those_of_partitions(
+    code: ErrorCode, at_once: bool, tmp_path: Path
+) -> None:
+    async with running_node(tmp_path) as node:
+        node.create_topic(OFFSETS)
+        node.create_topic("t")
+        groups = GroupsWithAnError(code, at_once=at_once)
+        writer = MarkerWriter(node.replica_manager, groups, start_soon=node.start_soon)  # type: ignore[arg-type]
+        response = writer.write([writable_marker((OFFSETS, 0), ("t", 0), (OFFSETS, 1))])
+        if not at_once:
+            assert isinstance(response, DelayedMarkers)
+            assert not response.ended
+            groups.reply.give(code)
+            await node.purgatory.wait(response)
+            response = response.finish()
+        assert isinstance(response, WriteTxnMarkersResponse)
+        assert errors(response) == [COORDINATOR_ERRORS[code], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+
+
+async def test_a_group_coordinator_that_never_replies_has_timed_out(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running_node(tmp_path, {"request.timeout.ms": "3000"}) as node:
+        node.create_topic(OFFSETS)
+        groups = GroupsWithAnError(ErrorCode.NONE, at_once=False)
+        writer = MarkerWriter(node.replica_manager, groups, start_soon=node.start_soon)  # type: ignore[arg-type]
+        assert errors(await writer.written([writable_marker((OFFSETS, 0))])) == [ErrorCode.REQUEST_TIMED_OUT]
+        groups.reply.give(ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_offsets_of_a_transaction_count_with_its_commit(is_commit: bool, tmp_path: Path) -> None:
+    async with running_node(tmp_path, {"offsets.topic.num.partitions": "1"}) as node:
+        node.create_topic("t")
+        node.create_topic(OFFSETS)
+        commit = TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id="g",
+            producer_id=PRODUCER,
+            producer_epoch=0,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name="t",
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=0, committed_offset=5, committed_metadata=None
+                        )
+                    ],
+                )
+            ],
+        )
+        node.groups.ask(0, lambda shard, now, token: shard.txn_offset_commit(now, token, commit, None))
+        partition = node.replica_manager.partition(OFFSETS, 0)
+        assert partition.log.last_stable_offset == 0
+        response = node.marker_writer.write([writable_marker((OFFSETS, 0), is_commit=is_commit)])
+        assert isinstance(response, WriteTxnMarkersResponse)
+        assert errors(response) == [0]
+        assert written_markers(partition) == [(PRODUCER, 0, is_commit, 0)]
+        assert partition.log.last_stable_offset == partition.log.log_end_offset
+        wanted = OffsetFetchRequestGroup(
+            group_id="g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+        )
+        (topic,) = node.groups.shard(0).offset_fetch(wanted, require_stable=True).topics
+        assert [each.committed_offset for each in topic.partitions] == [5 if is_commit else -1]
 
 
 async def markers_on(cluster: Cluster, node_id: int, marker: WritableTxnMarker) -> list[int]:
