@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.broker.replication.leader_endpoint import LeaderEndPoint, LeaderEndPoints
+    from kcli.broker.transactions.marker_sender import MarkerFaults
     from kcli.broker.transactions.marker_writer import MarkerWriter
     from kcli.protocol.messages.add_partitions_to_txn import (
         AddPartitionsToTxnRequest,
@@ -106,6 +107,7 @@ class NodeContext:
             alter_partition=self._alter_partition,
             assign_directories=self._assign_directories,
         )
+        self._marker_faults: MarkerFaults | None = None
         self.groups = group_runtime(
             lambda: self.config,
             image=lambda: self.image,
@@ -136,6 +138,13 @@ class NodeContext:
         from kcli.broker.transactions.marker_writer import MarkerWriter
 
         return MarkerWriter(self.replica_manager, self.groups, start_soon=self.start_soon)
+
+    def set_marker_faults(self, faults: MarkerFaults | None) -> None:
+        """Let the markers of this node's coordinators meet faults, or none, from now on."""
+        self._marker_faults = faults
+        sender = vars(self).get("marker_sender")
+        if sender is not None:
+            sender.use_faults(faults)
 
     async def write_markers(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         """Write the ends of transactions for a coordinator on another node."""

@@ -1,1 +1,1 @@
-"""Faults on purpose in requests, links, followers and disks; without one nothing here runs."""
+"""Faults on purpose in requests, links, followers, disks and transactions; without one nothing here runs."""

@@ -12,6 +12,8 @@
 | `isolate` | every link to and from a node is cut; clients still reach it |
 | `freeze` | a node's followers copy nothing; the rest of the node works |
 | `fill-disk` | every write to a node's log directories fails: no space left on device |
+| `hold-markers` | coordinators write no markers until it is cleared: transactions stay prepared |
+| `hang-transactions` | markers get lost and count as written: partitions keep open transactions |
 
 With `after`, the request is carried out and only its response suffers, as for a producer whose
 acknowledgement is lost. `fault_of` makes a fault from the same words on the command line, in a scenario and
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 REQUEST_KINDS = ("drop", "disconnect", "delay", "error")
 LINK_KINDS = ("cut", "slow", "lose")
 NODE_KINDS = ("isolate", "freeze", "fill-disk")
-KINDS = (*REQUEST_KINDS, *LINK_KINDS, *NODE_KINDS)
+MARKER_KINDS = ("hold-markers", "hang-transactions")
+KINDS = (*REQUEST_KINDS, *LINK_KINDS, *NODE_KINDS, *MARKER_KINDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,27 @@ class NodeFault:
         return f"{self.kind} node {self.node}"
 
 
-Fault = RequestFault | LinkFault | NodeFault
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkerFault:
+    """A fault of the markers that transaction coordinators write: `hold-markers` or `hang-transactions`.
+
+    Markers of tools, as `kafka-transactions.sh abort` writes them, do not suffer. The name of the topic may
+    be a pattern. `next` is the number of partitions whose markers get lost before the fault ends.
+    """
+
+    kind: str
+    topic: str | None = None
+    next: int | None = None
+
+    def concerns(self, topic: str) -> bool:
+        """Return whether the markers for a topic suffer."""
+        return self.topic is None or fnmatchcase(topic, self.topic)
+
+    def __str__(self) -> str:
+        return self.kind if self.topic is None else f"{self.kind} topic {self.topic}"
+
+
+Fault = RequestFault | LinkFault | NodeFault | MarkerFault
 
 _FILTERS = ("api", "node", "client_id", "topic", "next", "probability", "after")
 _LINK = ("from", "to", "one_way")
@@ -123,6 +146,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "slow": (*_LINK, "delay_ms"),
     "lose": (*_LINK, "next"),
     **dict.fromkeys(NODE_KINDS, ("node",)),
+    "hold-markers": ("topic",),
+    "hang-transactions": ("topic", "next"),
 }
 """The options of each kind."""
 _NEEDED: dict[str, tuple[str, ...]] = {
@@ -150,6 +175,12 @@ def fault_of(kind: str, options: Mapping[str, Any]) -> Fault:
         return _request_fault(kind, given)
     if kind in NODE_KINDS:
         return NodeFault(kind=kind, node=whole(given, "node"))
+    if kind in MARKER_KINDS:
+        return MarkerFault(
+            kind=kind,
+            topic=text(given, "topic") if "topic" in given else None,
+            next=whole(given, "next", least=1) if "next" in given else None,
+        )
     source, target = whole(given, "from"), whole(given, "to")
     if source == target:
         raise UsageError(f"`{kind}` is between two nodes, not {source} and itself")
@@ -231,7 +262,7 @@ class ActiveFault:
         self.number = number
         self.fault = fault
         self.hits = 0
-        """The number of requests that have met the fault."""
+        """The number of requests, or of markers for a partition, that have met the fault."""
         self._random = Random(f"{seed}/{number}")
         self._spent = spent
 
@@ -243,7 +274,7 @@ class ActiveFault:
 
     @property
     def left(self) -> int | None:
-        """The number of requests that will still meet the fault, None without a limit."""
+        """The number of those that will still meet the fault, None without a limit."""
         limit = getattr(self.fault, "next", None)
         return None if not limit else limit - self.hits
 
@@ -251,7 +282,18 @@ class ActiveFault:
         """Return whether a request that fits meets the fault, and count the hit."""
         if self.left == 0 or self._random.random() >= self.request_fault.probability:
             return False
+        self._hit()
+        return True
+
+    def strikes_marker(self, topic: str) -> bool:
+        """Return whether a marker for a partition of the topic gets lost, and count the hit."""
+        assert isinstance(self.fault, MarkerFault)
+        if self.left == 0 or not self.fault.concerns(topic):
+            return False
+        self._hit()
+        return True
+
+    def _hit(self) -> None:
         self.hits += 1
         if self.left == 0:
             self._spent(self)
-        return True

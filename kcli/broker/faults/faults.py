@@ -17,7 +17,14 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kcli.broker.faults.fault import ActiveFault, LinkFault, NodeFault, RequestFault, fault_of
+from kcli.broker.faults.fault import (
+    ActiveFault,
+    LinkFault,
+    MarkerFault,
+    NodeFault,
+    RequestFault,
+    fault_of,
+)
 from kcli.broker.faults.fault_engine import FaultEngine
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_engine import Layer
@@ -42,6 +49,20 @@ class Nodes(Protocol):
 
     @property
     def peers(self) -> LeaderEndPoints: ...
+
+
+class ActiveMarkerFaults:
+    """The active faults of markers, for a `MarkerSender`."""
+
+    def __init__(self, faults: Sequence[ActiveFault]) -> None:
+        self._hold = [active.fault for active in faults if active.fault.kind == "hold-markers"]
+        self._hang = [active for active in faults if active.fault.kind == "hang-transactions"]
+
+    def holds(self, topic: str) -> bool:
+        return any(isinstance(fault, MarkerFault) and fault.concerns(topic) for fault in self._hold)
+
+    def swallows(self, topic: str) -> bool:
+        return any(active.strikes_marker(topic) for active in self._hang)
 
 
 class Faults:
@@ -106,7 +127,11 @@ class Faults:
 
     def _check_nodes(self, fault: Fault) -> None:
         known = {broker.node_id for broker in self._nodes.brokers}
-        named = {fault.source, fault.target} if isinstance(fault, LinkFault) else {fault.node}
+        named: set[int | None] = set()
+        if isinstance(fault, LinkFault):
+            named = {fault.source, fault.target}
+        elif not isinstance(fault, MarkerFault):
+            named = {fault.node}
         for node in sorted(node for node in named if node is not None):
             if node not in known:
                 raise KcliError(
@@ -137,6 +162,8 @@ class Faults:
         ]
         make = partial(FaultEngine, apis=APIS, faults=own, reader=broker.engine) if own else None
         broker.engine_layers.put(Layer.FAULTS, make)
+        of_markers = [each for each in self._active.values() if isinstance(each.fault, MarkerFault)]
+        broker.set_marker_faults(ActiveMarkerFaults(of_markers) if of_markers else None)
         full = broker.node_id in self._nodes_with("fill-disk")
         for directory in broker.log_manager.directories:
             disk.set_full(directory.path, full=full)

@@ -104,13 +104,13 @@ def _moving(action: str) -> Operation:
 
 def _described(active: ActiveFault) -> dict[str, Any]:
     fault = active.fault
-    is_request = isinstance(fault, RequestFault)
+    counts = isinstance(fault, RequestFault) or fault.kind == "hang-transactions"
     return {
         "number": active.number,
         "kind": fault.kind,
         "fault": str(fault),
-        "hits": active.hits if is_request else None,
-        "left": active.left if is_request else None,
+        "hits": active.hits if counts else None,
+        "left": active.left if counts else None,
     }
 
 

@@ -207,8 +207,7 @@ class MarkerSender:
         link_to: Callable[[int], LeaderEndPoint],
         start_soon: Callable[[Callable[[], Awaitable[None]]], None],
     ) -> None:
-        self.faults: MarkerFaults | None = None
-        """Faults on purpose; call `release` after a change."""
+        self._faults: MarkerFaults | None = None
         self._manager = replica_manager
         self._coordinators = coordinators
         self._writer = writer
@@ -262,8 +261,9 @@ class MarkerSender:
             waiting += self._led_elsewhere(queue, queue.node_id)
         self._route(waiting)
 
-    def release(self) -> None:
-        """Go on with the markers that a fault has held: the faults have changed."""
+    def use_faults(self, faults: MarkerFaults | None) -> None:
+        """Let markers meet these faults from now on; go on with those that no fault holds any more."""
+        self._faults = faults
         self._route(self._held.listed())
 
     def _led_elsewhere(self, place: Place, node_id: int) -> list[tuple[PendingMarkers, list[TopicPartition]]]:
@@ -304,10 +304,10 @@ class MarkerSender:
         leader = self._leader(key)
         if leader is None:
             return None
-        if self.faults is not None:
-            if self.faults.holds(key.topic):
+        if self._faults is not None:
+            if self._faults.holds(key.topic):
                 return self._held
-            if self.faults.swallows(key.topic):
+            if self._faults.swallows(key.topic):
                 return None
         if leader < 0:
             return self._unknown

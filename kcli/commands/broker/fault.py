@@ -15,7 +15,7 @@ from kcli.errors import MissingArgument, UsageError
 
 app = typer.Typer(
     name="broker fault",
-    help="Make requests, links between nodes, followers and disks of a running broker fail on purpose.",
+    help="Make requests, links, followers, disks and transactions of a running broker fail on purpose.",
     no_args_is_help=True,
 )
 
@@ -24,7 +24,7 @@ ANSWER_SECONDS = 30.0
 ask_faults = partial(ask_process, timeout_seconds=ANSWER_SECONDS)
 
 KINDS_HELP = "What goes wrong: drop, disconnect, delay, error (requests); cut, slow, lose (links between \
-nodes); isolate, freeze, fill-disk (nodes)"
+nodes); isolate, freeze, fill-disk (nodes); hold-markers, hang-transactions (transactions)"
 
 
 def complete_kind(incomplete: str) -> list[str]:
@@ -56,7 +56,7 @@ ClientId = Annotated[
     str | None, typer.Option(metavar="PATTERN", help="Only requests of these clients, such as 'app-*'")
 ]
 TopicPattern = Annotated[
-    str | None, typer.Option(metavar="PATTERN", help="Only requests that name such a topic")
+    str | None, typer.Option(metavar="PATTERN", help="Only requests or markers for such a topic")
 ]
 Code = Annotated[
     str | None,
@@ -64,7 +64,8 @@ Code = Annotated[
 ]
 DelayMs = Annotated[int | None, typer.Option(metavar="MS", help="The delay of `delay` and `slow`")]
 Next = Annotated[
-    int | None, typer.Option(metavar="N", help="End after so many requests or calls; by default when cleared")
+    int | None,
+    typer.Option(metavar="N", help="End after so many requests, calls or markers; by default when cleared"),
 ]
 Probability = Annotated[float | None, typer.Option(metavar="P", help="The fraction of requests to hit")]
 After = Annotated[bool, typer.Option("--after", help="Process the request first: only its response fails")]
@@ -94,7 +95,7 @@ def _as_flags(text: str) -> str:
 
 
 class ActiveFault(NamedTuple):
-    """A fault of the running broker. `hits` and `left` are None for faults that are not about requests."""
+    """A fault of the running broker. `hits` and `left` are None for faults that count nothing."""
 
     number: int
     kind: str
@@ -141,7 +142,7 @@ class Moved(NamedTuple):
 
 @command(app, "list", example="kcli broker fault list -o json")
 def list_faults(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ActiveFaults:
-    """List the faults, and how often each has hit a request.
+    """List the faults, and how often each has hit a request or a marker.
 
     `clear` ends a fault by its number. A fault of the next requests disappears from the list after them.
     """
@@ -183,6 +184,10 @@ def add(
 
     Nodes: `isolate` cuts every link of a node, but clients still reach it; `freeze` stops the copying of its
     followers; `fill-disk` makes every write to its log directories fail.
+
+    Transactions: `hold-markers` lets no coordinator write markers until it is cleared, so that ended
+    transactions stay prepared; `hang-transactions` loses markers that count as written, so that partitions
+    keep open transactions. `kcli transactions abort`, or Kafka's own tool, still ends those.
     """
     options: dict[str, Any] = {
         "node": node,

@@ -31,6 +31,8 @@ steps:
     name: refusals
   - {after: 2.5, do: move-leader, topic: orders, partition: 0, to: 3}
   - {at: 1, do: cut, from: 1, to: 3}
+  - {at: 50, do: hold-markers, topic: orders, for: 3}
+  - {at: 60, do: hang-transactions, next: 2}
   - {at: 100, do: clear, name: refusals}
   - {at: 100, do: clear}
 """
@@ -49,8 +51,10 @@ def test_steps_come_in_the_order_of_their_times() -> None:
             "error api Produce code NOT_LEADER_OR_FOLLOWER probability 0.1 after True for 30 s",
         ),
         (17, 17.5, "move-leader topic orders partition 0 to 3"),
-        (19, 100, "clear"),
-        (20, 100, "clear"),
+        (19, 50, "hold-markers topic orders for 3 s"),
+        (20, 60, "hang-transactions next 2"),
+        (21, 100, "clear"),
+        (22, 100, "clear"),
     ]
 
 

@@ -285,13 +285,12 @@ async def test_a_fault_holds_markers_until_it_is_cleared(autojump_clock: Clock) 
     async with running_sender() as (sending, sender):
         held = TopicPartition("h", 0)
         sending.leaders = {A: 1, held: 1}
-        sender.faults = Faults()
+        sender.use_faults(Faults())
         sender.send(markers("x", A, held))
         await trio.sleep(1000)
-        sender.release()
+        sender.use_faults(Faults())
         assert (told(sending), sender.pending_count) == ([("x", [A])], 1)
-        sender.faults = None
-        sender.release()
+        sender.use_faults(None)
         assert (told(sending), sender.pending_count) == ([("x", [A]), ("x", [held])], 0)
 
 
@@ -299,7 +298,7 @@ async def test_a_fault_loses_markers_that_count_as_written(autojump_clock: Clock
     async with running_sender() as (sending, sender):
         swallowed = [TopicPartition("s", index) for index in range(3)]
         sending.leaders = dict.fromkeys(swallowed, 1)
-        sender.faults = Faults(left=2)
+        sender.use_faults(Faults(left=2))
         sender.send(markers("x", *swallowed))
         assert calls(sending) == [(1, swallowed[2:])]
         assert sorted(key for _, keys in told(sending) for key in keys) == swallowed  # type: ignore[attr-defined]
