@@ -2,7 +2,8 @@
 
 The class body is the table: each row has Kafka's name, type and default, its check and how it may change
 while the broker runs (Kafka classes `KafkaConfig`, `GroupCoordinatorConfig`, `ReplicationConfigs` and
-`QuotaConfig`). The defaults of topics are in `topic_definitions`, names without effect in `inert_configs`.
+`QuotaConfig`). The rows of transactions are in `transaction_definitions`, the defaults of topics in
+`topic_definitions`, names without effect in `inert_configs`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from kcli.broker.config.config_definition import (
 )
 from kcli.broker.config.inert_configs import find_inert_config
 from kcli.broker.config.topic_definitions import LOG_BROKER_CONFIGS
+from kcli.broker.config.transaction_definitions import TransactionSettings
 from kcli.protocol.configs import ConfigType
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def _not_negative(name: str, default: int, doc: str, **options: Unpack[Options])
     return integer(name, default, doc, **options)
 
 
-class BrokerSettings:
+class BrokerSettings(TransactionSettings):
     """A broker's own settings; on an instance each row reads as its value."""
 
     # Who the broker is
@@ -488,7 +490,10 @@ class BrokerSettings:
 
 
 SETTINGS: Mapping[str, ConfigDefinition[Any]] = {
-    row.name: row for row in vars(BrokerSettings).values() if isinstance(row, ConfigDefinition)
+    row.name: row
+    for table in (BrokerSettings, TransactionSettings)
+    for row in vars(table).values()
+    if isinstance(row, ConfigDefinition)
 }
 """The rows of `BrokerSettings` by name."""
 

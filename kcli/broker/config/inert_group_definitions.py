@@ -1,4 +1,5 @@
-"""ROWS: the configurations of coordinators' threads, share groups, streams groups and transactions.
+"""ROWS: the configurations of coordinators' threads, share groups and streams groups, and the
+names of KIP-939.
 
 kcli knows, checks, stores and shows them; they have no effect. `inert_configs` loads them when one is named.
 """
@@ -334,82 +335,10 @@ ROWS: tuple[ConfigDefinition[Any], ...] = (
         "How long an empty streams group waits for more members before its first assignment, in ms.",
         check=at_least(0),
     ),
-    # Transactions
-    integer(
-        "transactional.id.expiration.ms",
-        604_800_000,
-        "Idle time after which a transactional id is forgotten, in ms.",
-        check=at_least(1),
-    ),
-    integer(
-        "transaction.max.timeout.ms",
-        900_000,
-        "Longest timeout that a transaction may ask for, in ms.",
-        check=at_least(1),
-    ),
-    integer(
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        10_000,
-        "How often to look for transactions that are over their timeout, in ms.",
-        check=at_least(1),
-    ),
-    integer(
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        3_600_000,
-        "How often to look for transactional ids that are idle for too long, in ms.",
-        check=at_least(1),
-    ),
-    boolean(
-        "transaction.partition.verification.enable",
-        True,
-        "Whether a transactional batch is checked to belong to an open transaction.",
-        mode=_CLUSTER_WIDE,
-    ),
+    # Transactions of outside coordinators (KIP-939)
     boolean(
         "transaction.two.phase.commit.enable",
         False,
         "Whether a transaction may leave its commit to an outside coordinator.",
-    ),
-    integer(
-        "transaction.state.log.num.partitions",
-        50,
-        "Partitions of a new `__transaction_state`.",
-        check=at_least(1),
-    ),
-    short(
-        "transaction.state.log.replication.factor",
-        3,
-        "Replication factor of a new `__transaction_state`.",
-        check=at_least(1),
-    ),
-    integer(
-        "transaction.state.log.min.isr",
-        2,
-        "In-sync replicas that a write to `__transaction_state` needs.",
-        check=at_least(1),
-    ),
-    integer(
-        "transaction.state.log.segment.bytes",
-        100 << 20,
-        "Size of a segment of `__transaction_state`, in bytes.",
-        check=at_least(1),
-    ),
-    integer(
-        "transaction.state.log.load.buffer.size",
-        5 << 20,
-        "Bytes read at a time while loading transactions.",
-        check=at_least(1),
-    ),
-    integer(
-        "add.partitions.to.txn.retry.backoff.ms",
-        20,
-        "First pause before the broker adds a partition to a transaction again, in ms.",
-        check=at_least(1),
-    ),
-    integer(
-        "add.partitions.to.txn.retry.backoff.max.ms",
-        100,
-        "Longest pause before the broker adds a partition to a transaction again, in ms.",
-        check=at_least(0),
     ),
 )
