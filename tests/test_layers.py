@@ -93,7 +93,8 @@ SUBROOMS: dict[str, str] = {
     "kcli.broker.handlers.produce": "handler short_path refusals slow_batches wire",
     "kcli.broker.handlers.fetch": "handler short_path delayed_fetch down_conversion wire",
     "kcli.broker.coordinator": (
-        "group_service group_coordinator runtime transaction offsets consumer classic group effects"
+        "group_service transaction_service group_coordinator runtime transaction offsets consumer classic"
+        " group effects"
     ),
     "kcli.spark": (
         "pyspark_kcli datasource engines importing python_worker export source decode filters split"

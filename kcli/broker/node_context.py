@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.controller.producer_ids import ProducerIds
 from kcli.broker.coordinator.group_service import group_runtime
+from kcli.broker.coordinator.transaction_service import transaction_runtime
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE
 from kcli.broker.replication.fetch_session import FetchSessionCache
 from kcli.broker.replication.hosted_partitions import ReplicationContext
@@ -18,7 +19,6 @@ from kcli.broker.replication.replica_manager import ReplicaManager
 from kcli.broker.waiting.pause_gate import PauseGate
 from kcli.broker.waiting.purgatory import Purgatory
 from kcli.broker.waiting.timer import Timer
-from kcli.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.broker.replication.leader_endpoint import LeaderEndPoint, LeaderEndPoints
-    from kcli.broker.transactions.marker_sender import MarkerFaults
+    from kcli.broker.transactions.marker_sender import MarkerFaults, MarkerSender
     from kcli.broker.transactions.marker_writer import MarkerWriter
+    from kcli.broker.transactions.partition_adder import PartitionAdder
     from kcli.protocol.messages.add_partitions_to_txn import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnResponse,
@@ -114,6 +115,14 @@ class NodeContext:
             replica_manager=self.replica_manager,
             wall_ms=wall_ms,
         )
+        self.transactions = transaction_runtime(
+            lambda: self.config,
+            image=lambda: self.image,
+            replica_manager=self.replica_manager,
+            new_producer_id=self.producer_ids.take,
+            wall_ms=wall_ms,
+            send=self._handle_message,
+        )
 
     @property
     def controller(self) -> Controller:
@@ -142,9 +151,48 @@ class NodeContext:
     def set_marker_faults(self, faults: MarkerFaults | None) -> None:
         """Let the markers of this node's coordinators meet faults, or none, from now on."""
         self._marker_faults = faults
-        sender = vars(self).get("marker_sender")
-        if sender is not None:
-            sender.use_faults(faults)
+        if self.has_sent_markers:
+            self.marker_sender.use_faults(faults)
+
+    @cached_property
+    def marker_sender(self) -> MarkerSender:
+        """What brings the ends of this node's transactions to all nodes; made for the first one."""
+        from kcli.broker.transactions.marker_sender import MarkerSender
+
+        sender = MarkerSender(
+            self.replica_manager,
+            self.transactions,
+            self.marker_writer,
+            link_to=self._link_to,
+            start_soon=self.start_soon,
+        )
+        sender.use_faults(self._marker_faults)
+        return sender
+
+    @cached_property
+    def partition_adder(self) -> PartitionAdder:
+        """What adds partitions to this node's transactions; made for the first one."""
+        from kcli.broker.transactions.partition_adder import PartitionAdder
+
+        return PartitionAdder(self.transactions, lambda: self.image)
+
+    @property
+    def has_sent_markers(self) -> bool:
+        """Whether there is a `marker_sender` yet."""
+        return "marker_sender" in vars(self)
+
+    def _handle_message(self, message: object) -> None:
+        """Do what a shard of transactions asks for."""
+        from kcli.broker.coordinator.transaction.messages import DropMarkers, Markers, TransitionEnded
+
+        match message:
+            case TransitionEnded(transactional_id):
+                self.purgatory.touch(("txn", transactional_id))
+            case Markers():
+                self.marker_sender.send(message)
+            case DropMarkers(partition):
+                if self.has_sent_markers:
+                    self.marker_sender.drop(partition)
 
     async def write_markers(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         """Write the ends of transactions for a coordinator on another node."""
@@ -152,9 +200,7 @@ class NodeContext:
 
     async def add_partitions_to_txn(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
         """Add partitions to transactions for the leader of a partition on another node."""
-        from kcli.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
-
-        return AddPartitionsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return await self.partition_adder.add_all(request.transactions)
 
     def _link_to(self, node_id: int) -> LeaderEndPoint:
         link = self.peers.between(self.node_id, node_id)

@@ -16,6 +16,8 @@ from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.producer_ids import ProducerIds
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.coordinator.group_service import group_runtime
+from kcli.broker.coordinator.transaction.messages import DropMarkers, Markers, TransitionEnded
+from kcli.broker.coordinator.transaction_service import transaction_runtime
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.descriptors import Descriptors
@@ -32,7 +34,9 @@ from kcli.broker.replication.fetch_session import FetchSessionCache
 from kcli.broker.replication.hosted_partitions import ReplicationContext
 from kcli.broker.replication.leader_endpoint import LeaderEndPoint, LeaderEndPoints
 from kcli.broker.replication.replica_manager import ReplicaManager
+from kcli.broker.transactions.marker_sender import MarkerSender
 from kcli.broker.transactions.marker_writer import MarkerWriter
+from kcli.broker.transactions.partition_adder import PartitionAdder
 from kcli.broker.waiting.pause_gate import PauseGate
 from kcli.broker.waiting.purgatory import Purgatory
 from kcli.broker.waiting.timer import Timer
@@ -105,6 +109,22 @@ class Node:
         )
         self.tasks: trio.Nursery | None = None
         self.marker_writer = MarkerWriter(self.replica_manager, self.groups, start_soon=self.start_soon)
+        self.transactions = transaction_runtime(
+            lambda: self.config,
+            image=lambda: self.image,
+            replica_manager=self.replica_manager,
+            new_producer_id=lambda: self.producer_ids.take(),
+            wall_ms=self.wall_ms,
+            send=self._handle_message,
+        )
+        self.marker_sender = MarkerSender(
+            self.replica_manager,
+            self.transactions,
+            self.marker_writer,
+            link_to=self.link_to,
+            start_soon=self.start_soon,
+        )
+        self.partition_adder = PartitionAdder(self.transactions, lambda: self.image)
         self.controller = Controller(MemoryLog(), EMPTY_IMAGE, random=random.Random(0))
         self.controller.publisher.observe(self._apply)
         self.producer_ids = ProducerIds(self._allocate)
@@ -112,6 +132,15 @@ class Node:
         self.buffers = ReceiveBuffers()
         self.port = 0
         self.quota_layer: QuotaLayer | None = None
+
+    def _handle_message(self, message: object) -> None:
+        match message:
+            case TransitionEnded(transactional_id):
+                self.purgatory.touch(("txn", transactional_id))
+            case Markers():
+                self.marker_sender.send(message)
+            case DropMarkers(partition):
+                self.marker_sender.drop(partition)
 
     def wall_ms(self) -> int:
         return self.now_ms
@@ -160,6 +189,8 @@ class Node:
         self.image = image
         self.replica_manager.apply(delta, image)
         self.groups.apply(delta, image)
+        self.transactions.apply(delta, image)
+        self.marker_sender.image_changed()
         if delta.changed_quotas and self.quota_layer is not None:
             self.quota_layer.update(image.client_quotas)
 
@@ -199,6 +230,7 @@ async def running_node(
         node.tasks = nursery
         await nursery.start(node.timer.run)
         await nursery.start(node.groups.run)
+        await nursery.start(node.transactions.run)
         await nursery.start(server.serve, LISTENER, listening)
         yield node
         nursery.cancel_scope.cancel()

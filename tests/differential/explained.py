@@ -164,15 +164,6 @@ TABLE: tuple[Explained, ...] = (
         QUORUM,
     ),
     Explained(
-        "FindCoordinator", ".*", NO_TRANSACTIONS, lambda request, difference: request.body.key_type == 1
-    ),
-    Explained(
-        "InitProducerId",
-        ".*",
-        NO_TRANSACTIONS,
-        lambda request, difference: bool(request.body.transactional_id),
-    ),
-    Explained(
         ".*",
         ".*error_message",
         "kcli says what is wrong where Apache Kafka sends the code alone",

@@ -86,6 +86,7 @@ def _config(broker: str, value: str | None) -> ConfigRecord:
 
 GROUP_VERSION = "group.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
+TRANSACTION_VERSION = "transaction.version"
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     # From 3.3-IV3, the first level without ZooKeeper, to 4.3-IV0.
@@ -94,13 +95,14 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     GROUP_VERSION: (0, 1),
     # 1 enables eligible leader replicas (KIP-966).
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
+    # 1 enables flexible records of transactions, 2 gives each transaction its own epoch (KIP-890).
+    TRANSACTION_VERSION: (0, 2),
 }
 """Lowest and highest level by name."""
 
 UNSERVED_FEATURES: Mapping[str, str] = {
     "share.version": "share groups",
     "streams.version": "streams groups",
-    "transaction.version": "transactions",
 }
 """Features of Kafka 4.3 without APIs here, and what they are for; their levels stay as Kafka has set them."""
 

@@ -40,10 +40,14 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRecord:
-    """A record of an internal topic: a key and a value of `coordinator_records`; None deletes."""
+    """A record of an internal topic: a key and a value of `coordinator_records`; None deletes.
+
+    `version` is that of the value, None for the one that Apache Kafka writes.
+    """
 
     key: Any
     value: Any
+    version: int | None = None
 
 
 class BatchProducer(NamedTuple):

@@ -24,6 +24,7 @@ _KEYS = frozenset(
     {"name", "topic", "partition_index", "partition", "resource_type", "resource_name", "entity"}
 )
 ROWS: Mapping[str, tuple[str, str] | None] = {
+    "AddOffsetsToTxn": None,
     "AlterClientQuotas": ("entries", "entries"),
     "AlterConfigs": ("resources", "responses"),
     "ConsumerGroupHeartbeat": None,
@@ -36,6 +37,7 @@ ROWS: Mapping[str, tuple[str, str] | None] = {
     "DescribeQuorum": None,
     "DescribeTopicPartitions": ("topics", "topics"),
     "ElectLeaders": ("topic_partitions", "replica_election_results"),
+    "EndTxn": None,
     "IncrementalAlterConfigs": ("resources", "responses"),
     "LeaveGroup": None,
     "ListConfigResources": None,

@@ -1,8 +1,8 @@
-"""Idempotent producers: InitProducerId (KIP-98) and DescribeProducers (KIP-664).
+"""Producers: InitProducerId (KIP-98) and DescribeProducers (KIP-664).
 
 Without a transactional id every request gets a new producer id with epoch 0, even if it names an old one:
-such a producer raises its epoch by itself (KIP-360). With one, the error is COORDINATOR_NOT_AVAILABLE,
-because there is no transaction coordinator. An empty transactional id is INVALID_REQUEST, and so is an id
+such a producer raises its epoch by itself (KIP-360). With one, the coordinator of the transactional id fences
+the former session of the producer. An empty transactional id is INVALID_REQUEST, and so is a producer id
 without epoch.
 """
 
@@ -28,6 +28,7 @@ from kcli.protocol.messages.init_producer_id import InitProducerIdResponse
 from kcli.protocol.topics import check_topic_name
 
 if TYPE_CHECKING:
+    from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse
     from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages.describe_producers import DescribeProducersRequest
     from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -35,10 +36,14 @@ if TYPE_CHECKING:
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
+FENCED_FROM = 4
+"""The first version of InitProducerId that knows PRODUCER_FENCED."""
 
 
-def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Return the next producer id of the block of this node."""
+def init_producer_id(
+    request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse | CoordinatorResponse:
+    """Return a producer id of the block of this node, or the next epoch of a transactional id."""
     if request.transactional_id is not None:
         authorize_transactional_id(context, Operation.WRITE, request.transactional_id)
     elif not (
@@ -51,8 +56,40 @@ def init_producer_id(request: InitProducerIdRequest, context: RequestContext) ->
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id goes with an epoch")
     if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no transaction coordinator")
+        return _init_transactional(request, request.transactional_id, context)
     return InitProducerIdResponse(producer_id=context.node.producer_ids.take(), producer_epoch=0)
+
+
+def _init_transactional(
+    request: InitProducerIdRequest, transactional_id: str, context: RequestContext
+) -> InitProducerIdResponse | CoordinatorResponse:
+    """Begin a session of a transactional id; the response waits until it is replicated."""
+    # Only transactional producers need these modules.
+    from kcli.broker.coordinator.transaction.transaction import Producer
+    from kcli.broker.handlers.transactions import known_code
+
+    expected = None
+    if request.producer_id != NO_PRODUCER_ID:
+        expected = Producer(request.producer_id, request.producer_epoch)
+    version = context.api_version
+
+    def shape(reply: Producer | KafkaError) -> InitProducerIdResponse:
+        if isinstance(reply, KafkaError):
+            code = known_code(reply.code, version, FENCED_FROM)
+            return failed_init_producer_id(request, KafkaError(code, reply.message))
+        return InitProducerIdResponse(producer_id=reply.producer_id, producer_epoch=reply.epoch)
+
+    try:
+        response: InitProducerIdResponse | CoordinatorResponse = context.node.transactions.ask_for(
+            transactional_id,
+            lambda shard, now, token: shard.init_producer(
+                now, token, transactional_id, timeout_ms=request.transaction_timeout_ms, expected=expected
+            ),
+            shape,
+        )
+    except KafkaError as error:
+        return shape(error)
+    return response
 
 
 def failed_init_producer_id(request: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:

@@ -59,6 +59,11 @@ def authorize_transactional_id(context: RequestContext, operation: Operation, na
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
+def is_transactional_id_authorized(context: RequestContext, operation: Operation, name: str) -> bool:
+    """Return whether an operation on a transactional id is allowed."""
+    return not _denied(context.access, operation, ResourceType.TRANSACTIONAL_ID, (name,))
+
+
 def authorize_cluster(context: RequestContext, operation: Operation) -> None:
     """Raise `KafkaError` CLUSTER_AUTHORIZATION_FAILED if the operation on the cluster is denied."""
     if not is_cluster_authorized(context, operation):

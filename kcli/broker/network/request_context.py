@@ -54,7 +54,6 @@ class RequestContext:
         "read_header",
         "security_protocol",
         "session_ends_ms",
-        "warned_no_transactions",
     )
 
     def __init__(
@@ -64,8 +63,6 @@ class RequestContext:
         self.apis = apis
         self.listener_name = listener_name
         self.peer_address = peer_address
-        self.warned_no_transactions = False
-        """Whether the log already tells that the client asked for a transaction coordinator."""
         self.api_key = -1
         self.api_version = -1
         self.correlation_id = 0

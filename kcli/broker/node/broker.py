@@ -27,6 +27,7 @@ import trio
 from kcli.broker.config.listener_config import SECURITY_PROTOCOLS
 from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
 from kcli.broker.coordinator.group_service import reconfigure_groups
+from kcli.broker.coordinator.transaction_service import reconfigure_transactions
 from kcli.broker.metadata.metadata_image import Endpoint, MetadataDelta
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_engine import EngineLayers
@@ -219,6 +220,7 @@ class Broker(NodeContext):
                 self.tasks = nursery
                 await nursery.start(self.timer.run)
                 await nursery.start(self.groups.run)
+                await nursery.start(self.transactions.run)
                 await nursery.start(self._server.sweep)
                 housekeeping = Housekeeping(
                     self.log_manager,
@@ -226,7 +228,7 @@ class Broker(NodeContext):
                     config=self.config,
                     wall_ms=self.wall_ms,
                     gate=self.gate,
-                    replicas_back=self.groups.review_leadership,
+                    replicas_back=self._review_coordinators,
                 )
                 await nursery.start(housekeeping.run)
                 nursery.start_soon(self._compact_logs)
@@ -288,6 +290,11 @@ class Broker(NodeContext):
     def stop_coordinating(self) -> None:
         """Answer every request that waits in a coordinator, and close the coordinators."""
         self.groups.stop()
+        self.transactions.stop()
+
+    def _review_coordinators(self) -> None:
+        self.groups.review_leadership()
+        self.transactions.review_leadership()
 
     def close(self, *, clean: bool) -> None:
         """Release everything; after a clean close the next start recovers nothing."""
@@ -301,6 +308,9 @@ class Broker(NodeContext):
         self.known_controller_id = self.controller_link.controller_id
         self.replica_manager.apply(delta, image)
         self.groups.apply(delta, image)
+        self.transactions.apply(delta, image)
+        if self.has_sent_markers:
+            self.marker_sender.image_changed()
         own = {(ConfigResourceType.BROKER, ""), (ConfigResourceType.BROKER, str(self.node_id))}
         if own & delta.changed_configs:
             self._update_config()
@@ -328,6 +338,7 @@ class Broker(NodeContext):
         self.log_manager.recovery_threads = self.config.num_recovery_threads_per_data_dir
         self._set_connection_limits()
         reconfigure_groups(self.groups, self.config)
+        reconfigure_transactions(self.transactions, self.config)
 
     def _set_connection_limits(self) -> None:
         self._quotas.max_connections = self.config.max_connections
@@ -339,7 +350,7 @@ class Broker(NodeContext):
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         self.replica_manager.directory_failed(directory.path)
-        self.groups.review_leadership()
+        self._review_coordinators()
         if not self.log_manager.directories.online:
             self.fail(KcliError(f"node {self.node_id} stops: every log directory has failed"))
         elif directory.path == self.metadata_directory:

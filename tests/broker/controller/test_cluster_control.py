@@ -133,7 +133,7 @@ def test_who_is_not_registered_or_quotes_an_old_epoch_is_refused(
 
 
 def test_a_node_need_not_support_features_without_apis_here() -> None:
-    features = {"metadata.version": 30, "share.version": 1, "streams.version": 1, "transaction.version": 2}
+    features = {"metadata.version": 30, "share.version": 1, "streams.version": 1}
     image = MetadataImage(features=features)
     after, _ = apply(image, register(image, 1).records)
     assert after.features == features

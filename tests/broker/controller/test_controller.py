@@ -199,6 +199,7 @@ def test_a_new_cluster_works_at_the_highest_features() -> None:
         "metadata.version": 30,
         "group.version": 1,
         "eligible.leader.replicas.version": 1,
+        "transaction.version": 2,
     }
     before = controller.image.offset
     controller.begin_epoch()

@@ -52,10 +52,12 @@ def test_a_level_that_somebody_has_set_is_kept_over_terms_and_snapshots() -> Non
 
 def test_one_line_names_what_is_kept_and_not_served() -> None:
     assert unserved_warning(cluster(metadata_version=30, share_version=0)) is None
-    image = cluster(metadata_version=30, group_version=1, transaction_version=2, share_version=1)
+    image = cluster(
+        metadata_version=30, group_version=1, transaction_version=1, share_version=1, streams_version=1
+    )
     line = (
         "kept for Apache Kafka, but not served here: share groups (`share.version` 1), "
-        "transactions (`transaction.version` 2)"
+        "streams groups (`streams.version` 1)"
     )
     assert unserved_warning(image) == line
     assert finalize_features(image).records == ()
@@ -103,7 +105,7 @@ def test_an_update(current: int, name: str, level: int, type: UpgradeType, reaso
 def test_a_cluster_that_exists_gets_new_features_but_none_that_changes_elections() -> None:
     image = cluster(metadata_version=30)
     after, _ = apply(image, finalize_features(image).records)
-    assert after.features == {"metadata.version": 30, "group.version": 1}
+    assert after.features == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
 
 
 def test_eligible_leaders_need_a_minimum_that_is_everyone_s() -> None:

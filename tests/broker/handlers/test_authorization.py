@@ -21,6 +21,12 @@ from kcli.protocol.messages import alter_replica_log_dirs as log_dirs
 from kcli.protocol.messages import describe_configs as configs
 from kcli.protocol.messages import incremental_alter_configs as incremental
 from kcli.protocol.messages import offset_commit, offset_delete, offset_fetch
+from kcli.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kcli.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -42,7 +48,9 @@ from kcli.protocol.messages.describe_producers import TopicRequest as ProducersO
 from kcli.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kcli.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kcli.protocol.messages.describe_topic_partitions import TopicRequest as PartitionsOfTopic
+from kcli.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kcli.protocol.messages.elect_leaders import ElectLeadersRequest
+from kcli.protocol.messages.end_txn import EndTxnRequest
 from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kcli.protocol.messages.heartbeat import HeartbeatRequest
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -52,6 +60,7 @@ from kcli.protocol.messages.list_config_resources import ListConfigResourcesRequ
 from kcli.protocol.messages.list_groups import ListGroupsRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kcli.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from kcli.protocol.messages.list_transactions import ListTransactionsRequest
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -112,7 +121,7 @@ def errors(value: Any) -> Iterator[int]:
     """Yield every error code in a response."""
     for field in fields_of(type(value)):
         content = getattr(value, field.name)
-        if field.name in ("error_code", "topic_config_error_code"):
+        if field.name in ("error_code", "topic_config_error_code", "partition_error_code"):
             yield content
         elif field.struct is not None and content is not None:
             for each in content if field.is_array else (content,):
@@ -132,6 +141,10 @@ def producing(transactional_id: str | None = None, acks: int = 1) -> ProduceRequ
 
 def fetching(**fields: Any) -> Any:
     return fetch_request("t", **fields)
+
+
+def adding(**fields: Any) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(**fields)
 
 
 def committing() -> offset_commit.OffsetCommitRequest:
@@ -290,6 +303,42 @@ ROWS: dict[str, Row] = {
         DescribeProducersRequest(topics=[ProducersOfTopic(name="t", partition_indexes=[0])]),
         0, {"READ TOPIC t"}, {TOPIC},
     ),
+    "AddPartitionsToTxn of a client": (
+        adding(
+            v3_and_below_transactional_id="x",
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+        ),
+        3, {"WRITE TRANSACTIONAL_ID x"}, {0, TRANSACTION},
+    ),
+    "AddPartitionsToTxn of a broker": (
+        adding(
+            transactions=[
+                AddPartitionsToTxnTransaction(
+                    transactional_id="x",
+                    producer_id=1,
+                    producer_epoch=0,
+                    topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+                )
+            ]
+        ),
+        5, {f"CLUSTER_ACTION {C}"}, {CLUSTER},
+    ),
+    "AddOffsetsToTxn": (
+        AddOffsetsToTxnRequest(transactional_id="x", producer_id=1, producer_epoch=0, group_id="g"),
+        4, {"WRITE TRANSACTIONAL_ID x"}, {TRANSACTION},
+    ),
+    "EndTxn": (
+        EndTxnRequest(transactional_id="x", producer_id=1, producer_epoch=0, committed=True),
+        5, {"WRITE TRANSACTIONAL_ID x"}, {TRANSACTION},
+    ),
+    "DescribeTransactions": (
+        DescribeTransactionsRequest(transactional_ids=["x"]),
+        0, {"DESCRIBE TRANSACTIONAL_ID x"}, {TRANSACTION},
+    ),
+    "ListTransactions": (
+        ListTransactionsRequest(state_filters=[], producer_id_filters=[]),
+        2, {"DESCRIBE TRANSACTIONAL_ID x"}, {0},
+    ),
     "WriteTxnMarkers": (
         WriteTxnMarkersRequest(markers=[writable_marker(("t", 0))]),
         2, {f"ALTER {C}", f"CLUSTER_ACTION {C}"}, {CLUSTER},
@@ -363,6 +412,8 @@ async def fill_node(node: Node) -> None:
     async with connected(node) as client:
         await fill(client, "t", b"v")
         await client.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
+        await client.ask(FindCoordinatorRequest(key="x", key_type=1), 3)
+        await client.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000), 4)
         response = await client.ask(committing(), 8)
         assert response.topics[0].partitions[0].error_code == 0
 
@@ -375,8 +426,8 @@ async def test_what_is_denied_is_asked_first_and_refused(what: str, tmp_path: Pa
         image, end = node.image, node.replica_manager.partition("t", 0).log.log_end_offset
         denying = Recorder(allows=False)
         response = await ask(node, request, version, denying)
-        # The topic that holds the groups' offsets is one like any other.
-        asked = {each for each in denying.asked if "__consumer_offsets" not in each}
+        # The topics of the coordinators are topics like any other.
+        asked = {each for each in denying.asked if " __" not in each}
         assert (asked, set(errors(response))) == (questions, codes)
         assert node.image is image
         assert node.replica_manager.partition("t", 0).log.log_end_offset == end
@@ -387,7 +438,7 @@ async def test_what_is_denied_is_asked_first_and_refused(what: str, tmp_path: Pa
     [
         "Fetch, short", "Fetch, full", "ListOffsets", "OffsetForLeaderEpoch", "Metadata of all",
         "Metadata of the cluster", "OffsetFetch", "FindCoordinator of a group", "DescribeGroups",
-        "ListGroups",
+        "ListGroups", "DescribeTransactions", "ListTransactions",
         "DescribeTopicPartitions", "DescribeTopicPartitions of all", "DescribeProducers",
         "DescribeConfigs of a topic", "DescribeConfigs of a group", "DescribeConfigs of a broker",
         "ListConfigResources", "ListPartitionReassignments", "DescribeClientQuotas", "DescribeCluster",
@@ -408,6 +459,17 @@ SECOND_QUESTIONS: dict[str, Row] = {
     "OffsetCommit": (committing(), 8, {"READ GROUP g", "READ TOPIC t"}, {TOPIC}),
     "OffsetFetch": (fetching_offsets(), 7, {"DESCRIBE GROUP g", "DESCRIBE TOPIC t"}, {0, TOPIC}),
     "OffsetDelete": (deleting_offsets(), 0, {"DELETE GROUP g", "READ TOPIC t"}, {0, TOPIC}),
+    "AddOffsetsToTxn": (
+        AddOffsetsToTxnRequest(transactional_id="x", producer_id=1, producer_epoch=0, group_id="g"),
+        4, {"WRITE TRANSACTIONAL_ID x", "READ GROUP g"}, {GROUP},
+    ),
+    "AddPartitionsToTxn of a client": (
+        adding(
+            v3_and_below_transactional_id="x",
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+        ),
+        3, {"WRITE TRANSACTIONAL_ID x", "WRITE TOPIC t"}, {0, TOPIC},
+    ),
     "ConsumerGroupHeartbeat": (
         beating(subscribed_topic_names=["t"], rebalance_timeout_ms=1000, topic_partitions=[]),
         0, {"READ GROUP g", "DESCRIBE TOPIC t"}, {TOPIC},
@@ -416,16 +478,19 @@ SECOND_QUESTIONS: dict[str, Row] = {
 
 
 @pytest.mark.parametrize("what", SECOND_QUESTIONS)
-async def test_topics_are_asked_for_once_the_group_is_allowed(what: str, tmp_path: Path) -> None:
-    class OnlyGroups(Recorder):
+async def test_what_comes_second_is_asked_for_once_the_first_is_allowed(what: str, tmp_path: Path) -> None:
+    class OnlyTheFirst(Recorder):
+        first: ResourceType | None = None
+
         def may(self, operation: Operation, type: ResourceType, name: str) -> bool:
             super().may(operation, type, name)
-            return type is ResourceType.GROUP
+            self.first = self.first or type
+            return type is self.first
 
     request, version, questions, codes = SECOND_QUESTIONS[what]
     async with running_node(tmp_path) as node:
         await fill_node(node)
-        access = OnlyGroups(allows=False)
+        access = OnlyTheFirst(allows=False)
         response = await ask(node, request, version, access)
         assert (access.asked, set(errors(response))) == (questions, codes)
 

@@ -10,6 +10,7 @@ import trio.testing
 
 from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.topics import TRANSACTION_STATE_TOPIC
 from tests.broker.handlers import group_requests as ask
 from tests.broker.handlers.group_requests import GROUP, codes
 from tests.broker.single_node import connected, running_node
@@ -68,8 +69,6 @@ async def test_a_topic_that_cannot_be_made_as_configured_is_told_of_in_the_log(
 @pytest.mark.parametrize(
     ("key_type", "version", "error"),
     [
-        (1, 1, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
-        (1, 6, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         (2, 5, ErrorCode.INVALID_REQUEST),
         (2, 6, ErrorCode.INVALID_REQUEST),
         (9, 4, ErrorCode.INVALID_REQUEST),
@@ -88,16 +87,35 @@ async def test_coordinators_that_there_are_not(
         assert OFFSETS not in node.image.topics
 
 
-async def test_the_wish_for_transactions_is_told_in_the_log_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_coordinator_of_a_transactional_id_leads_its_partition(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
-        for _ in range(3):
-            await client.ask(ask.find("id", "other", key_type=1), 4)
-    (line,) = caplog.messages
-    assert line == (
-        "client `test` from 127.0.0.1 asks for a transaction coordinator: kcli has no transactions yet"
-    )
+        for version in range(1, 7):
+            request = ask.find_one("id", 1) if version < 4 else ask.find("id", "other", key_type=1)
+            response = await client.ask(request, version)
+            for found in [response] if version < 4 else response.coordinators:
+                assert (found.error_code, found.node_id, found.port) == (0, node.node_id, node.port)
+        topic = node.image.topics[TRANSACTION_STATE_TOPIC]
+        assert (len(topic.partitions), len(topic.partitions[0].replicas)) == (50, 1)
+        assert dict(node.image.topic_config(TRANSACTION_STATE_TOPIC)) == {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": "1",
+            "segment.bytes": "104857600",
+            "unclean.leader.election.enable": "false",
+        }
+        assert OFFSETS not in node.image.topics
+
+
+async def test_the_topic_of_transactions_is_made_as_configured(tmp_path: Path) -> None:
+    settings = {
+        "transaction.state.log.num.partitions": "7",
+        "transaction.state.log.segment.bytes": "2000000",
+    }
+    async with running_node(tmp_path, settings) as node, connected(node) as client:
+        await client.ask(ask.find_one("id", 1), 3)
+        assert len(node.image.topics[TRANSACTION_STATE_TOPIC].partitions) == 7
+        assert node.image.topic_config(TRANSACTION_STATE_TOPIC)["segment.bytes"] == "2000000"
+        assert node.transactions.partition_count == 7
 
 
 async def test_a_partition_without_a_leader_has_no_coordinator(tmp_path: Path) -> None:

@@ -238,17 +238,6 @@ async def test_every_producer_gets_its_own_id(tmp_path: Path) -> None:
         assert node.image.next_producer_id == 2000
 
 
-@pytest.mark.parametrize(
-    ("transactional_id", "error"),
-    [("", ErrorCode.INVALID_REQUEST), ("tx", ErrorCode.COORDINATOR_NOT_AVAILABLE)],
-)
-async def test_a_transactional_id_is_refused(transactional_id: str, error: ErrorCode, tmp_path: Path) -> None:
-    async with running_node(tmp_path) as node, connected(node) as client:
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1)
-        response = await client.ask(request, 5)
-        assert (response.error_code, response.producer_id, response.producer_epoch) == (error, -1, -1)
-
-
 async def test_producers_of_a_partition_are_described(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
         node.create_topic("t")

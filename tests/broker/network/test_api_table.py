@@ -10,6 +10,8 @@ import pytest
 from kcli.broker.network.apis import APIS
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -30,7 +32,9 @@ from kcli.protocol.messages import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -42,6 +46,7 @@ from kcli.protocol.messages import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -177,6 +182,24 @@ def request_for(key: int, version: int, topic_id: bytes) -> object:
             partition = offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, leader_epoch=0)
             topic = offset_for_leader_epoch.OffsetForLeaderTopic(topic=SPARSE_TOPIC, partitions=[partition])
             return offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[topic])
+        case 24:
+            topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(name=SPARSE_TOPIC, partitions=[0])]
+            if version < 4:
+                return add_partitions_to_txn.AddPartitionsToTxnRequest(
+                    v3_and_below_transactional_id="nobody", v3_and_below_topics=topics
+                )
+            transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(
+                transactional_id="nobody", producer_id=1, producer_epoch=0, topics=topics
+            )
+            return add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=[transaction])
+        case 25:
+            return add_offsets_to_txn.AddOffsetsToTxnRequest(
+                transactional_id="nobody", producer_id=1, producer_epoch=0, group_id=GROUP
+            )
+        case 26:
+            return end_txn.EndTxnRequest(
+                transactional_id="nobody", producer_id=1, producer_epoch=0, committed=True
+            )
         case 27:
             return write_txn_markers.WriteTxnMarkersRequest(markers=[writable_marker((SPARSE_TOPIC, 0))])
         case 32:
@@ -222,6 +245,10 @@ def request_for(key: int, version: int, topic_id: bytes) -> object:
         case 61:
             topic = describe_producers.TopicRequest(name=SPARSE_TOPIC, partition_indexes=[0])
             return describe_producers.DescribeProducersRequest(topics=[topic])
+        case 65:
+            return describe_transactions.DescribeTransactionsRequest(transactional_ids=["nobody"])
+        case 66:
+            return list_transactions.ListTransactionsRequest(state_filters=["Empty"], producer_id_filters=[])
         case 68:
             return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
                 group_id=f"new-{GROUP}",
@@ -251,7 +278,7 @@ def error_codes(value: object) -> set[int]:
     found = set()
     for name in getattr(type(value), "__slots__", ()):
         field = getattr(value, name)
-        found |= {field} if name == "error_code" else error_codes(field)
+        found |= {field} if name.endswith("error_code") else error_codes(field)
     return found
 
 
@@ -266,6 +293,10 @@ EXPECTED_ERRORS = {
     delete_groups.DeleteGroupsRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
     offset_delete.OffsetDeleteRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
     elect_leaders.ElectLeadersRequest: (ErrorCode.ELECTION_NOT_NEEDED,),
+    add_partitions_to_txn.AddPartitionsToTxnRequest: (ErrorCode.INVALID_PRODUCER_ID_MAPPING,),
+    add_offsets_to_txn.AddOffsetsToTxnRequest: (ErrorCode.INVALID_PRODUCER_ID_MAPPING,),
+    end_txn.EndTxnRequest: (ErrorCode.INVALID_PRODUCER_ID_MAPPING,),
+    describe_transactions.DescribeTransactionsRequest: (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,),
     unregister_broker.UnregisterBrokerRequest: (ErrorCode.BROKER_ID_NOT_REGISTERED,),
 }
 
@@ -274,7 +305,9 @@ EXPECTED_ERRORS = {
 async def test_every_version_answers(api: object, tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
         topic = node.create_topic(SPARSE_TOPIC)
-        await client.ask(request_for(10, 0, b""), 0)  # which creates the coordinator's topic
+        # Which creates the coordinators' topics:
+        await client.ask(request_for(10, 0, b""), 0)
+        await client.ask(find_coordinator.FindCoordinatorRequest(key="nobody", key_type=1), 1)
         for version in range(api.min_version, api.max_version + 1):  # type: ignore[attr-defined]
             request = request_for(api.key, version, topic.topic_id)  # type: ignore[attr-defined]
             response = await client.ask(request, version)
@@ -308,6 +341,7 @@ async def test_api_versions_is_the_table(tmp_path: Path) -> None:
                     ("eligible.leader.replicas.version", 1),
                     ("group.version", 1),
                     ("metadata.version", 30),
+                    ("transaction.version", 2),
                 ]
                 # Version 3 cannot carry a range that begins at 0 (KAFKA-17011).
                 supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
@@ -315,6 +349,7 @@ async def test_api_versions_is_the_table(tmp_path: Path) -> None:
                     "eligible.leader.replicas.version": (0, 1),
                     "group.version": (0, 1),
                     "metadata.version": (7, 30),
+                    "transaction.version": (0, 2),
                 }
                 assert supported == (everything if version >= 4 else {"metadata.version": (7, 30)})
                 assert response.finalized_features_epoch == node.image.offset
@@ -344,7 +379,7 @@ async def test_a_malformed_software_name_is_invalid(name: str, software_version:
         assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
 
 
-@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (24, 3), (0, 14), (3, -1), (4, 1)])
+@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (29, 3), (0, 14), (3, -1), (4, 1)])
 async def test_an_unknown_api_or_version_closes_the_connection(
     key: int, version: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

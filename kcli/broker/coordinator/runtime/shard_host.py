@@ -421,7 +421,7 @@ class ShardHost(Generic[S]):
             builder.is_transactional = True
         try:
             for record in append.records:
-                value = None if record.value is None else encode_value(record.value)
+                value = None if record.value is None else encode_value(record.value, record.version)
                 builder.append(now.wall_ms, encode_key(record.key), value)
         except EncodeError as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
