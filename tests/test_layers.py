@@ -90,7 +90,7 @@ SUBROOMS: dict[str, str] = {
         "socket_server connection reactor quota_engine request_engine responses inbox outbox transport"
         " authorization request_context apis client_quotas access descriptors"
     ),
-    "kcli.broker.handlers.produce": "handler short_path refusals slow_batches wire",
+    "kcli.broker.handlers.produce": "handler transactional_batches short_path refusals slow_batches wire",
     "kcli.broker.handlers.fetch": "handler short_path delayed_fetch down_conversion wire",
     "kcli.broker.coordinator": (
         "group_service transaction_service group_coordinator runtime transaction offsets consumer classic"

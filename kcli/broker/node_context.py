@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kcli.broker.transactions.marker_sender import MarkerFaults, MarkerSender
     from kcli.broker.transactions.marker_writer import MarkerWriter
     from kcli.broker.transactions.partition_adder import PartitionAdder
+    from kcli.broker.transactions.transaction_verifier import TransactionVerifier
     from kcli.protocol.messages.add_partitions_to_txn import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnResponse,
@@ -193,6 +194,22 @@ class NodeContext:
             case DropMarkers(partition):
                 if self.has_sent_markers:
                     self.marker_sender.drop(partition)
+
+    @cached_property
+    def verifier(self) -> TransactionVerifier:
+        """What asks coordinators about transactions; imported when the first batch of one comes."""
+        from kcli.broker.transactions.transaction_verifier import TransactionVerifier
+
+        return TransactionVerifier(
+            self.replica_manager,
+            self.transactions,
+            link_to=self._link_to,
+            start_soon=self.start_soon,
+            backoff_ms=lambda: (
+                self.config.add_partitions_to_txn_retry_backoff_ms,
+                self.config.add_partitions_to_txn_retry_backoff_max_ms,
+            ),
+        )
 
     async def write_markers(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         """Write the ends of transactions for a coordinator on another node."""

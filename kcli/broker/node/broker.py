@@ -334,6 +334,8 @@ class Broker(NodeContext):
         )
         self.log_manager.default_config = self.config.log_config({})
         self.log_manager.set_producer_id_expiration(self.config.producer_id_expiration_ms)
+        verifies = self.config.transaction_partition_verification_enable
+        self.log_manager.set_transaction_verification(verifies=verifies)
         # Takes effect at the next start, when the logs are loaded.
         self.log_manager.recovery_threads = self.config.num_recovery_threads_per_data_dir
         self._set_connection_limits()

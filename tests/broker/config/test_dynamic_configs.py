@@ -56,6 +56,11 @@ IN_EFFECT: dict[str, tuple[str, Callable[[Broker], object], object]] = {
         lambda broker: [log.producer_state.producer_id_expiration_ms for log in broker.log_manager],
         [7, 7],
     ),
+    "transaction.partition.verification.enable": (
+        "false",
+        lambda broker: [log.producer_state.verifies_transactions for log in broker.log_manager],
+        [False, False],
+    ),
     "num.replica.fetchers": ("7", lambda broker: broker.replica_manager.fetchers.per_leader, 7),
     "replica.alter.log.dirs.io.max.bytes.per.second": (
         "7",

@@ -7,14 +7,16 @@
 * acks=-1 waits until the records are on every in-sync replica; after the timeout the error is
   REQUEST_TIMED_OUT, but the records stay. acks=0 gets no response, and an error closes the connection.
 * With `flush.messages` the response waits until the records are on disk.
-* There is no transaction coordinator, so a transactional batch is INVALID_TXN_STATE. Without a transactional
-  id it fails the whole request with TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+* A transactional batch in a request without a transactional id fails the whole request with
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED. The first batch of a transaction on a partition waits for the word of
+  its coordinator (`TransactionalBatches`); the connection handles no other request meanwhile.
 * A request above `YIELD_BYTES` lets others run between its partitions; records that take long to read or to
   write are read and written in threads (`LongReading`, `LongWriting`).
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ from kcli.broker.handlers.produce.refusals import (
     explain,
     failed_produce,
     has_transactional_batch,
+    is_transactional,
     last_batches,
     refused_row,
 )
@@ -38,6 +41,7 @@ from kcli.broker.handlers.produce.slow_batches import (
     OtherWriting,
     must_read_long,
 )
+from kcli.broker.handlers.produce.transactional_batches import AwaitedVerification, TransactionalBatches
 from kcli.broker.handlers.produce.wire import TOPIC_IDS_FROM, ProduceData, encode_rows
 from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import NONE_DENIED, authorize_topics, authorize_transactional_id
@@ -65,7 +69,10 @@ if TYPE_CHECKING:
     from kcli.broker.replication.replica_manager import ReplicaManager
     from kcli.protocol.topics import TopicPartition
     from kcli.storage.log.log_appender import LogAppendInfo
+    from kcli.storage.producers.producer_guards import ProducerGuard
 
+    _Place = tuple[str | None, int, list[tuple[int, memoryview | None]], int]
+    """Topic, partition, the records by partition, and their number there."""
 
 __all__ = ["failed_produce", "produce"]
 
@@ -102,7 +109,7 @@ _NO_RECORDS = memoryview(bytearray())
 LEADERS_FROM = 10
 """The first version whose response can name the leader (KIP-951)."""
 
-SlowWork = LongReading | LongWriting | OtherWriting
+SlowWork = LongReading | LongWriting | OtherWriting | AwaitedVerification
 Produced = ProduceResponse | DelayedResponse[ProduceResponse] | bytes | Frame | None
 
 
@@ -120,6 +127,7 @@ def produce(
             return response
         request = short_path.in_full(request)
     assert isinstance(request, ProduceData)
+    transaction = None
     if has_transactional_batch(request):
         if request.transactional_id is None:
             raise KafkaError(
@@ -127,7 +135,8 @@ def produce(
                 "a transactional batch in a request without a transactional id",
             )
         authorize_transactional_id(context, Operation.WRITE, request.transactional_id)
-    append = _Append(request, context, reads_long=reads_long)
+        transaction = TransactionalBatches(request.transactional_id, context)
+    append = _Append(request, context, transaction, reads_long=reads_long)
     steps = append.steps()
     if request.size > YIELD_BYTES:
         return _produce_in_turns(append, steps)
@@ -163,13 +172,22 @@ class _Append:
         "_replica_manager",
         "_request",
         "_rows",
+        "_transaction",
         "_version",
         "to_flush",
     )
 
-    def __init__(self, request: ProduceData, context: RequestContext, *, reads_long: bool) -> None:
+    def __init__(
+        self,
+        request: ProduceData,
+        context: RequestContext,
+        transaction: TransactionalBatches | None,
+        *,
+        reads_long: bool,
+    ) -> None:
         request.topics = last_batches(request.topics)
         self._request = request
+        self._transaction = transaction
         self._reads_long = reads_long
         self._context = context
         self._version = context.api_version
@@ -187,6 +205,9 @@ class _Append:
 
     def steps(self) -> Iterator[SlowWork | None]:
         """Append partition by partition; yield work that has to run before the next step."""
+        transaction, guard = self._transaction, None
+        if transaction is not None:
+            yield from self._verify(transaction)
         for number, topic in enumerate(self._request.topics):
             name, topic_id, partitions = topic
             known = self._name(topic)
@@ -196,20 +217,39 @@ class _Append:
                 log_start = -1
                 try:
                     partition = self._check(known, index, records)
+                    if transaction is not None:
+                        guard = transaction.guard_of(partition.key)
                     log_start = partition.log.log_start_offset
+                    place = known, index, partitions, len(rows)
                     if partition.writing is None and not self._must_wait(records or _NO_RECORDS):
                         try:
-                            info = self._append(partition, records or _NO_RECORDS)
+                            info = self._append(partition, records or _NO_RECORDS, guard)
                         except TooMuchToRead:
-                            info = yield from self._append_slowly(known, index, partitions, len(rows))
+                            info = yield from self._append_slowly(place, guard)
                     else:
-                        info = yield from self._append_slowly(known, index, partitions, len(rows))
+                        info = yield from self._append_slowly(place, guard)
                     row = self._appended(partition, index, info, number, len(rows))
                 except KafkaError as error:
                     self._errors[number, len(rows)] = error.detached()
                     row = refused_row(index, error, log_start)
                 rows.append(row)
                 yield None
+
+    def _verify(self, transaction: TransactionalBatches) -> Iterator[SlowWork]:
+        """Have the batches verified that will not be refused anyway."""
+        batches = []
+        for topic in self._request.topics:
+            for index, records in topic[2]:
+                if records is not None and is_transactional(records):
+                    with suppress(KafkaError):  # It is refused when its turn comes.
+                        batches.append((self._check(self._name(topic), index, records), records))
+        verification = transaction.begin(batches)
+        if verification is not None:
+            if not verification.ended:
+                if self._request.size <= YIELD_BYTES:
+                    self._request.copy_records()
+                yield AwaitedVerification(verification, self._replica_manager.purgatory)
+            transaction.take(verification)
 
     def _must_wait(self, records: memoryview) -> bool:
         """Return whether a thread has to read or to write the records."""
@@ -221,9 +261,10 @@ class _Append:
         return self._replica_manager.topic_name(topic_id) if self._version >= TOPIC_IDS_FROM else name
 
     def _append_slowly(
-        self, name: str | None, index: int, partitions: list[tuple[int, memoryview | None]], number: int
+        self, place: _Place, guard: ProducerGuard | None
     ) -> Generator[SlowWork, None, LogAppendInfo]:
         """Append to one partition, with threads to read and to write what takes long."""
+        name, index, partitions, number = place
         if self._request.size <= YIELD_BYTES:
             self._request.copy_records()
         records = partitions[number][1] or _NO_RECORDS
@@ -237,8 +278,8 @@ class _Append:
             partition = self._check(name, index, records)
         acks = self._request.acks
         if len(validated.data) <= WRITTEN_ON_LOOP_BYTES:
-            return partition.append_validated(validated, acks=acks, now_ms=self._now_ms)
-        writing = LongWriting(partition, validated, acks, self._now_ms)
+            return partition.append_validated(validated, acks=acks, now_ms=self._now_ms, guard=guard)
+        writing = LongWriting(partition, validated, acks, self._now_ms, guard)
         yield writing
         return writing.result()
 
@@ -257,10 +298,18 @@ class _Append:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{name}` is the broker's own")
         return partition
 
-    def _append(self, partition: Partition, records: memoryview) -> LogAppendInfo:
-        return partition.append(
-            records, acks=self._request.acks, now_ms=self._now_ms, max_decompressed=LOOP_DECOMPRESSED_BYTES
+    def _append(
+        self, partition: Partition, records: memoryview, guard: ProducerGuard | None
+    ) -> LogAppendInfo:
+        acks, now_ms = self._request.acks, self._now_ms
+        if guard is None:
+            return partition.append(
+                records, acks=acks, now_ms=now_ms, max_decompressed=LOOP_DECOMPRESSED_BYTES
+            )
+        validated = partition.log.validator.validate(
+            records, now_ms=now_ms, max_decompressed=LOOP_DECOMPRESSED_BYTES
         )
+        return partition.append_validated(validated, acks=acks, now_ms=now_ms, guard=guard)
 
     def _appended(
         self, partition: Partition, index: int, info: LogAppendInfo, topic_number: int, number: int

@@ -139,8 +139,6 @@ def check_one_batch(records: memoryview, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 or later")
     if size < len(records) and _entry_size(records[size:]):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"version {version} carries exactly one record batch")
-    if attributes & TRANSACTIONAL_BIT:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "there is no transaction coordinator")
 
 
 def _entry_size(data: memoryview) -> int:

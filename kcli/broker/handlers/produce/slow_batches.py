@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.log_appender import LogAppendInfo
     from kcli.storage.log.log_validator import LogValidator, ValidatedRecords
+    from kcli.storage.producers.producer_guards import ProducerGuard
 
 
 YIELD_BYTES = 1024 * 1024
@@ -86,9 +87,17 @@ _WRITERS = trio.CapacityLimiter(2)
 class LongWriting:
     """Validated records that a thread writes to a partition without another writer."""
 
-    __slots__ = ("_acks", "_error", "_info", "_now_ms", "_partition", "_validated")
+    __slots__ = ("_acks", "_error", "_guard", "_info", "_now_ms", "_partition", "_validated")
 
-    def __init__(self, partition: Partition, validated: ValidatedRecords, acks: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        validated: ValidatedRecords,
+        acks: int,
+        now_ms: int,
+        guard: ProducerGuard | None,
+    ) -> None:
+        self._guard = guard
         self._partition = partition
         self._validated = validated
         self._acks = acks
@@ -126,7 +135,7 @@ class LongWriting:
 
     def _append(self, written: WriteAhead | None) -> None:
         self._info = self._partition.append_validated(
-            self._validated, acks=self._acks, now_ms=self._now_ms, written=written
+            self._validated, acks=self._acks, now_ms=self._now_ms, written=written, guard=self._guard
         )
 
     def _undo(self, written: WriteAhead) -> None:

@@ -75,15 +75,6 @@ REFUSED = [
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ),
     (
-        "transactional, with an id",
-        produce_request(
-            "t",
-            batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True),
-            transactional_id="t",
-        ),
-        ErrorCode.INVALID_TXN_STATE,
-    ),
-    (
         "an unknown codec",
         produce_request("t", bytes(with_codec(batch(b"v"), 5))),
         ErrorCode.UNKNOWN_SERVER_ERROR,
