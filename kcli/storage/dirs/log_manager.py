@@ -359,7 +359,10 @@ class LogManager:
         self._logs[topic_partition] = copy
         self._checkpoints.entries_expired([topic_partition])
         if former is not None:
-            copy.set_high_watermark(former.high_watermark)
+            try:
+                copy.set_high_watermark(former.high_watermark)
+            except OSError as error:
+                raise copy.failed("read", error) from error
             copy.cleaner_offset = former.cleaner_offset
             copy.producer_state.guards = former.producer_state.guards
             self._retire(former, now_ms)

@@ -171,8 +171,21 @@ class UnifiedLog:
         return True
 
     def set_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, limited to the log, as a restart or a follower does; return it."""
+        """Set the high watermark, limited to the log, as a restart or a follower does; return it.
+
+        Transactions whose markers are above it are unstable from now on. Raises `OSError`.
+        """
         self._set_high_watermark(max(min(offset, self.log_end_offset), self.log_start_offset))
+        if self.high_watermark < self.producer_state.loaded_offset:
+            try:
+                self.snapshots.find_ended(
+                    self.producer_state,
+                    self.segments.batches_between,
+                    log_start_offset=self.log_start_offset,
+                    high_watermark=self.high_watermark,
+                )
+            except CorruptRecord as error:
+                raise OSError(f"damaged records: {error}: `{self.directory}`") from error
         return self.high_watermark
 
     def _set_high_watermark(self, offset: int) -> None:

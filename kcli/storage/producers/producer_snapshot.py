@@ -41,14 +41,13 @@ from kcli.protocol.records.record import NO_SEQUENCE, NO_TIMESTAMP
 from kcli.storage import disk
 from kcli.storage.log_paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of, segment_path
 from kcli.storage.producers.producer_entry import NO_OFFSET, BatchMetadata, ProducerStateEntry
+from kcli.storage.producers.producer_state import ProducerStateManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kcli.protocol.records.batch import RecordBatch
     from kcli.protocol.records.message_set import LegacyEntry
-    from kcli.storage.producers.producer_state import ProducerStateManager
-
 
 _VERSION = 1
 _HEADER = Struct(">hIi")
@@ -238,3 +237,30 @@ class ProducerSnapshots:
             state.replay(batch)
         state.map_end_offset = end_offset
         self.take(state)
+
+    def find_ended(
+        self,
+        state: ProducerStateManager,
+        batches_between: Callable[[int, int], Iterable[RecordBatch | LegacyEntry]],
+        *,
+        log_start_offset: int,
+        high_watermark: int,
+    ) -> None:
+        """Add to a state the transactions that ended above the high watermark, below its own snapshot.
+
+        A snapshot has open transactions only, so these are found as `rebuild` finds the others, from an older
+        one. Raises `CorruptRecord` and `OSError`.
+        """
+        former = ProducerStateManager(
+            state.topic_partition, producer_id_expiration_ms=state.producer_id_expiration_ms
+        )
+        former.clear(log_start_offset)
+        for offset in sorted(self.offsets, reverse=True):
+            if offset <= high_watermark:
+                with suppress(CorruptSnapshot):
+                    former.load(self.read(offset), end_offset=offset, now_ms=0)
+                    break
+        for batch in batches_between(max(former.map_end_offset, log_start_offset), state.loaded_offset):
+            former.replay(batch)
+        former.high_watermark_moved(high_watermark)
+        state.add_ended(former)

@@ -55,6 +55,7 @@ class ProducerStateManager:
         "_ongoing",
         "_unreplicated",
         "guards",
+        "loaded_offset",
         "map_end_offset",
         "producer_id_expiration_ms",
         "producers",
@@ -75,6 +76,8 @@ class ProducerStateManager:
         self.producers: dict[int, ProducerStateEntry] = {}
         self.guards = ProducerGuards()
         self.map_end_offset = 0
+        self.loaded_offset = 0
+        """Up to where a snapshot has told the state; `load` knows no transaction that ended below."""
         # The first offset of each transaction: to its producer, in ascending order; to its marker.
         self._ongoing: dict[int, int] = {}
         self._unreplicated: dict[int, int] = {}
@@ -164,6 +167,8 @@ class ProducerStateManager:
     @property
     def first_unstable_offset(self) -> int | None:
         """The start of the oldest transaction open or ended above the high watermark, None without one."""
+        if not self._ongoing and not self._unreplicated:
+            return None
         first = next(iter(self._ongoing), None)
         if self._unreplicated:
             # Transactions end in any order, but few have ended since the high watermark moved last.
@@ -171,6 +176,10 @@ class ProducerStateManager:
             if first is None or oldest_ended < first:
                 return oldest_ended
         return first
+
+    def add_ended(self, other: ProducerStateManager) -> None:
+        """Add the transactions whose markers another state of the same log has above the high watermark."""
+        self._unreplicated |= other._unreplicated
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Drop the ended transactions whose markers are below the high watermark."""
@@ -216,7 +225,7 @@ class ProducerStateManager:
         self.guards.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
-        self.map_end_offset = end_offset
+        self.map_end_offset = self.loaded_offset = end_offset
 
 
 class AppendOrigin(Enum):
