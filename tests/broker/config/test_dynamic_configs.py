@@ -43,11 +43,6 @@ IN_EFFECT: dict[str, tuple[str, Callable[[Broker], object], object]] = {
         lambda broker: broker.config.log_cleaner_io_max_bytes_per_second,
         7.0,
     ),
-    "transaction.partition.verification.enable": (
-        "false",
-        lambda broker: broker.config.transaction_partition_verification_enable,
-        False,
-    ),
     "max.connections": ("7", lambda broker: broker._quotas.max_connections, 7),
     "max.connections.per.ip": ("7", lambda broker: broker._quotas.limit("::1"), 7),
     "max.connections.per.ip.overrides": ("::1:5", lambda broker: broker._quotas.limit("::1"), 5),
