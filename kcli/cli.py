@@ -36,6 +36,10 @@ COMMANDS = {
         "kcli.commands.groups.app",
         "List, describe, reset, clone and delete consumer groups and their offsets.",
     ),
+    "transactions": (
+        "kcli.commands.transactions.app",
+        "List, describe and end transactions, and find those that hang.",
+    ),
     "get-offsets": ("kcli.commands.topics.offsets", "Print partition offsets: earliest, latest or by time."),
     "delete-records": ("kcli.commands.topics.records", "Delete the records below given offsets."),
     "reassign-partitions": (

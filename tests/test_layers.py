@@ -102,7 +102,7 @@ SUBROOMS: dict[str, str] = {
     "kcli.spark.source": "brokers log_dirs ranges source data_loss",
     "kcli.commands": (
         "shortcut usage_hints completion broker log_dirs topics configs consume produce cluster reassignment"
-        " groups dump verify export shared"
+        " groups transactions dump verify export shared"
     ),
 }
 

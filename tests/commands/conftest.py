@@ -13,6 +13,7 @@ import pytest
 from kcli.client import admin
 from tests.commands.fake_cluster import FakeCluster
 from tests.commands.fake_groups import FakeGroups
+from tests.commands.fake_transactions import NOW_MS, FakeTransactions
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
 
@@ -50,6 +51,18 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
     fake = FakeGroups()
     monkeypatch.setattr("kcli.commands.shared.session.open_client", fake.open_client)
     for name in {name for cls in (FakeCluster, FakeGroups) for name in vars(cls)}:
+        if not name.startswith("_") and hasattr(admin, name):
+            monkeypatch.setattr(f"kcli.client.admin.{name}", getattr(fake, name))
+    return fake
+
+
+@pytest.fixture
+def transactions(monkeypatch: pytest.MonkeyPatch) -> FakeTransactions:
+    """A cluster with transactional ids, at a time that stands still."""
+    fake = FakeTransactions()
+    monkeypatch.setattr("kcli.commands.shared.session.open_client", fake.open_client)
+    monkeypatch.setattr("kcli.commands.transactions.app.now_ms", lambda: NOW_MS)
+    for name in {name for cls in (FakeCluster, FakeTransactions) for name in vars(cls)}:
         if not name.startswith("_") and hasattr(admin, name):
             monkeypatch.setattr(f"kcli.client.admin.{name}", getattr(fake, name))
     return fake

@@ -133,7 +133,12 @@ class FakeCluster:
         return results
 
     async def describe_topics(
-        self, client: object, names: Iterable[str], *, partitions_per_answer: int = 2000
+        self,
+        client: object,
+        names: Iterable[str],
+        *,
+        partitions_per_answer: int = 2000,
+        timeout_ms: int | None = None,
     ) -> dict[str, admin.TopicDescription | KafkaError]:
         return {name: self._describe(name) if name in self.topics else unknown() for name in names}
 

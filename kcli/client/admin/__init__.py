@@ -60,6 +60,17 @@ if TYPE_CHECKING:
     )
     from kcli.client.admin.topic_changes import create_partitions, create_topics, delete_topics
     from kcli.client.admin.topics import describe_topics, list_topics
+    from kcli.client.admin.transactions import (
+        ProducerState,
+        TransactionDescription,
+        TransactionListing,
+        TransactionListings,
+        abort_transaction,
+        describe_producers,
+        describe_transactions,
+        force_terminate_transaction,
+        list_transactions,
+    )
     from kcli.client.admin.types import (
         CLASSIC,
         CONSUMER,
@@ -99,15 +110,17 @@ __all__ = [
     "ConfigResourceType", "ConfigSource", "ConfigSynonym", "ElectionType", "EntityQuotas",
     "GroupDescription", "GroupListing", "GroupListings", "GroupMember", "LogDirDescription",
     "MemberToRemove", "NewPartitions", "NewTopic", "Node", "NodeApiVersions", "OffsetAndTimestamp",
-    "PartitionDescription", "PartitionReassignment", "QuotaFilter", "QuotaMatch", "QuotaParts",
-    "ReplicaLog", "ReplicaPlace", "TopicCreated", "TopicDescription", "TopicListing", "TopicPartition",
-    "TopicPartitionReplica", "alter_client_quotas", "alter_group_offsets", "alter_partition_reassignments",
-    "alter_replica_log_dirs", "api_versions", "create_partitions", "create_topics", "delete_group_offsets",
-    "delete_groups", "delete_records", "delete_topics", "describe_client_quotas", "describe_cluster",
-    "describe_configs", "describe_groups", "describe_log_dirs", "describe_topics", "elect_leaders",
-    "incremental_alter_configs", "list_config_resources", "list_group_offsets", "list_groups",
-    "list_offsets", "list_partition_reassignments", "list_topics", "remove_members", "replica_places",
-    "unregister_broker",
+    "PartitionDescription", "PartitionReassignment", "ProducerState", "QuotaFilter", "QuotaMatch",
+    "QuotaParts", "ReplicaLog", "ReplicaPlace", "TopicCreated", "TopicDescription", "TopicListing",
+    "TopicPartition", "TopicPartitionReplica", "TransactionDescription", "TransactionListing",
+    "TransactionListings", "abort_transaction", "alter_client_quotas", "alter_group_offsets",
+    "alter_partition_reassignments", "alter_replica_log_dirs", "api_versions", "create_partitions",
+    "create_topics", "delete_group_offsets", "delete_groups", "delete_records", "delete_topics",
+    "describe_client_quotas", "describe_cluster", "describe_configs", "describe_groups",
+    "describe_log_dirs", "describe_producers", "describe_topics", "describe_transactions", "elect_leaders",
+    "force_terminate_transaction", "incremental_alter_configs", "list_config_resources",
+    "list_group_offsets", "list_groups", "list_offsets", "list_partition_reassignments", "list_topics",
+    "list_transactions", "remove_members", "replica_places", "unregister_broker",
 ]  # fmt: skip
 
 _NAMES = {
@@ -127,6 +140,10 @@ _NAMES = {
     ),
     "kcli.client.admin.topic_changes": "create_partitions create_topics delete_topics",
     "kcli.client.admin.topics": "describe_topics list_topics",
+    "kcli.client.admin.transactions": (
+        "ProducerState TransactionDescription TransactionListing TransactionListings abort_transaction "
+        "describe_producers describe_transactions force_terminate_transaction list_transactions"
+    ),
     "kcli.client.admin.types": (
         "CLASSIC CONSUMER ApiVersionRange ClusterDescription ClusterNode CommittedOffset "
         "ConfigAlteration ConfigEntry ConfigResource ConfigSynonym GroupDescription GroupListing "

@@ -24,7 +24,7 @@ from kcli.protocol.schema.declaration import EncodeError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from kcli.client.client import Client
+    from kcli.client.client import Client, Coordinators
     from kcli.client.network.metadata import ClusterMetadata
     from kcli.client.network.retry_warnings import RetryWarnings
     from kcli.protocol.topics import TopicPartition
@@ -252,11 +252,17 @@ async def ask_coordinators(
     *,
     ask: Callable[[Node, list[str]], Awaitable[dict[str, Value | KafkaError]]],
     timeout_ms: int | None,
+    coordinators: Coordinators | None = None,
 ) -> dict[str, Value | KafkaError]:
-    """Call `ask(coordinator, groups)` for each coordinator of some groups, and merge the results."""
+    """Call `ask(coordinator, groups)` for each coordinator of some groups, and merge the results.
+
+    With `coordinators` of another type, the ids are not groups' but of that type.
+    """
 
     async def attempt(pending: list[str], left_ms: int) -> dict[str, Value | KafkaError]:
-        return await ask_coordinators_once(client, pending, ask=ask, left_ms=left_ms)
+        return await ask_coordinators_once(
+            client, pending, ask=ask, left_ms=left_ms, coordinators=coordinators
+        )
 
     return await retry_items(client, group_ids, timeout_ms=timeout_ms, attempt=attempt)
 
@@ -267,11 +273,13 @@ async def ask_coordinators_once(
     *,
     ask: Callable[[Node, list[str]], Awaitable[dict[str, Value | KafkaError]]],
     left_ms: int,
+    coordinators: Coordinators | None = None,
 ) -> dict[str, Value | KafkaError]:
     """As `ask_coordinators`, but without retries."""
+    coordinators = coordinators or client.coordinators
     results: dict[str, Value | KafkaError] = {}
     groups: dict[Node, list[str]] = {}
-    found = await client.coordinators.find_many(group_ids, timeout_ms=left_ms)
+    found = await coordinators.find_many(group_ids, timeout_ms=left_ms)
     for group_id, coordinator in found.items():
         if isinstance(coordinator, Node):
             groups.setdefault(coordinator, []).append(group_id)
@@ -292,19 +300,21 @@ async def ask_coordinators_once(
     for coordinator, group in groups.items():
         for group_id in group:
             if group_id not in results:
-                results[group_id] = _coordinator_unanswered(client, group_id, coordinator=coordinator)
+                whose = f"{coordinators.key_type.noun} `{group_id}`"
+                results[group_id] = _coordinator_unanswered(client, whose, coordinator=coordinator)
     for group_id in group_ids:
-        forget_if_moved(client, group_id, results[group_id])
+        if has_moved(results[group_id]):
+            coordinators.forget(group_id)
     return results
 
 
-def _coordinator_unanswered(client: Client, group_id: str, *, coordinator: Node) -> KafkaError:
+def _coordinator_unanswered(client: Client, whose: str, *, coordinator: Node) -> KafkaError:
     """Return the error of a coordinator that did not answer in time; prefer the connection error."""
     known = client.cluster.nodes.get(coordinator.node_id)
     error = client.links.get(coordinator.node_id).last_error if known else None
     if error is not None:
         return _with_code(error)
-    why = f"the coordinator of group `{group_id}` did not answer in time"
+    why = f"the coordinator of {whose} did not answer in time"
     return KafkaError(ErrorCode.REQUEST_TIMED_OUT, why)
 
 
@@ -317,14 +327,22 @@ def _with_code(error: KcliError) -> KafkaError:
 
 
 async def ask_about_group(
-    client: Client, group_id: str, *, ask: Callable[[Node], Awaitable[Value]], timeout_ms: int | None
+    client: Client,
+    group_id: str,
+    *,
+    ask: Callable[[Node], Awaitable[Value]],
+    timeout_ms: int | None,
+    coordinators: Coordinators | None = None,
 ) -> Value:
     """Call `ask(coordinator)` for one group until it returns, or raises an error that is not retriable."""
 
     async def ask_one(coordinator: Node, group_ids: list[str]) -> dict[str, Value | KafkaError]:
         return {group_id: await ask(coordinator)}
 
-    result = (await ask_coordinators(client, [group_id], ask=ask_one, timeout_ms=timeout_ms))[group_id]
+    results = await ask_coordinators(
+        client, [group_id], ask=ask_one, timeout_ms=timeout_ms, coordinators=coordinators
+    )
+    result = results[group_id]
     if isinstance(result, KafkaError):
         raise result
     return result
@@ -347,5 +365,10 @@ async def request_once(
 
 def forget_if_moved(client: Client, group_id: str, result: object) -> None:
     """Look up a group's coordinator again if a result says that it has changed."""
-    if isinstance(result, KafkaError) and result.code in COORDINATOR_MOVED:
+    if has_moved(result):
         client.coordinators.forget(group_id)
+
+
+def has_moved(result: object) -> bool:
+    """Return whether a result says that another broker is the coordinator now."""
+    return isinstance(result, KafkaError) and result.code in COORDINATOR_MOVED

@@ -90,6 +90,19 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> 
         yield " ".join(padded)
 
 
+def tabbed_lines(names: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Return a heading and rows as Kafka's `ToolsUtils` prints them: a tab after each padded cell.
+
+    The text of a cell that is None is `None`.
+    """
+    texts = [names, *([str(cell) for cell in row] for row in rows)]
+    widths = [widest(0, column) for column in zip(*texts, strict=True)]
+    for cells in texts:
+        yield "".join(
+            f"{text}{' ' * (width - java_length(text))}\t" for width, text in zip(widths, cells, strict=True)
+        )
+
+
 def java_text(value: object) -> str:
     match value:
         case bool():

@@ -25,6 +25,8 @@ HINTS = {
     "INVALID_PARTITIONS": "partitions can be added, never removed",
     "INVALID_CONFIG": "`kcli configs describe TOPIC --all` shows the names and values of a topic",
     "GROUP_ID_NOT_FOUND": "`kcli consumer-groups list` shows the groups there are",
+    "TRANSACTIONAL_ID_NOT_FOUND": "`kcli transactions list` shows the transactional ids there are",
+    "INVALID_REGULAR_EXPRESSION": "`kcli consumer-groups validate-regex` shows what is wrong with it",
     "GROUP_SUBSCRIBED_TO_TOPIC": "stop the members that read the topic first",
     "LEADER_NOT_AVAILABLE": "`kcli topics describe --unavailable-partitions` shows where there is no leader",
     "PREFERRED_LEADER_NOT_AVAILABLE": "its first replica is down or not in sync, see `kcli topics describe`",

@@ -1,0 +1,1 @@
+"""`kcli transactions`: the transactional ids of a cluster, and transactions that hang."""
