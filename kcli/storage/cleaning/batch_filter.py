@@ -11,9 +11,9 @@
 
 A batch that has lost all its records stays as a header where it is the last one of its producer, or ends
 the part of the log that is cleaned; other empty ones go. A batch that keeps a tombstone and has no delete
-horizon gets one (KIP-534): `delete.retention.ms` later the tombstone goes. A kept record of magic 0 or 1
-becomes one of magic 2 where its wrapper loses others. The rest of a header stays: base and last offset,
-leader epoch, producer, sequence, codec (Kafka classes `Cleaner` and `MemoryRecords`).
+horizon gets one (KIP-534): `delete.retention.ms` later the tombstone goes. Records of magic 0 and 1 become
+ones of magic 2. The rest of a header stays: base and last offset, leader epoch, producer, sequence, codec
+(Kafka classes `Cleaner` and `MemoryRecords`).
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class BatchFilter:
         return bytes(batch)
 
     def _filter_legacy(self, run: bytes, head: BatchHead) -> bytes:
-        """Return what stays of an entry of magic 0 or 1: a batch of magic 2 if it is not the whole entry."""
+        """Return what stays of an entry of magic 0 or 1: a batch of magic 2 from its first kept record on."""
         # Imported here: few logs hold the older formats.
         from kcli.protocol.records.message_set import LegacyEntry
 
@@ -216,22 +216,26 @@ class BatchFilter:
             return self._kept(head)
         if not entry.is_valid_crc():
             raise CorruptRecord(f"wrong checksum at offset {head.last_offset}")
-        records = list(entry.records())
-        kept = [record for record in records if self._stays(record)]
-        self._stats.records_after += len(kept)
-        if len(kept) == len(records):
-            return UNTOUCHED
+        kept = [record for record in entry.records() if self._stays(record)]
         if not kept:
             return self._emptied(head)
         is_append_time = head.timestamp_type is TimestampType.LOG_APPEND_TIME
         builder = RecordBatchBuilder(
-            codec=head.codec,
             timestamp_type=TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME,
             base_offset=kept[0].offset,
         )
         for record in kept:
             builder.append(record.timestamp, record.key, record.value, offset=record.offset)
-        return bytes(builder.build())
+        batch = bytes(builder.build())
+        new = BatchHead.at(batch)
+        data = _payload(batch, new)
+        selection = select_records(data, 0, new.count, 0, {}, (MIN_OFFSET, False), KEY_FORM)
+        new = new._replace(attributes=new.attributes | head.codec)
+        if selection.has_tombstone:
+            self._stats.horizons += 1
+        return self._rewritten(
+            batch, new, data, selection, self._horizon_ms if selection.has_tombstone else None
+        )
 
     def _stays(self, record: Record) -> bool:
         """Whether a record of magic 0 or 1 stays."""

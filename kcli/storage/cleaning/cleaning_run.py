@@ -213,7 +213,10 @@ class CleaningRun:
     def _fill_map(self) -> None:
         """Enter the keys of the dirty part into the map, as far as it has room."""
         job, offset_map = self.job, self._map
-        transactions = CleanedTransactions(job.aborted)
+        # Of older ones the walk would not see the end.
+        transactions = CleanedTransactions(
+            each for each in job.aborted if each.last_offset >= job.first_dirty
+        )
         offset_map.end = job.first_dirty
         dirty = [
             source

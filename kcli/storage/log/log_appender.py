@@ -33,6 +33,7 @@ from kcli.protocol.records.batch_header import (
 )
 from kcli.protocol.records.record import NO_TIMESTAMP
 from kcli.protocol.records.record_walk import WALKED_BYTES_PER_RECORD, walk_records
+from kcli.storage.index.offset_index import MAX_RELATIVE_OFFSET
 from kcli.storage.log.file_records import write_at
 from kcli.storage.log.log_validator import LogValidator
 from kcli.storage.producers.producer_entry import BatchMetadata
@@ -223,7 +224,9 @@ class LogAppender:
         try:
             segment = local.segments.active
             if segment.should_roll(size, last_offset, max_timestamp, local.config, now_ms):
-                segment = self.roll_at(max(first_offset, local.end_offset), now_ms)
+                # An older entry may begin anywhere from the log end on.
+                base_offset = first_offset if first.magic == 2 else last_offset - MAX_RELATIVE_OFFSET
+                segment = self.roll_at(max(base_offset, local.end_offset), now_ms)
             for batch in batches:
                 if batch.partition_leader_epoch != self.leader_epochs.latest_epoch:
                     self._assign_epoch(batch)

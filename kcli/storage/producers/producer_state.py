@@ -478,9 +478,11 @@ class ProducerAppends:
             )
 
     def _add_marker(self, append: ProducerAppendInfo, batch: RecordBatch) -> None:
-        # Compaction may leave a control batch without its record: the whole transaction is gone.
         record = next(iter(batch.records()), None)
         if record is None:
+            # Compaction leaves a control batch without its record for the epoch; the transaction is all gone.
+            append.entry.set_epoch(batch.producer_epoch)
+            append.entry.last_timestamp = batch.max_timestamp
             return
         if parse_control_key(record.key) in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
             transaction = append.add_marker(

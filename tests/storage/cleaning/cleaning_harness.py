@@ -53,6 +53,12 @@ class CleaningHarness(LogHarness):
         assert compaction.finish(run)
         return run
 
+    def clean_without_swap(self, now_ms: int = NOW_MS) -> None:
+        """Write the first cleaned segment and leave it where it is."""
+        job = plan_job(self.log, LogToClean(self.log).first_dirty, now_ms)
+        if job is not None:
+            run_job(job).next_group()
+
     def configure(self, **changes: object) -> None:
         """Change the configuration of the open log."""
         self.config = replace(self.config, **changes)  # type: ignore[arg-type]
