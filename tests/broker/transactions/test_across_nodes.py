@@ -108,6 +108,25 @@ async def test_a_transaction_ends_on_every_node(
                     assert len(found.aborted or ()) == (0 if commit else number + 1)
 
 
+@pytest.mark.parametrize("is_tv2", [True, False], ids=["TV2", "TV1"])
+async def test_on_one_node_no_request_meets_the_end_of_the_last_transaction(
+    is_tv2: bool, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    async with simulated_cluster(tmp_path, nodes=1, properties=TRANSACTIONS, kill=lambda: False) as cluster:
+        create(cluster.cluster, "t", partitions=3, replicas=1)
+        producer = TransactionalProducer(cluster, "x", is_tv2=is_tv2)
+        await producer.init()
+        producer.codes.clear()
+        for number in range(30):
+            for index in range(3):
+                await producer.send("t", index, b"v")
+            await producer.end(commit=number % 3 > 0)
+        assert producer.codes == [], "a client would wait 20 ms for each CONCURRENT_TRANSACTIONS"
+        for index in range(3):
+            log = leader_of(cluster.cluster, "t", index).log
+            assert (log.last_stable_offset, log.log_end_offset) == (60, 60)
+
+
 async def test_held_markers_keep_a_transaction_prepared(tmp_path: Path, autojump_clock: Clock) -> None:
     async with running(tmp_path) as cluster:
         create(cluster.cluster, "t", on=(2, 3))
