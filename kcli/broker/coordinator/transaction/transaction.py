@@ -67,8 +67,8 @@ class Transaction:
         """True if a client cannot use a higher epoch of this producer id."""
         return self.epoch >= LAST_USABLE_EPOCH
 
-    def to_value(self) -> TransactionLogValue:
-        """Return the value of a record."""
+    def to_value(self, version: int) -> TransactionLogValue:
+        """Return the value of a record; version 0 has no fields for the former and the next producer id."""
         partitions = None
         if self.state is not EMPTY:
             partitions = [
@@ -77,8 +77,8 @@ class Transaction:
             ]
         return TransactionLogValue(
             producer_id=self.producer_id,
-            previous_producer_id=self.previous_producer_id,
-            next_producer_id=self.next_producer_id,
+            previous_producer_id=self.previous_producer_id if version > 0 else NO_PRODUCER_ID,
+            next_producer_id=self.next_producer_id if version > 0 else NO_PRODUCER_ID,
             producer_epoch=self.epoch,
             transaction_timeout_ms=self.timeout_ms,
             transaction_status=self.state,

@@ -63,22 +63,27 @@ _EXPIRATION_GAP_MS = 10
 class Transition:
     """An id on its way to another value.
 
-    `value` is what was written last, and `after` what it means; `is_written` tells whether it is in the log.
-    `added` are the partitions that are in a transaction only once the record is committed. `remaining` are
-    those that lack their marker; None while no markers are sent.
+    `record` is what was written last, and `after` what it means, None for a forgotten id; `is_written` tells
+    whether it is in the log. `added` are the partitions that are in a transaction only once the record is
+    committed. `remaining` are those that lack their marker; None while no markers are sent.
     """
 
-    __slots__ = ("added", "after", "is_written", "remaining", "value")
+    __slots__ = ("added", "after", "is_written", "record", "remaining")
 
-    def __init__(self, after: Transaction | None, added: frozenset[TopicPartition] = NO_PARTITIONS) -> None:
+    def __init__(
+        self,
+        record: CoordinatorRecord,
+        after: Transaction | None,
+        added: frozenset[TopicPartition] = NO_PARTITIONS,
+    ) -> None:
         self.added = added
         self.remaining: set[TopicPartition] | None = None
-        self.begin(after)
+        self.begin(record, after)
 
-    def begin(self, after: Transaction | None) -> None:
-        """Write another value; None forgets the id."""
+    def begin(self, record: CoordinatorRecord, after: Transaction | None) -> None:
+        """Write a record."""
+        self.record = record
         self.after = after
-        self.value = None if after is None else after.to_value()
         self.is_written = False
 
 
@@ -307,7 +312,7 @@ class TransactionCoordinator:
     def _replay(self, transactional_id: str, value: TransactionLogValue | None) -> None:
         transition = self._transitions.get(transactional_id)
         transaction = None
-        if transition is not None and transition.value is value:
+        if transition is not None and transition.record.value is value:
             transition.is_written = True
             transaction = transition.after
         elif value is not None:
@@ -329,8 +334,9 @@ class TransactionCoordinator:
         prepared = []
         for transaction in self._transactions.values():
             if transaction.state.is_prepared:
-                transition = self._transitions[transaction.transactional_id] = Transition(transaction)
+                transition = Transition(self._record(transaction), transaction)
                 transition.is_written = True
+                self._transitions[transaction.transactional_id] = transition
                 prepared.append(transition)
         effects = self._look_for_timeouts()
         if prepared:
@@ -411,8 +417,10 @@ class TransactionCoordinator:
             yield batch
 
     def _forget(self, transactional_ids: list[str]) -> Effect:
-        transitions = {each: Transition(None) for each in transactional_ids}
-        self._transitions |= transitions
+        transitions = {}
+        for each in transactional_ids:
+            tombstone = CoordinatorRecord(TransactionLogKey(transactional_id=each), None)
+            transitions[each] = self._transitions[each] = Transition(tombstone, None)
 
         def end(now: Now) -> list[Effect]:
             return [effect for each in transactional_ids for effect in self._end(each)]
@@ -421,8 +429,7 @@ class TransactionCoordinator:
             is_written = transitions[transactional_ids[0]].is_written
             return [] if error is None or is_written else end(now)
 
-        keys = [TransactionLogKey(transactional_id=each) for each in transitions]
-        return Append(tuple(CoordinatorRecord(key, None) for key in keys), then, end)
+        return Append(tuple(each.record for each in transitions.values()), then, end)
 
     # transitions
 
@@ -436,7 +443,8 @@ class TransactionCoordinator:
         """Begin a transition: write a value."""
         check_transition(before, after)
         added = after.partitions if before is None else after.partitions - before.partitions
-        transition = self._transitions[after.transactional_id] = Transition(after, added)
+        transition = Transition(self._record(after), after, added)
+        self._transitions[after.transactional_id] = transition
 
         def replied(now: Now, error: KafkaError | None) -> list[Effect]:
             effects = then(now, error)
@@ -444,15 +452,13 @@ class TransactionCoordinator:
                 effects += self._end(after.transactional_id)
             return effects
 
-        return [self._append(transition, replied, settled)]
+        return [Append((transition.record,), replied, settled)]
 
-    def _append(self, transition: Transition, then: Then, settled: Settled) -> Append:
-        after = transition.after
-        assert after is not None
+    def _record(self, after: Transaction) -> CoordinatorRecord:
         # Version 0 has no client version. Kafka cannot write a record of a TV2 client while the level is 0.
         version = 1 if self._level() > 0 or after.client_version > 0 else 0
         key = TransactionLogKey(transactional_id=after.transactional_id)
-        return Append((CoordinatorRecord(key, transition.value, version),), then, settled)
+        return CoordinatorRecord(key, after.to_value(version), version)
 
     def _end_with(self, after: Transaction) -> Settled:
         return lambda now: self._end(after.transactional_id)
@@ -495,14 +501,15 @@ class TransactionCoordinator:
         before = self._transactions[transactional_id]
         after = decisions.complete(before, now_ms=now.wall_ms)
         check_transition(before, after)
-        transition.begin(after)
+        transition.begin(self._record(after), after)
 
         def then(now: Now, error: KafkaError | None) -> list[Effect]:
-            if error is None or transition.is_written or error.code == ErrorCode.NOT_COORDINATOR:
+            if error is None or transition.is_written:
                 return []
+            # If this node coordinates the id no longer, the shard's timers end with it.
             return [Schedule(("complete", transactional_id), COMPLETE_RETRY_MS)]
 
-        return [self._append(transition, then, self._end_with(after))]
+        return [Append((transition.record,), then, self._end_with(after))]
 
 
 def _answer(token: Token, response: object) -> Then:
