@@ -333,10 +333,11 @@ class Producer(Background):
 
         A transaction that is open is aborted.
         """
+        was_closed = self._is_closed
         self._is_closed = self._accumulator.is_closed = True
         seconds = float("inf") if timeout_ms is None else timeout_ms / 1000
         with trio.move_on_after(seconds):
-            if self._transactions is not None:
+            if self._transactions is not None and not was_closed:
                 await self._transactions.give_up()
             await self.flush()
         self._sender.close()

@@ -84,6 +84,8 @@ class Transactions:
         self.cause: KafkaError | None = None
         """Why the state is ABORTABLE or FATAL."""
         self.is_tv2 = False
+        self.was_committed = False
+        """How the last transaction ended: whoever joins the end of one learns it here."""
         self.drop: Callable[[KafkaError], None] = lambda error: None
         self.wake: Callable[[], None] = lambda: None
         self.nursery: trio.Nursery | None = None
@@ -163,6 +165,11 @@ class Transactions:
                 raise
             if failure is not error:
                 error.add_note(f"the transaction was not aborted: {failure.message}")
+
+    @property
+    def owner(self) -> ProducerIdAndEpoch:
+        """Return the producer id and epoch of the open transaction, or of the next one."""
+        return self._requests.owner
 
     # --- what the producer asks before it queues a record ---------------------------------------------
 
@@ -311,6 +318,7 @@ class Transactions:
             if ending.done.is_set():
                 return  # it was withdrawn
             self._happened(Event.ENDED)
+            self.was_committed = ending.is_commit
             self.cause = None
         except KafkaError as error:
             ending.error = error

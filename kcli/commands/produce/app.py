@@ -11,7 +11,8 @@ import typer
 from typer.models import OptionInfo
 
 from kcli.commands.produce.line_sender import Produced
-from kcli.commands.shared.arguments import parse_properties, read_properties
+from kcli.commands.produce.transactions import Ends, ProducedInTransactions
+from kcli.commands.shared.arguments import not_empty, parse_properties, read_properties
 from kcli.commands.shared.options import ClusterAddress, TopicArgument, TopicOption, one_topic, renamed
 from kcli.commands.shared.runner import command
 from kcli.errors import UsageError
@@ -231,6 +232,56 @@ class ProducerOptions(NamedTuple):
         return {name: str(value) for name, value in values.items() if value is not None}
 
 
+class TransactionOptions(NamedTuple):
+    """Whether records are sent in transactions, and how these end."""
+
+    transactional_id: Annotated[
+        str | None,
+        _option(
+            "Send in a transaction of this id (transactional.id): readers with `read_committed` see all of it "
+            "or nothing",
+            metavar="ID",
+        ),
+    ] = None
+    transaction_records: Annotated[
+        int | None,
+        _option("Commit after every N records; by default once, behind the last", metavar="N", min=1),
+    ] = None
+    transaction_timeout_ms: Annotated[
+        int | None,
+        _option(
+            "When the broker aborts a transaction that does not end (transaction.timeout.ms), 60000 by "
+            "default",
+            metavar="MS",
+            min=1,
+        ),
+    ] = None
+    abort: Annotated[
+        bool, typer.Option("--abort", help="Abort every transaction instead of committing it: for tests")
+    ] = False
+
+    def properties(self) -> dict[str, str]:
+        """Return the properties that the options set."""
+        if self.transactional_id is not None:
+            not_empty(self.transactional_id, "transactional id")
+        values = {
+            "transactional.id": self.transactional_id,
+            "transaction.timeout.ms": self.transaction_timeout_ms,
+        }
+        return {name: str(value) for name, value in values.items() if value is not None}
+
+    def check(self, transactional_id: str) -> None:
+        """Raise `UsageError` for options that need a transactional id, if there is none."""
+        given = {
+            "--transaction-records": self.transaction_records,
+            "--transaction-timeout-ms": self.transaction_timeout_ms,
+            "--abort": self.abort or None,
+        }
+        for option, value in given.items():
+            if value is not None and not transactional_id:
+                raise UsageError(f"`{option}` needs `--transactional-id`")
+
+
 app = typer.Typer(rich_markup_mode=None)
 
 
@@ -251,12 +302,20 @@ async def produce(
     partitioner: PartitionerOption = None,
     sync: Sync = False,
     options: ProducerOptions,
+    transactions: TransactionOptions,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            help="Tell producer id, epoch and end of each transaction, and show the traceback of an error",
+        ),
+    ] = False,
     line_reader: Annotated[str | None, typer.Option(hidden=True)] = None,
     old_property: Annotated[list[str] | None, typer.Option("--property", hidden=True)] = None,
     producer_property: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     producer_config: Annotated[Path | None, typer.Option("--producer.config", hidden=True)] = None,
     cluster: ClusterAddress,
-) -> Produced:
+) -> Produced | ProducedInTransactions:
     """Send each line of files or of standard input as a record.
 
     A line is the value. With parse.key=true it is KEY<tab>VALUE, with parse.headers=true it begins with
@@ -266,10 +325,13 @@ async def produce(
     each of which may be missing, as `kcli consume -o json` prints it: bytes that are no text are
     {"base64": "..."}. --partition and --partitioner override its partition. A line that is no record ends the
     input with exit code 2; the records before it are sent.
+
+    With --transactional-id all records are one transaction, or one each --transaction-records. An error, and
+    Ctrl-C, aborts the one that is open; what was committed before stays.
     """
     from kcli.client.config import ProducerConfig
     from kcli.commands.produce.line_reader import open_inputs
-    from kcli.commands.produce.line_sender import Target, send_inputs
+    from kcli.commands.produce.line_sender import Target, send_in_transactions, send_inputs
     from kcli.commands.shared.session import client_properties, connect_with, connecting_ms
 
     if topic_option is not None and topic is not None:
@@ -283,14 +345,20 @@ async def produce(
         renamed(producer_property, "--producer-property", cluster.command_property, "--command-property"),
         {"client.id": "console-producer"},
     )
-    properties |= options.properties()
+    properties |= options.properties() | transactions.properties()
     if partitioner is not None:
         properties["partitioner"] = partitioner.value
     config = ProducerConfig.from_properties(properties)
+    transactions.check(config.transactional_id)
     inputs = open_inputs(files or ())
     timeout_ms = connecting_ms(config.max_block_ms)
     async with connect_with(cluster.bootstrap_server, properties, timeout_ms=timeout_ms) as client:
-        return await send_inputs(client, config, inputs=inputs, reader=records, target=target)
+        if not config.transactional_id:
+            return await send_inputs(client, config, inputs=inputs, reader=records, target=target)
+        ends = Ends(transactions.transaction_records, transactions.abort, verbose)
+        return await send_in_transactions(
+            client, config, inputs=inputs, reader=records, target=target, ends=ends
+        )
 
 
 def one_partition(numbers: Sequence[int]) -> int | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kcli.client.producer.producer_batch import Delivery, DeliveryRun
     from kcli.commands.produce.json_reader import JsonReader
     from kcli.commands.produce.line_reader import Input, LineReader, LineSplitter
+    from kcli.commands.produce.transactions import Ends, LineTransactions, ProducedInTransactions
     from kcli.commands.shared.progress import Advance
 
 FLUSH_AFTER_INTERRUPT_MS = 800
@@ -134,34 +135,73 @@ async def send_inputs(
 ) -> Produced:
     """Send every line of the inputs in order, and wait until all are delivered or failed."""
     from kcli.client.producer.producer import Producer
-    from kcli.commands.produce.line_reader import total_size
     from kcli.commands.shared.interrupts import interruptible
-    from kcli.commands.shared.progress import progress_bar
 
     tally, stopped = Tally(), []
     async with Producer(client, config, warn=warn) as producer, interruptible() as scope:
         sender = LineSender(producer, target, reader, tally)
         with scope:
-            if await is_missing(client, target.topic):
-                sender.prepare = partial(wait_for_topic, client, producer, target.topic, is_missing=True)
-            else:
-                await wait_for_topic(client, producer, target.topic, is_missing=False)
-            with progress_bar(target.topic, total_size(inputs)) as advance:
-                try:
-                    for source in inputs:
-                        reader.begin(source.name if len(inputs) > 1 else None)
-                        await sender.send_all(source, advance)
-                except NoSuchTopic:
-                    raise
-                except KcliError as error:
-                    stopped.append(error)
-                await producer.flush()
+            try:
+                await send_each(client, sender, inputs)
+            except NoSuchTopic:
+                raise
+            except KcliError as error:
+                stopped.append(error)
+            await producer.flush()
         if scope.cancel_called:
             await producer.close(FLUSH_AFTER_INTERRUPT_MS)
     if scope.cancel_called:
         stopped.append(tally.interrupted())
     failures = [*stopped, *tally.failures()]
     return Produced(target.topic, tally.delivered, tally.failed, sender.bytes_read, failures)
+
+
+async def send_in_transactions(
+    client: Client,
+    config: ProducerConfig,
+    *,
+    inputs: Sequence[Input],
+    reader: LineReader | JsonReader,
+    target: Target,
+    ends: Ends,
+) -> ProducedInTransactions:
+    """Send every line of the inputs in transactions, up to the first error; what is open then is aborted."""
+    from kcli.client.producer.producer import Producer
+    from kcli.commands.produce.transactions import LineTransactions
+    from kcli.commands.shared.interrupts import interruptible
+
+    stopped: KcliError | None = None
+    async with Producer(client, config, warn=warn) as producer, interruptible() as scope:
+        transactions = LineTransactions(producer, ends)
+        sender = LineSender(producer, target, reader, Tally(), transactions)
+        with scope:
+            try:
+                await producer.init_transactions()
+                await send_each(client, sender, inputs)
+                await transactions.finish()
+            except KcliError as error:
+                stopped = error
+        if scope.cancel_called:
+            stopped = Interrupted("interrupted")
+        if stopped is not None:
+            stopped = await transactions.give_up(stopped)
+    return transactions.result(target.topic, sender.bytes_read, stopped)
+
+
+async def send_each(client: Client, sender: LineSender, inputs: Sequence[Input]) -> None:
+    """Send every line of the inputs in order; raise the first error."""
+    from kcli.commands.produce.line_reader import total_size
+    from kcli.commands.shared.progress import progress_bar
+
+    topic = sender.target.topic
+    if await is_missing(client, topic):
+        sender.prepare = partial(wait_for_topic, client, sender.producer, topic, is_missing=True)
+    else:
+        await wait_for_topic(client, sender.producer, topic, is_missing=False)
+    with progress_bar(topic, total_size(inputs)) as advance:
+        for source in inputs:
+            sender.reader.begin(source.name if len(inputs) > 1 else None)
+            await sender.send_all(source, advance)
 
 
 class NoSuchTopic(KcliError):
@@ -201,9 +241,15 @@ class LineSender:
     """Sends the lines of inputs through a producer; `bytes_read` counts the lines that became records."""
 
     def __init__(
-        self, producer: Producer, target: Target, reader: LineReader | JsonReader, tally: Tally
+        self,
+        producer: Producer,
+        target: Target,
+        reader: LineReader | JsonReader,
+        tally: Tally,
+        transactions: LineTransactions | None = None,
     ) -> None:
         self.producer = producer
+        self.transactions = transactions
         self.target = target
         self.reader = reader
         self.tally = tally
@@ -260,16 +306,22 @@ class LineSender:
                 continue
             key, value, headers, own, timestamp = record
             partition = own if fixed is None else fixed
+            if self.transactions is not None:
+                await self.transactions.room()
             try:
                 delivery = await send(
                     topic, value, key, partition=partition, headers=headers, timestamp=timestamp
                 )
             except KafkaError as error:
+                if self.transactions is not None:
+                    raise
                 self.tally.fail(error)
                 self.taken += 1
                 continue
             delivery.on_settled(settle)
             self.taken += 1
+            if self.transactions is not None:
+                self.transactions.sent(1)
             if sync:
                 with suppress(KafkaError):  # it is counted
                     await delivery.wait()
@@ -279,6 +331,9 @@ class LineSender:
         from kcli.protocol.error_codes import KafkaError
 
         topic, partition, _ = self.target
+        if self.transactions is not None:
+            await self.send_values_in(self.transactions, lines)
+            return
         while self.taken < len(lines):
             try:
                 run = await self.producer.send_values(topic, lines, self.taken, partition=partition)
@@ -288,3 +343,13 @@ class LineSender:
             else:
                 self.taken += run.count
                 run.on_settled(self.tally.settle_run)
+
+    async def send_values_in(self, transactions: LineTransactions, lines: list[bytes]) -> None:
+        """Send lines that are plain values in transactions; raise the error of one that is refused."""
+        topic, partition, _ = self.target
+        while self.taken < len(lines):
+            room = await transactions.room()
+            values = lines if room is None else lines[: self.taken + room]
+            run = await self.producer.send_values(topic, values, self.taken, partition=partition)
+            self.taken += run.count
+            transactions.sent(run.count)

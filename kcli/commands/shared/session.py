@@ -27,6 +27,7 @@ HINTS = {
     "GROUP_ID_NOT_FOUND": "`kcli consumer-groups list` shows the groups there are",
     "TRANSACTIONAL_ID_NOT_FOUND": "`kcli transactions list` shows the transactional ids there are",
     "INVALID_REGULAR_EXPRESSION": "`kcli consumer-groups validate-regex` shows what is wrong with it",
+    "INVALID_TRANSACTION_TIMEOUT": "the broker's `transaction.max.timeout.ms` is the limit",
     "GROUP_SUBSCRIBED_TO_TOPIC": "stop the members that read the topic first",
     "LEADER_NOT_AVAILABLE": "`kcli topics describe --unavailable-partitions` shows where there is no leader",
     "PREFERRED_LEADER_NOT_AVAILABLE": "its first replica is down or not in sync, see `kcli topics describe`",
