@@ -238,8 +238,8 @@ class TransactionOptions(NamedTuple):
     transactional_id: Annotated[
         str | None,
         _option(
-            "Send in a transaction of this id (transactional.id): readers with `read_committed` see all of it "
-            "or nothing",
+            "Send in a transaction of this id (transactional.id): readers with `read_committed` see all of "
+            "it or nothing",
             metavar="ID",
         ),
     ] = None

@@ -184,7 +184,9 @@ async def send_in_transactions(
         if scope.cancel_called:
             stopped = Interrupted("interrupted")
         if stopped is not None:
+            hint = failure_hint(stopped)
             stopped = await transactions.give_up(stopped)
+            stopped.hint = stopped.hint or hint
     return transactions.result(target.topic, sender.bytes_read, stopped)
 
 

@@ -108,19 +108,17 @@ class LineTransactions:
 
     async def give_up(self, cause: KcliError) -> KcliError:
         """Abort the open transaction because of an error; return the error, which says what came of it."""
-        from kcli.commands.produce.line_sender import failure_hint
         from kcli.commands.shared.formatting import counted
 
+        before = self.committed
         outcome = await self._abort() if self._is_open else None
         if self._fence is not None:
             # Leaders only tell of an older epoch.
             cause = self._fence
         parts = [cause.message, *([outcome] if outcome is not None else [])]
-        if self.committed:
-            before = counted(self.committed, "transaction was", "transactions were")
-            parts.append(f"{before} committed")
+        if before:
+            parts.append(f"{counted(before, 'transaction was', 'transactions were')} committed before")
         cause.message = "; ".join(parts)
-        cause.hint = failure_hint(cause)
         return cause
 
     async def _abort(self) -> str:
