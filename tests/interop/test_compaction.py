@@ -1,0 +1,333 @@
+"""Compaction by kcli: what Apache Kafka's tools and clients see of it, kills in the middle, other brokers.
+
+`KCLI_COMPACTION_UPDATES`, `KCLI_COMPACTION_COMMITS` and `KCLI_COMPACTION_KILLS` set how many updates of a
+thousand keys, committed offsets and rounds of `kill -9` there are; the defaults keep the tests short.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.kcli_broker import KcliBroker
+from tests.support.producing import PATIENT_PRODUCER, create_topic
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Finished
+    from tests.support.apache_kafka import KafkaTools
+
+pytestmark = pytest.mark.interop
+
+UPDATES = int(os.environ.get("KCLI_COMPACTION_UPDATES", "50000"))
+COMMITS = int(os.environ.get("KCLI_COMPACTION_COMMITS", "40000"))
+KILLS = int(os.environ.get("KCLI_COMPACTION_KILLS", "6"))
+SEED = int(os.environ.get("KCLI_KILL_SEED", "1"))
+KEYS = 1000
+PAUSE_SECONDS = 0.02
+"""Between two hundred updates: the cleaner keeps up."""
+EAGER = {"log.cleaner.backoff.ms": "20", "log.cleaner.min.cleanable.ratio": "0.01"}
+COMPACTED = {"cleanup.policy": "compact", "internal.segment.bytes": "300000"}
+
+Latest = dict[bytes, tuple[int, bytes | None]]
+"""The last record of each key: its offset and value."""
+Read = list[tuple[int, bytes, bytes | None]]
+"""(offset, key, value) of records in their order."""
+
+
+class Updates:
+    """Writes keys again and again; `acknowledged` has what was acknowledged last of each."""
+
+    def __init__(self, bootstrap: str, topic: str, keys: int = KEYS) -> None:
+        self.topic = topic
+        self.keys = keys
+        self.acknowledged: Latest = {}
+        self.sent = 0
+        self._producer = Producer(
+            {**PATIENT_PRODUCER, "bootstrap.servers": bootstrap, "acks": "all", "batch.size": 16_384}
+        )
+        self._stopping = threading.Event()
+
+    def _delivered(self, error: object, message: Message) -> None:
+        assert error is None
+        key, offset, value = message.key(), message.offset(), message.value()
+        assert isinstance(key, bytes)
+        assert offset is not None
+        assert not isinstance(value, str)
+        self.acknowledged[key] = offset, value
+
+    def send(self, count: int) -> None:
+        """Send so many updates, one in fifty a tombstone."""
+        for _ in range(count):
+            number, self.sent = self.sent, self.sent + 1
+            value = None if number % 50 == 7 else b"%d-" % number + b"x" * 80
+            while len(self._producer) > 5000:
+                self._producer.poll(0.01)
+            self._producer.produce(
+                self.topic,
+                value,
+                b"key-%d" % (number * 7 % self.keys),
+                partition=0,
+                on_delivery=self._delivered,
+            )
+
+    def flush(self) -> Latest:
+        assert self._producer.flush(120) == 0
+        return self.acknowledged
+
+    def keep_sending(self) -> threading.Thread:
+        """Send from a thread of its own until `stop`."""
+
+        def send() -> None:
+            while not self._stopping.wait(PAUSE_SECONDS):
+                self.send(200)
+
+        thread = threading.Thread(target=send, daemon=True)
+        thread.start()
+        return thread
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker]:
+    """A broker that looks for something to compact all the time."""
+    broker = KcliBroker(
+        tmp_path_factory.mktemp("compaction"),
+        settings={**EAGER, "log.segment.bytes": "1048576", "offsets.topic.num.partitions": "1"},
+    )
+    broker.start()
+    yield broker
+    assert broker.stop() == 0
+
+
+def files_of(broker: KcliBroker | ApacheKafka, topic: str, suffix: str) -> list[Path]:
+    return sorted((broker.node_directory / f"{topic}-0").glob(f"*{suffix}"))
+
+
+def clean_until(broker: KcliBroker, topic: str) -> int:
+    """Return the offset up to which a topic is compacted, as its checkpoint says, 0 without one."""
+    path = broker.node_directory / "cleaner-offset-checkpoint"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((int(line.split()[2]) for line in lines if line.startswith(f"{topic} 0 ")), 0)
+
+
+def is_compacted(broker: KcliBroker, topic: str) -> bool:
+    """Whether nothing of the closed segments is dirty."""
+    return clean_until(broker, topic) == int(files_of(broker, topic, ".log")[-1].stem)
+
+
+def read_all(tools: KafkaTools, bootstrap: str, topic: str, count: int) -> Read:
+    """Read the first `count` records with Apache Kafka's console consumer."""
+    shown = tools(
+        "kafka-console-consumer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0", "--offset", "earliest"),
+        *("--max-messages", str(count), "--timeout-ms", "60000"),
+        *("--formatter-property", "print.key=true", "--formatter-property", "print.offset=true"),
+        *("--formatter-property", "null.literal=(none)"),
+    )
+    assert shown.code == 0, shown
+    rows = [line.split("\t") for line in shown.lines]
+    return [
+        (int(offset.removeprefix("Offset:")), key.encode(), None if value == "(none)" else value.encode())
+        for offset, key, value in rows
+    ]
+
+
+def dumped_offsets(kcli: Callable[..., Finished], broker: KcliBroker | ApacheKafka, topic: str) -> list[int]:
+    """Return the offsets of the records in the log files, as `kcli dump-log` finds them."""
+    files = map(str, files_of(broker, topic, ".log"))
+    finished = kcli("dump-log", *files, "--print-data-log", "-o", "json")
+    assert finished.exit_code == 0, finished.err
+    rows = [json.loads(line) for line in finished.out.splitlines()]
+    return [row["offset"] for row in rows if row["type"] == "record"]
+
+
+def check_latest(read: Read, latest: Latest) -> None:
+    """Check that each key is there with its last value at its own offset; a deleted key may be gone."""
+    found = {key: (offset, value) for offset, key, value in read}
+    assert {key: found.get(key) for key in latest if latest[key][1] is not None or key in found} == {
+        key: last for key, last in latest.items() if last[1] is not None or key in found
+    }
+    offsets = [offset for offset, _, _ in read]
+    assert offsets == sorted(set(offsets))
+
+
+def test_each_key_is_read_with_its_last_value_by_apache_kafka(
+    broker: KcliBroker, kafka_tool: KafkaTools, kcli: Callable[..., Finished]
+) -> None:
+    create_topic(broker.bootstrap, "updates", 1, COMPACTED)
+    updates = Updates(broker.bootstrap, "updates")
+    updates.send(UPDATES)
+    latest = updates.flush()
+    eventually(lambda: is_compacted(broker, "updates"), "the topic is compacted")
+    offsets = dumped_offsets(kcli, broker, "updates")
+    active = clean_until(broker, "updates")
+    assert sum(offset < active for offset in offsets) <= KEYS
+    read = read_all(kafka_tool, broker.bootstrap, "updates", len(offsets))
+    assert [offset for offset, _, _ in read] == offsets
+    check_latest(read, latest)
+    dumped = kafka_tool("kafka-dump-log", "--files", ",".join(map(str, files_of(broker, "updates", ".log"))))
+    assert dumped.code == 0
+    assert "isvalid: false" not in dumped.output
+
+
+def test_what_the_tools_change_ends_the_work_that_it_makes_void(
+    broker: KcliBroker, kafka_tool: KafkaTools
+) -> None:
+    def configure(kind: str, name: str, added: str) -> None:
+        entity = ("--entity-default",) if name == "" else ("--entity-name", name)
+        done = kafka_tool(
+            "kafka-configs",
+            *("--bootstrap-server", broker.bootstrap, "--alter", "--entity-type", kind, *entity),
+            *("--add-config", added),
+        )
+        assert done.code == 0, done
+
+    def is_cleaning(topic: str) -> bool:
+        return bool(files_of(broker, topic, ".cleaned"))
+
+    updates = {}
+    for topic in ("policy", "gone"):
+        create_topic(broker.bootstrap, topic, 1, COMPACTED)
+        updates[topic] = Updates(broker.bootstrap, topic, keys=20_000)
+        updates[topic].send(20_000)
+        updates[topic].flush()
+    for topic in updates:
+        eventually(lambda topic=topic: is_compacted(broker, topic), "the topic is compacted")
+    # Little is dirty, so the map of the keys is made at once; then much is to be written again.
+    configure("brokers", "", "log.cleaner.io.max.bytes.per.second=400000")
+    for topic in updates:
+        updates[topic].send(4000)
+        updates[topic].flush()
+        before = [path.name for path in files_of(broker, topic, ".log")]
+        eventually(lambda topic=topic: is_cleaning(topic), "the cleaner writes a segment")
+        if topic == "policy":
+            configure("topics", topic, "cleanup.policy=delete")
+            eventually(lambda: not is_cleaning("policy"), "the cleaner has removed what it has written")
+            assert [path.name for path in files_of(broker, topic, ".log")] == before
+            continue
+        deleting = ("--bootstrap-server", broker.bootstrap, "--delete", "--topic", topic)
+        deleted = kafka_tool("kafka-topics", *deleting)
+        assert deleted.code == 0, deleted
+        eventually(lambda: not (broker.node_directory / "gone-0").exists(), "the topic is gone")
+    configure("topics", "policy", "cleanup.policy=[compact,delete]")
+    configure("brokers", "", "log.cleaner.io.max.bytes.per.second=1e12")
+    eventually(lambda: is_compacted(broker, "policy"), "the topic is compacted")
+    assert "ERROR" not in broker.messages()
+
+
+def test_a_coordinator_loads_its_group_from_compacted_offsets(
+    new_kcli_broker: Callable[..., KcliBroker], kafka_tool: KafkaTools
+) -> None:
+    partitions = 200
+    broker = new_kcli_broker(
+        {
+            **EAGER,
+            "log.segment.bytes": "1048576",
+            "offsets.topic.num.partitions": "1",
+            "offsets.topic.segment.bytes": "1048576",
+        }
+    )
+    broker.start()
+    create_topic(broker.bootstrap, "committed", partitions)
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "many", "enable.auto.commit": False}
+    )
+    for number in range(COMMITS // partitions):
+        offsets = [TopicPartition("committed", each, 0 if each else number) for each in range(partitions)]
+        consumer.commit(offsets=offsets, asynchronous=False)
+    consumer.close()
+    eventually(lambda: is_compacted(broker, "__consumer_offsets"), "the offsets are compacted")
+    closed = files_of(broker, "__consumer_offsets", ".log")[:-1]
+    assert sum(path.stat().st_size for path in closed) < partitions * 300
+
+    def described() -> list[str]:
+        result = kafka_tool(
+            "kafka-consumer-groups",
+            *("--bootstrap-server", broker.bootstrap, "--describe", "--group", "many"),
+        )
+        assert result.code == 0, result
+        return sorted(line for line in result.lines if line.startswith("many"))
+
+    before = described()
+    assert len(before) == partitions
+    assert broker.stop() == 0
+    broker.start()
+    assert described() == before
+    assert broker.stop() == 0
+
+
+def test_kills_while_logs_are_compacted_lose_nothing(
+    new_kcli_broker: Callable[..., KcliBroker],
+    tmp_path: Path,
+    kafka_tool: KafkaTools,
+    kcli: Callable[..., Finished],
+    show: Callable[[str], None],
+) -> None:
+    """At the end the directory is compacted at rest, and Apache Kafka takes it over."""
+    source = random.Random(SEED)
+    broker = new_kcli_broker(EAGER).start()
+    create_topic(broker.bootstrap, "killed", 1, {**COMPACTED, "internal.segment.bytes": "100000"})
+    updates = Updates(broker.bootstrap, "killed")
+    thread = updates.keep_sending()
+    interrupted = 0
+    for _ in range(KILLS):
+        before = clean_until(broker, "killed")
+        eventually(lambda before=before: clean_until(broker, "killed") > before, "the cleaner goes on")
+        threading.Event().wait(source.uniform(0, 0.1))
+        broker.kill()
+        left = [*files_of(broker, "killed", ".cleaned"), *files_of(broker, "killed", ".swap")]
+        interrupted += bool(left)
+        assert problems(kcli, broker) == set()
+        broker.start()
+    updates.stop()
+    thread.join()
+    show(f"{updates.sent} updates, {interrupted} of {KILLS} kills met a compaction at work")
+    updates.flush()
+    eventually(lambda: is_compacted(broker, "killed"), "the topic is compacted")
+    assert broker.stop() == 0
+    assert problems(kcli, broker) == set()
+    assert "bad records" not in broker.messages()
+
+    idle = new_kcli_broker({"log.cleaner.enable": "false"}, directory=broker.directory).start()
+    more = Updates(idle.bootstrap, "killed")
+    more.send(4000)
+    latest = {**updates.acknowledged, **more.flush()}
+    assert idle.stop() == 0
+    compact = ("broker", "compact", "--log-dirs", str(idle.node_directory), "-o", "json")
+    (foreseen,) = json.loads(kcli(*compact, "--dry-run").out)["partitions"]
+    (done,) = json.loads(kcli(*compact).out)["partitions"]
+    assert done == foreseen
+    assert done["dropped"]["newer_value"] > 3000
+    assert problems(kcli, idle) == set()
+    offsets = dumped_offsets(kcli, idle, "killed")
+    directory = tmp_path / "apache"
+    directory.mkdir()
+    apache = ApacheKafka(directory, kafka_tool, data=idle.node_directory)
+    apache.start()
+    try:
+        check_latest(read_all(kafka_tool, apache.bootstrap, "killed", len(offsets)), latest)
+    finally:
+        apache.stop()
+    assert "ERROR" not in (directory / "broker.log").read_text()
+    assert problems(kcli, idle) == set()
+
+
+def problems(kcli: Callable[..., Finished], broker: KcliBroker) -> set[str]:
+    """Return the kinds of problems that `kcli verify-index` finds in a node's directory."""
+    finished = kcli("verify-index", str(broker.node_directory), "-o", "json")
+    assert finished.exit_code in (0, 3), finished.err
+    rows = map(json.loads, finished.out.splitlines())
+    return {row["kind"] for row in rows if row.get("severity", "info") != "info"}
