@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from kcli.commands.broker.node import DEFAULT_DATA_DIR, DataDir, ask_process, complete_node
+from kcli.commands.shared.formatting import size_text
 from kcli.commands.shared.output import OutputFormat, Table
 from kcli.errors import KcliError, UsageError
 
@@ -67,9 +68,13 @@ class Dropped(NamedTuple):
     marker: int
     keyless: int
 
+    @property
+    def reasons(self) -> str:
+        counts = self._asdict().items()
+        return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts if count)
+
     def line(self) -> str:
-        reasons = (f"{name.replace('_', ' ')} {count}" for name, count in self._asdict().items() if count)
-        return f"dropped {sum(self)}" + (f" ({', '.join(reasons)})" if sum(self) else "")
+        return f"dropped {sum(self):,}" + (f" ({self.reasons})" if sum(self) else "")
 
 
 class CompactedPartition(NamedTuple):
@@ -110,10 +115,10 @@ class CompactedPartition(NamedTuple):
             return f"{where}: nothing to compact from offset {self.first_dirty_offset} on: {self.bound}"
         parts = (
             f"segments {self.segments_before} to {self.segments_after}",
-            f"bytes {self.bytes_before} to {self.bytes_after}",
-            f"records {self.records_before} to {self.records_after}",
+            f"bytes {self.bytes_before:,} to {self.bytes_after:,}",
+            f"records {self.records_before:,} to {self.records_after:,}",
             self.dropped.line(),
-            f"delete horizons set {self.horizons_set}",
+            f"delete horizons set {self.horizons_set:,}",
             f"dirty offsets {self.first_dirty_offset} to {self.end_offset}",
             f"up to {self.bound}",
         )
@@ -124,12 +129,10 @@ class CompactedPartition(NamedTuple):
             *(() if self.node is None else (self.node,)),
             self.name,
             f"{self.segments_before} to {self.segments_after}",
-            f"{self.bytes_before:,} to {self.bytes_after:,}",
+            f"{size_text(self.bytes_before)} to {size_text(self.bytes_after)}",
             f"{self.records_before:,} to {self.records_after:,}",
-            *(f"{count:,}" for count in self.dropped),
-            self.horizons_set,
-            f"{self.first_dirty_offset} to {self.end_offset}",
-            self.bound,
+            self.dropped.reasons,
+            f"{self.first_dirty_offset} to {self.end_offset}, {self.bound}",
         )
 
 
@@ -147,9 +150,7 @@ class Compacted(NamedTuple):
     def tables(self) -> list[Table]:
         columns = (
             *(("Node",) if any(each.node is not None for each in self.partitions) else ()),
-            *("Partition", "Segments", "Bytes", "Records"),
-            *("Newer value", "Tombstone", "Aborted", "Marker", "Keyless"),
-            *("Horizons", "Dirty", "Up to"),
+            *("Partition", "Segments", "Bytes", "Records", "Dropped", "Dirty, up to"),
         )
         return [Table(columns, [each.cells() for each in self.partitions])]
 

@@ -7,9 +7,7 @@ import os
 import pty
 import signal
 import sys
-import threading
 from contextlib import asynccontextmanager, closing, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +18,7 @@ from kcli.broker.process.meter_operations import MOST_SECONDS
 from kcli.commands.broker import requests as broker_requests
 from kcli.control_socket import ask, running_operation
 from kcli.errors import KcliError
+from tests.commands.broker.control import answering
 from tests.support.kcli_broker import KcliBroker
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -84,31 +83,8 @@ async def measure(cluster: object, arguments: Mapping[str, Any]) -> LongOperatio
 def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A control socket that answers at once."""
     monkeypatch.setenv("KCLI_DATA_DIR", str(tmp_path))
-    with answering(tmp_path):
+    with answering(tmp_path, {"requests.measure": measure}):
         yield
-
-
-@contextmanager
-def answering(data_dir: Path) -> Iterator[None]:
-    started, token, scope = threading.Event(), [], trio.CancelScope()
-
-    async def serve() -> None:
-        server = ControlServer(None, data_dir, operations=lambda: {"requests.measure": measure})  # type: ignore[arg-type]
-        token.append(trio.lowlevel.current_trio_token())
-        with scope:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(server.run)
-                started.set()
-
-    thread = threading.Thread(target=partial(trio.run, serve))
-    thread.start()
-    assert started.wait(PATIENCE_SECONDS)
-    try:
-        yield
-    finally:
-        token[0].run_sync_soon(scope.cancel)
-        thread.join(PATIENCE_SECONDS)
-    assert not thread.is_alive()
 
 
 @pytest.mark.usefixtures("process")

@@ -1,0 +1,207 @@
+"""`kcli broker compact`: its output, what it refuses, a real process and its directory at rest."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kcli.broker.process.control_server import LongOperation
+from kcli.errors import KcliError
+from tests.commands.broker.control import answering
+from tests.support.kcli_broker import KcliBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    import trio
+
+    from tests.commands.conftest import Transcript
+    from tests.conftest import Finished
+
+
+def row(node: int | None, partition: int, **values: Any) -> dict[str, Any]:
+    dropped = {"newer_value": 28_990, "tombstone": 4, "aborted": 3, "marker": 2, "keyless": 1}
+    return {
+        "node": node,
+        "topic": "orders",
+        "partition": partition,
+        "segments_before": 3,
+        "segments_after": 1,
+        "bytes_before": 3_145_728,
+        "bytes_after": 104_857,
+        "records_before": 30_000,
+        "records_after": 1000,
+        "dropped": dropped,
+        "horizons_set": 5,
+        "first_dirty_offset": 12_000,
+        "end_offset": 31_000,
+        "bounded_by": "active_segment",
+        "producer_id": None,
+        **values,
+    }
+
+
+NOTHING = dict.fromkeys(("newer_value", "tombstone", "aborted", "marker", "keyless"), 0)
+EMPTY: dict[str, Any] = {
+    **dict.fromkeys(("segments_before", "segments_after", "bytes_before", "bytes_after"), 0),
+    **dict.fromkeys(("records_before", "records_after", "horizons_set"), 0),
+    "dropped": NOTHING,
+}
+ROWS = [
+    row(1, 0),
+    row(1, 1, bounded_by="last_stable_offset", producer_id=4711),
+    row(2, 0, **EMPTY, first_dirty_offset=5, end_offset=5, bounded_by="compaction_lag"),
+    row(2, 2, dropped=NOTHING, bounded_by="full_map"),
+]
+
+
+async def compact(cluster: object, arguments: Mapping[str, Any]) -> LongOperation:
+    """Nodes 1 and 2 have compacted logs; partition 9 cannot be compacted."""
+    if arguments["node"] == 7:
+        raise KcliError("there is no node 7", hint="the nodes are 1, 2")
+
+    async def until(left: trio.Event) -> dict[str, Any]:
+        failures = []
+        if arguments["partitions"] == [["orders", 9]]:
+            failures = [{"error": "node 1 did not compact orders-9: the log has changed", "hint": None}]
+        rows = [each for each in ROWS if arguments["node"] in (None, each["node"])]
+        return {"partitions": rows, "failures": failures}
+
+    return LongOperation(until)
+
+
+@pytest.fixture
+def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A control socket that answers at once."""
+    monkeypatch.setenv("KCLI_DATA_DIR", str(tmp_path))
+    with answering(tmp_path, {"log.compact": compact}):
+        yield
+
+
+@pytest.mark.usefixtures("process")
+def test_what_it_shows(transcript: Transcript) -> None:
+    transcript(
+        "broker_compact",
+        "broker compact",
+        "broker compact --node 1 --dry-run",
+        "broker compact -o table",
+        "broker compact --node 1 -o json --dry-run",
+        "broker compact orders:9 --node 2",
+        "broker compact --node 7",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("orders: ", "not TOPIC:PARTITION: orders:"),
+        (":1", "the topic name is empty"),
+        ("--dry-run --roll", "`--dry-run` and `--roll` exclude each other: a dry run writes nothing"),
+        ("--log-dirs a --roll", "`--roll` and `--log-dirs` exclude each other"),
+        ("--log-dirs a --node 1", "`--node` and `--log-dirs` exclude each other"),
+        ("--log-dirs ,", "`--log-dirs` cannot be empty"),
+        ("--now yesterday", "`--now` cannot be yesterday"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    words: str, message: str, tmp_path: Path, kcli: Callable[..., Finished]
+) -> None:
+    finished = kcli("broker", "compact", "--data-dir", str(tmp_path), *words.split())
+    assert finished.exit_code == 2
+    assert finished.err.splitlines()[0] == f"error: {message}"
+
+
+class Compacting:
+    """Runs `broker compact`, and returns its JSON."""
+
+    def __init__(self, kcli: Callable[..., Finished], *where: str) -> None:
+        self._kcli = kcli
+        self._where = where
+
+    def __call__(self, *words: str) -> list[dict[str, Any]]:
+        finished = self._kcli("broker", "compact", *words, *self._where, "-o", "json")
+        assert (finished.exit_code, finished.err) == (0, "")
+        partitions: list[dict[str, Any]] = json.loads(finished.out)["partitions"]
+        return partitions
+
+    def error(self, *words: str) -> str:
+        finished = self._kcli("broker", "compact", *words, *self._where)
+        assert (finished.exit_code, finished.out) == (1, "")
+        return finished.err.splitlines()[0]
+
+
+def updates(keys: int, times: int) -> bytes:
+    return b"".join(b"k%d\t%d%s\n" % (n % keys, n, b"x" * 100) for n in range(keys * times))
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_a_running_broker_and_its_directory_at_rest(tmp_path: Path, kcli: Callable[..., Finished]) -> None:
+    broker = KcliBroker(tmp_path, settings={"log.cleaner.enable": "false"}).start()
+    node = broker.node_directory
+    at = ("-b", broker.bootstrap)
+    settings = ("-c", "cleanup.policy=compact", "-c", "internal.segment.bytes=100000")
+    assert kcli("topics", "create", "orders", "plain", *at).exit_code == 0
+    assert kcli("topics", "create", "compacted", *settings, *at).exit_code == 0
+
+    def produce() -> None:
+        keyed = ("--reader-property", "parse.key=true")
+        assert kcli("produce", "compacted", *keyed, *at, input=updates(10, 300)).exit_code == 0
+
+    compact = Compacting(kcli, "--data-dir", str(broker.data))
+    produce()
+    before = files(node / "compacted-0")
+    (foreseen,) = compact("--dry-run")
+    assert files(node / "compacted-0") == before
+    assert (foreseen["node"], foreseen["bounded_by"]) == (1, "active_segment")
+    at_rest = Compacting(kcli, "--log-dirs", str(node))
+    assert "is in use by process" in at_rest.error()
+    # The checkpoint of high watermarks is not written yet, and nothing above them is compacted.
+    (bounded,) = at_rest("--dry-run")
+    assert (bounded["bounded_by"], bounded["end_offset"]) == ("last_stable_offset", 0)
+    assert compact("compacted:0") == [foreseen]
+    (rolled,) = compact("--roll")
+    assert (rolled["first_dirty_offset"], rolled["end_offset"]) == (foreseen["end_offset"], 3000)
+    assert (rolled["records_after"], rolled["segments_after"]) == (10, 1)
+    assert compact.error("orders") == "error: topic `orders` is not compacted"
+    assert compact.error("nowhere") == "error: there is no replica of `nowhere` here"
+    assert compact.error("compacted:7") == "error: there is no replica of `compacted-7` here"
+
+    produce()
+    broker.kill()
+    assert at_rest.error() == f"error: the broker of `{node}` was not stopped in order"
+    broker.start()
+    assert broker.stop() == 0
+    before = files(node)
+    (foreseen,) = at_rest("compacted", "--dry-run")
+    assert files(node) == before
+    assert foreseen["first_dirty_offset"] == 3000
+    assert at_rest("compacted") == [foreseen]
+    assert at_rest.error("orders") == "error: topic `orders` is not compacted"
+    assert not [name for name in files(node) if name.endswith((".deleted", ".cleaned", ".swap"))]
+    assert kcli("verify-index", str(node)).exit_code == 0
+    broker.start()
+    assert "recovering" not in broker.messages().rpartition("stopping")[2]
+    (nothing,) = compact()
+    assert nothing["first_dirty_offset"] == nothing["end_offset"] == foreseen["end_offset"]
+    assert broker.stop() == 0
+
+
+def test_what_is_no_log_directory_is_refused(tmp_path: Path, kcli: Callable[..., Finished]) -> None:
+    def error(*directories: Path) -> str:
+        named = ",".join(map(str, directories))
+        return Compacting(kcli, "--log-dirs", named).error("--dry-run")
+
+    assert error(tmp_path / "nowhere") == f"error: `{tmp_path / 'nowhere'}` is not a log directory of a node"
+    one, two = tmp_path / "one", tmp_path / "two"
+    for number, path in enumerate((one, two)):
+        path.mkdir()
+        text = f"version=1\ncluster.id=abc\nnode.id={number}\n"
+        (path / "meta.properties").write_text(text)
+    assert error(one, two) == f"error: `{one}` and `{two}` belong to different nodes"
+    assert error(one) == f"error: there is no `__cluster_metadata-0` in `{one}`"
