@@ -65,7 +65,7 @@ APIS = {
         Api(25, "AddOffsetsToTxn", (0, 4), (0, 4)),
         Api(26, "EndTxn", (0, 5), (0, 5)),
         Api(27, "WriteTxnMarkers", (1, 2), (0, 2)),
-        Api(28, "TxnOffsetCommit", (0, 5), (0, 5), is_served=False),
+        Api(28, "TxnOffsetCommit", (0, 5), (0, 5)),
         Api(29, "DescribeAcls", (1, 3), None),
         Api(30, "CreateAcls", (1, 3), None),
         Api(31, "DeleteAcls", (1, 3), None),

@@ -52,13 +52,16 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest
     from kcli.protocol.messages.offset_delete import OffsetDeleteRequest
     from kcli.protocol.messages.offset_fetch import OffsetFetchRequest
+    from kcli.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 
 NO_OFFSET = -1
 ERRORS_ABOVE_FROM = 2
 GROUPS_FROM = 8
 TOPIC_IDS_FROM = 10
 
-Topic = TypeVar("Topic", "OffsetCommitRequestTopic", "OffsetDeleteRequestTopic")
+Topic = TypeVar(
+    "Topic", "OffsetCommitRequestTopic", "OffsetDeleteRequestTopic", "TxnOffsetCommitRequestTopic"
+)
 Refused = list[tuple[Any, list[int], ErrorCode]]
 """Topics of a request, their refused partitions, and the error."""
 
@@ -72,14 +75,14 @@ def offset_commit(
     image = context.node.image
     if version >= TOPIC_IDS_FROM:
         found = [image.topics_by_id.get(topic.topic_id) for topic in request.topics]
-        known, refused = _existing(context, request.topics, found, ErrorCode.UNKNOWN_TOPIC_ID)
+        known, refused = existing_partitions(context, request.topics, found, ErrorCode.UNKNOWN_TOPIC_ID)
     else:
         found = [image.topics.get(topic.name) for topic in request.topics]
         for topic, existing in zip(request.topics, found, strict=True):
             if existing is not None:
                 # The id is stored with the offset, even if the client gave a name.
                 topic.topic_id = existing.topic_id
-        known, refused = _existing(context, request.topics, found)
+        known, refused = existing_partitions(context, request.topics, found)
     if not known:
         return _with_refused_commits(OffsetCommitResponse(topics=[]), refused)
     if refused:
@@ -123,7 +126,7 @@ def offset_delete(
     authorize_group(context, Operation.DELETE, request.group_id)
     image = context.node.image
     found = [image.topics.get(topic.name) for topic in request.topics]
-    known, refused = _existing(context, request.topics, found)
+    known, refused = existing_partitions(context, request.topics, found)
     if refused:
         request = copy(request)
         request.topics = known
@@ -150,7 +153,7 @@ def _with_refused_deletions(response: OffsetDeleteResponse, refused: Refused) ->
     return response
 
 
-def _existing(
+def existing_partitions(
     context: RequestContext,
     topics: list[Topic],
     images: list[TopicImage | None],

@@ -47,6 +47,7 @@ ROWS: Mapping[str, tuple[str, str] | None] = {
     "OffsetDelete": None,
     "OffsetForLeaderEpoch": ("topics", "topics"),
     "SyncGroup": None,
+    "TxnOffsetCommit": ("topics", "topics"),
     "UnregisterBroker": None,
     "UpdateFeatures": None,
 }

@@ -140,6 +140,7 @@ APIS = (
     Api("AddOffsetsToTxn", "transactions"),
     Api("EndTxn", "transactions"),
     Api("WriteTxnMarkers", "txn_markers"),
+    Api("TxnOffsetCommit", "txn_offsets"),
     Api("DescribeConfigs", "configs"),
     Api("AlterConfigs", "configs"),
     Api("AlterReplicaLogDirs", "log_dirs"),

@@ -28,6 +28,11 @@ from kcli.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kcli.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kcli.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,8 +135,27 @@ def commit(
     )
 
 
+def txn_commit(
+    offsets: Mapping[tuple[str, int], int],
+    group: str = GROUP,
+    metadata: str | None = "",
+    **changes: Any,
+) -> TxnOffsetCommitRequest:
+    """Commit offsets by topic and partition in the transaction of producer 7."""
+    topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+    for (topic, index), offset in offsets.items():
+        row = topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic, partitions=[]))
+        row.partitions.append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=index, committed_offset=offset, committed_metadata=metadata
+            )
+        )
+    fields: dict[str, Any] = {"transactional_id": "tid", "producer_id": 7, "producer_epoch": 0}
+    return TxnOffsetCommitRequest(group_id=group, topics=list(topics.values()), **(fields | changes))
+
+
 def committed(response: Any) -> dict[tuple[str | bytes, int], int]:
-    """The errors of an OffsetCommit response."""
+    """The errors of a response to OffsetCommit or TxnOffsetCommit."""
     return {
         (topic.name or topic.topic_id, row.partition_index): row.error_code
         for topic in response.topics

@@ -69,6 +69,11 @@ from kcli.protocol.messages.offset_for_leader_epoch import (
 )
 from kcli.protocol.messages.produce import ProduceRequest
 from kcli.protocol.messages.sync_group import SyncGroupRequest
+from kcli.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kcli.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
@@ -103,6 +108,18 @@ class Recorder:
     def may_any(self, operation: Operation, type: ResourceType) -> bool:
         self.asked.add(f"{operation.name} {type.name} any")
         return self.allows
+
+
+class Selective(Recorder):
+    """Allows everything with resources of some types, and nothing else."""
+
+    def __init__(self, *types: ResourceType) -> None:
+        super().__init__(allows=False)
+        self.types = types
+
+    def may(self, operation: Operation, type: ResourceType, name: str) -> bool:
+        super().may(operation, type, name)
+        return type in self.types
 
 
 async def ask(node: Node, request: object, version: int, access: Recorder | None) -> Any:
@@ -153,6 +170,14 @@ def committing() -> offset_commit.OffsetCommitRequest:
     )
     topic = offset_commit.OffsetCommitRequestTopic(name="t", partitions=[row])
     return offset_commit.OffsetCommitRequest(group_id="g", topics=[topic])
+
+
+def committing_in_transaction() -> TxnOffsetCommitRequest:
+    row = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
+    topic = TxnOffsetCommitRequestTopic(name="t", partitions=[row])
+    return TxnOffsetCommitRequest(
+        transactional_id="tid", group_id="g", producer_id=1, producer_epoch=0, topics=[topic]
+    )
 
 
 def fetching_offsets() -> offset_fetch.OffsetFetchRequest:
@@ -241,6 +266,9 @@ ROWS: dict[str, Row] = {
         MetadataRequest(topics=[], include_cluster_authorized_operations=True), 9, {f"DESCRIBE {C}"}, {0}
     ),
     "OffsetCommit": (committing(), 8, {"READ GROUP g"}, {GROUP}),
+    "TxnOffsetCommit": (
+        committing_in_transaction(), 3, {"WRITE TRANSACTIONAL_ID tid"}, {TRANSACTION}
+    ),
     "OffsetFetch": (fetching_offsets(), 7, {"DESCRIBE GROUP g"}, {GROUP}),
     "OffsetDelete": (deleting_offsets(), 0, {"DELETE GROUP g"}, {GROUP}),
     "FindCoordinator of a group": (
@@ -457,6 +485,10 @@ async def test_who_may_do_everything_gets_what_everybody_gets_without_an_authori
 
 SECOND_QUESTIONS: dict[str, Row] = {
     "OffsetCommit": (committing(), 8, {"READ GROUP g", "READ TOPIC t"}, {TOPIC}),
+    "TxnOffsetCommit": (
+        committing_in_transaction(),
+        3, {"WRITE TRANSACTIONAL_ID tid", "READ GROUP g"}, {GROUP},
+    ),
     "OffsetFetch": (fetching_offsets(), 7, {"DESCRIBE GROUP g", "DESCRIBE TOPIC t"}, {0, TOPIC}),
     "OffsetDelete": (deleting_offsets(), 0, {"DELETE GROUP g", "READ TOPIC t"}, {0, TOPIC}),
     "AddOffsetsToTxn": (
@@ -493,6 +525,15 @@ async def test_what_comes_second_is_asked_for_once_the_first_is_allowed(what: st
         access = OnlyTheFirst(allows=False)
         response = await ask(node, request, version, access)
         assert (access.asked, set(errors(response))) == (questions, codes)
+
+
+async def test_topics_are_asked_for_once_the_transaction_and_the_group_are_allowed(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        await fill_node(node)
+        access = Selective(ResourceType.TRANSACTIONAL_ID, ResourceType.GROUP)
+        response = await ask(node, committing_in_transaction(), 3, access)
+        assert access.asked == {"WRITE TRANSACTIONAL_ID tid", "READ GROUP g", "READ TOPIC t"}
+        assert set(errors(response)) == {TOPIC}
 
 
 async def test_a_denied_write_without_acknowledgement_closes_the_connection(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ from kcli.protocol.messages import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
     update_features,
     write_txn_markers,
@@ -202,6 +203,18 @@ def request_for(key: int, version: int, topic_id: bytes) -> object:
             )
         case 27:
             return write_txn_markers.WriteTxnMarkersRequest(markers=[writable_marker((SPARSE_TOPIC, 0))])
+        case 28:
+            # The topic exists in no node here, so no coordinator of the transaction is asked.
+            offset = txn_offset_commit.TxnOffsetCommitRequestPartition(
+                partition_index=0, committed_offset=1, committed_metadata=None
+            )
+            return txn_offset_commit.TxnOffsetCommitRequest(
+                transactional_id="tid",
+                group_id="group",
+                producer_id=7,
+                producer_epoch=0,
+                topics=[txn_offset_commit.TxnOffsetCommitRequestTopic(name="none", partitions=[offset])],
+            )
         case 32:
             resource = describe_configs.DescribeConfigsResource(
                 resource_type=2, resource_name=SPARSE_TOPIC, configuration_keys=None
@@ -292,6 +305,7 @@ EXPECTED_ERRORS = {
     consumer_group_describe.ConsumerGroupDescribeRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
     delete_groups.DeleteGroupsRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
     offset_delete.OffsetDeleteRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
+    txn_offset_commit.TxnOffsetCommitRequest: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,),
     elect_leaders.ElectLeadersRequest: (ErrorCode.ELECTION_NOT_NEEDED,),
     add_partitions_to_txn.AddPartitionsToTxnRequest: (ErrorCode.INVALID_PRODUCER_ID_MAPPING,),
     add_offsets_to_txn.AddOffsetsToTxnRequest: (ErrorCode.INVALID_PRODUCER_ID_MAPPING,),

@@ -81,7 +81,10 @@ class TransactionalOffsets:
                 return [Reply(token, txn_commit_refused(request, error.code))]
             return [Reply(token, response)]
 
-        producer = BatchProducer(request.producer_id, request.producer_epoch, guard)
+        producer = None
+        if request.producer_id >= 0:
+            producer = BatchProducer(request.producer_id, request.producer_epoch, guard)
+        # As in Kafka, where transactions are not verified a request without producer is an ordinary commit.
         return [Append(tuple(records), stored, producer=producer)]
 
 
