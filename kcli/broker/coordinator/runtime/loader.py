@@ -8,6 +8,7 @@ shard that was closed meanwhile is left alone.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -48,13 +49,24 @@ class ReplayedShard(Protocol):
     def replay_end(self, producer_id: int, is_commit: bool) -> None: ...
 
 
+class _HeldBatch:
+    """The records of a batch; `producer_id` is -1 once they belong to no open transaction."""
+
+    __slots__ = ("producer_id", "records")
+
+    def __init__(self, records: list[Record], producer_id: int) -> None:
+        self.records = records
+        self.producer_id = producer_id
+
+
 class LogReplay:
     """One reading of one log (Kafka class `CoordinatorLoaderImpl`); `next_offset` follows what has been read.
 
-    Of the records without a producer that follow each other in a page, only the last of each key is replayed,
-    as if the log had been compacted: shards must accept that anyway, and most of the log is offsets that were
-    committed again a second later. All else is replayed in the order of the log. The records of a transaction
-    come with its producer id, and `replay_end` comes with its marker.
+    Of the records of a page with the same key only the last is replayed, as if the log had been compacted:
+    shards must accept that anyway, and most of the log is offsets that were committed again a second later. A
+    transaction whose records and marker are in one page is decided here: its records count in their place in
+    the log, or not at all. The records of other transactions are replayed in the order of the log, with their
+    producer id, and the markers as `replay_end`.
 
     Damage costs only what is damaged: a batch with a wrong checksum, an unreadable record, or one that the
     shard rejects. Each costs a line in the broker's log, up to `REPORTED` lines.
@@ -70,7 +82,14 @@ class LogReplay:
         self._shard = shard
         self._decode = decode
         self._report = report
-        self._latest: dict[bytes, Record] = {}
+        self._latest: dict[bytes | int, Record] = {}
+        """The last record of each key, so far; the key of another one is its offset."""
+        self._held: deque[_HeldBatch] = deque()
+        """What follows the first batch of the page that is undecided, and that batch."""
+        self._undecided: dict[int, list[_HeldBatch]] = {}
+        """The batches among them whose marker has not come yet, by producer id."""
+        self._open: set[int] = set()
+        """The producers whose transactions the shard knows."""
         self._unknown_types: set[int] = set()
 
     def page(self, data: bytes) -> Iterator[None]:
@@ -83,21 +102,22 @@ class LogReplay:
             for entry in iter_batches(data):
                 before = self.records
                 records = self._read(entry)
-                if entry.producer_id < 0:
+                producer_id = entry.producer_id
+                if producer_id in self._open:
+                    yield from self._replay_held()
+                    yield from self._replay_open(entry, records)
+                elif producer_id < 0 and not self._held:
                     self._keep_latest(records)
-                elif records:
-                    # What stands before it in the log comes before it.
-                    yield from self._replay_latest()
-                    if entry.is_control:
-                        self._end_transaction(entry.producer_id, records)
-                    else:
-                        yield from self._replay(records, entry.producer_id)
+                elif entry.is_control:
+                    self._decide(producer_id, records)
+                else:
+                    self._hold(_HeldBatch(records, producer_id))
                 self.next_offset = entry.next_offset
                 if self.records // RECORDS_PER_STEP != before // RECORDS_PER_STEP:
                     yield
         except CorruptRecord as error:
             self.damage = error.message
-        yield from self._replay_latest()
+        yield from self._replay_held()
 
     def skip(self, reason: str) -> None:
         """Count and report something that could not be read."""
@@ -121,17 +141,44 @@ class LogReplay:
         self.records += len(records)
         return [] if entry.is_control and entry.producer_id < 0 else records
 
-    def _end_transaction(self, producer_id: int, markers: list[Record]) -> None:
+    def _hold(self, batch: _HeldBatch) -> None:
+        self._held.append(batch)
+        if batch.producer_id >= 0:
+            self._undecided.setdefault(batch.producer_id, []).append(batch)
+
+    def _decide(self, producer_id: int, markers: list[Record]) -> None:
+        """Apply a marker to the held batches of its producer."""
+        for is_commit in self._outcomes(markers):
+            for batch in self._undecided.pop(producer_id, ()):
+                batch.producer_id = NO_PRODUCER_ID
+                if not is_commit:
+                    batch.records = []
+        while self._held and self._held[0].producer_id < 0:
+            self._keep_latest(self._held.popleft().records)
+
+    def _replay_open(self, entry: RecordBatch | LegacyEntry, records: list[Record]) -> Iterator[None]:
+        """Replay a batch of a transaction that the shard knows, or its marker."""
+        if not entry.is_control:
+            yield from self._replay(records, entry.producer_id)
+            return
+        for is_commit in self._outcomes(records):
+            self._open.discard(entry.producer_id)
+            try:
+                self._shard.replay_end(entry.producer_id, is_commit)
+            except Exception as error:
+                # As in `_apply`.
+                self.skip(f"offset {entry.base_offset}: {error!r}")
+
+    def _outcomes(self, markers: list[Record]) -> Iterator[bool]:
+        """Yield for each marker of a transaction's end whether it is a commit."""
         for marker in markers:
             try:
                 kind = parse_control_key(marker.key)
-                if kind in {ControlRecordType.COMMIT, ControlRecordType.ABORT}:
-                    self._shard.replay_end(producer_id, kind is ControlRecordType.COMMIT)
             except CorruptRecord as error:
                 self.skip(f"offset {marker.offset}: {error.message}")
-            except Exception as error:
-                # As in `_apply`.
-                self.skip(f"offset {marker.offset}: {error!r}")
+                continue
+            if kind in {ControlRecordType.COMMIT, ControlRecordType.ABORT}:
+                yield kind is ControlRecordType.COMMIT
 
     def _keep_latest(self, records: list[Record]) -> None:
         latest = self._latest
@@ -139,8 +186,24 @@ class LogReplay:
             if record.key is None:
                 self.skip(f"offset {record.offset}: it has no key")
                 continue
-            latest.pop(record.key, None)
+            former = latest.pop(record.key, None)
+            if former is not None and former.value is None and self._open:
+                # A deletion also takes what open transactions have written.
+                latest[former.offset] = former
             latest[record.key] = record
+
+    def _replay_held(self) -> Iterator[None]:
+        """Replay what is held, in the order of the log; what is undecided becomes open."""
+        while self._held:
+            batch = self._held.popleft()
+            if batch.producer_id < 0:
+                self._keep_latest(batch.records)
+            else:
+                yield from self._replay_latest()
+                self._open.add(batch.producer_id)
+                yield from self._replay(batch.records, batch.producer_id)
+        self._undecided.clear()
+        yield from self._replay_latest()
 
     def _replay_latest(self) -> Iterator[None]:
         if self._latest:

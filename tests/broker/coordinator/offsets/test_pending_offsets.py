@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kcli.broker.coordinator.runtime.loader import LogReplay
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.coordinator_records import decode_record
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.batch_header import set_base_offset_and_epoch
 from tests.broker.coordinator.virtual_coordinator import VirtualCoordinator
 
 PARTITIONS = st.sampled_from([("t", 0), ("t", 1), ("u", 0)])
@@ -65,19 +70,19 @@ def perform(world: VirtualCoordinator, place: int, step: Step) -> None:
     calls[kind]()
 
 
-@given(
-    steps=st.lists(
-        st.tuples(
-            st.sampled_from(["commit", "txn", "txn", "txn", "end", "end", "delete", "delete group"]),
-            GROUPS,
-            PARTITIONS,
-            PRODUCERS,
-            st.booleans(),
-        ),
-        max_size=25,
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["commit", "txn", "txn", "txn", "end", "end", "delete", "delete group"]),
+        GROUPS,
+        PARTITIONS,
+        PRODUCERS,
+        st.booleans(),
     ),
-    restarts=st.sets(st.integers(0, 24)),
+    max_size=25,
 )
+
+
+@given(steps=STEPS, restarts=st.sets(st.integers(0, 24)))
 def test_offsets_are_what_the_records_say(steps: list[Step], restarts: set[int]) -> None:
     world, model = VirtualCoordinator(), Model()
     for place, step in enumerate(steps, start=1):
@@ -93,3 +98,40 @@ def test_offsets_are_what_the_records_say(steps: list[Step], restarts: set[int])
     for producer in (7, 8):
         assert world.end_txn(producer).response == ErrorCode.NONE
     assert not world.shard._offsets.store.pending
+
+
+@given(steps=STEPS, cuts=st.sets(st.integers(0, 40)))
+def test_a_coordinator_that_loads_the_log_in_any_pages_knows_the_same(
+    steps: list[Step], cuts: set[int]
+) -> None:
+    world = VirtualCoordinator()
+    for place, step in enumerate(steps, start=1):
+        perform(world, place, step)
+    loaded = VirtualCoordinator()
+    replay = LogReplay(loaded.shard, decode=decode_record, report=pytest.fail)
+    page = b""
+    for offset in range(len(world.log)):
+        page += logged_batch(world, offset)
+        if offset in cuts or offset == len(world.log) - 1:
+            for _ in replay.page(page):
+                pass
+            page = b""
+    for group in ("g", "h"):
+        assert loaded.offsets(group) == world.offsets(group)
+        for partition in (("t", 0), ("t", 1), ("u", 0)):
+            assert loaded.unstable(partition, group=group) == world.unstable(partition, group=group)
+
+
+def logged_batch(world: VirtualCoordinator, offset: int) -> bytes:
+    """The record or the marker at an offset, as in a log."""
+    found = world.markers.get(offset)
+    if found is not None:
+        data = found.batch(timestamp=0)
+        set_base_offset_and_epoch(data, 0, offset, 0)
+        return bytes(data)
+    producer_id = world.producers.get(offset, -1)
+    builder = RecordBatchBuilder(
+        base_offset=offset, producer_id=producer_id, producer_epoch=0, is_transactional=producer_id >= 0
+    )
+    builder.append(0, *world.log[offset])
+    return bytes(builder.build())

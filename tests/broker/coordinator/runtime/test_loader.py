@@ -128,34 +128,58 @@ def test_a_late_marker_does_not_override_what_was_written_after_its_records() ->
     assert notebook.numbers == {"a": 4, "c": 3}
 
 
-def test_records_come_in_the_order_of_the_log_with_their_offsets() -> None:
-    """Records of the same key without a producer are thinned, but not across the records of one."""
-    calls: list[object] = []
+class Recorder(Notebook):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[object] = []
 
-    class Recorder(Notebook):
-        def replay(self, key: Any, value: Any, offset: int = -1, producer_id: int = -1) -> None:
-            calls.append((key.group, offset, producer_id))
+    def replay(self, key: Any, value: Any, offset: int = -1, producer_id: int = -1) -> None:
+        self.calls.append((key.group, offset, producer_id))
 
-        def replay_end(self, producer_id: int, is_commit: bool) -> None:
-            calls.append((producer_id, is_commit))
+    def replay_end(self, producer_id: int, is_commit: bool) -> None:
+        self.calls.append((producer_id, is_commit))
 
-    pages = batch(record("a", 1)) + batch(record("b", 1), record("a", 2), offset=1)
-    pages += batch(record("a", 3), offset=3, **PRODUCER) + batch(record("a", 4), offset=4, **PRODUCER)
-    pages += batch(record("a", 5), offset=5) + marker(ControlRecordType.ABORT, 6)
-    pages += marker(ControlRecordType.COMMIT, 7, producer_id=8) + batch(record("a", 6), offset=8)
-    replay = LogReplay(Recorder(), decode=decode_record, report=print)
-    assert len(list(replay.page(bytes(pages)))) == 0
-    assert calls == [
-        ("b", 1, -1),
-        ("a", 2, -1),
-        ("a", 3, 7),
-        ("a", 4, 7),
-        ("a", 5, -1),
-        (7, False),
-        (8, True),
-        ("a", 8, -1),
+
+def test_a_transaction_of_one_page_is_thinned_like_other_records() -> None:
+    recorder = Recorder()
+    pages = batch(record("a", 1), record("b", 1))
+    for number, kind in enumerate([ControlRecordType.COMMIT, ControlRecordType.ABORT] * 50):
+        offset = 2 + 4 * number
+        pages += batch(record("a", number), record("c", 1), offset=offset, **PRODUCER)
+        pages += batch(record("d", 1), offset=offset + 2) + marker(kind, offset + 3)
+    replay = LogReplay(recorder, decode=decode_record, report=print)
+    for _ in replay.page(bytes(pages)):
+        pass
+    assert recorder.calls == [("b", 1, -1), ("a", 394, -1), ("c", 395, -1), ("d", 400, -1)]
+    assert (replay.records, replay.next_offset) == (402, 402)
+
+
+def test_a_transaction_of_several_pages_comes_in_the_order_of_the_log() -> None:
+    recorder = Recorder()
+    replay = LogReplay(recorder, decode=decode_record, report=print)
+    pages = [
+        batch(record("a", 1))
+        + batch(record("b", 1), record("a", 2), offset=1)
+        # Until the end of the page it is unknown whether 7 will be committed.
+        + batch(record("a", 3), offset=3, **PRODUCER)
+        + batch(record("a", 4), offset=4)
+        + batch(record("a", None), offset=5),
+        batch(record("a", 6), offset=6)
+        + batch(record("c", 7), offset=7, **PRODUCER)
+        + marker(ControlRecordType.COMMIT, 8, producer_id=8)
+        + batch(record("c", None), offset=9)
+        + batch(record("c", 10), offset=10)
+        + marker(ControlRecordType.ABORT, 11)
+        + batch(record("a", 12), offset=12, **PRODUCER)
+        + marker(ControlRecordType.COMMIT, 13),
     ]
-    assert (replay.records, replay.next_offset) == (9, 9)
+    for page in pages:
+        assert len(list(replay.page(bytes(page)))) == 0
+    assert recorder.calls == [
+        *[("b", 1, -1), ("a", 2, -1), ("a", 3, 7), ("a", 5, -1)],
+        # A deletion is not thinned while a transaction is open: it ends what that has written.
+        *[("a", 6, -1), ("c", 7, 7), ("c", 9, -1), ("c", 10, -1), (7, False), ("a", 12, -1)],
+    ]
 
 
 RECORDS = st.lists(
