@@ -37,6 +37,7 @@ from kcli.broker.replication.replica_manager import ReplicaManager
 from kcli.broker.transactions.marker_sender import MarkerSender
 from kcli.broker.transactions.marker_writer import MarkerWriter
 from kcli.broker.transactions.partition_adder import PartitionAdder
+from kcli.broker.transactions.transaction_verifier import TransactionVerifier
 from kcli.broker.waiting.pause_gate import PauseGate
 from kcli.broker.waiting.purgatory import Purgatory
 from kcli.broker.waiting.timer import Timer
@@ -125,6 +126,14 @@ class Node:
             start_soon=self.start_soon,
         )
         self.partition_adder = PartitionAdder(self.transactions, lambda: self.image)
+        self.verifier = TransactionVerifier(
+            self.replica_manager,
+            self.transactions,
+            link_to=self.link_to,
+            start_soon=self.start_soon,
+            backoff_ms=lambda: (20, 100),
+        )
+        self.log_manager.set_transaction_verification(verifies=True)
         self.controller = Controller(MemoryLog(), EMPTY_IMAGE, random=random.Random(0))
         self.controller.publisher.observe(self._apply)
         self.producer_ids = ProducerIds(self._allocate)
