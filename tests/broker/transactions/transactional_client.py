@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 class TransactionalClient:
     """One transactional id; `version` 2 leaves the adding of partitions to the broker."""
 
-    def __init__(
-        self, client: Client, node: Node, transactional_id: str = "tid", *, version: int = 1
-    ) -> None:
+    def __init__(self, client: Client, transactional_id: str = "tid", *, version: int = 1) -> None:
         self.client = client
-        self.node = node
         self.transactional_id = transactional_id
         self.version = version
         self.producer_id = self.epoch = -1
@@ -129,6 +126,6 @@ async def transactional_client(
     if TRANSACTION_STATE_TOPIC not in node.image.topics:
         node.create_topic(TRANSACTION_STATE_TOPIC)
     async with connected(node) as client:
-        producer = TransactionalClient(client, node, transactional_id, version=version)
+        producer = TransactionalClient(client, transactional_id, version=version)
         await producer.begin()
         yield producer
