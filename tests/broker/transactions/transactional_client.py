@@ -11,12 +11,14 @@ from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kcli.protocol.topics import TRANSACTION_STATE_TOPIC
 from tests.broker.records import batch, produced
-from tests.broker.single_node import Client, Node, connected
+from tests.broker.single_node import START_MS, Client, Node, connected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kcli.protocol.messages.produce import PartitionProduceResponse
+
+CONCURRENT_TRANSACTIONS = 51
 
 
 class TransactionalClient:
@@ -27,6 +29,7 @@ class TransactionalClient:
         self.transactional_id = transactional_id
         self.version = version
         self.producer_id = self.epoch = -1
+        self.timestamp = START_MS
         self.sequences: dict[tuple[str, int], int] = {}
 
     async def begin(self, *, timeout_ms: int = 60_000) -> None:
@@ -68,6 +71,7 @@ class TransactionalClient:
         key = topic, index
         records = batch(
             *values,
+            timestamp=self.timestamp,
             producer_id=fields.get("producer_id", self.producer_id),
             producer_epoch=fields.get("epoch", self.epoch),
             base_sequence=fields.get("sequence", self.sequences.get(key, 0)),
@@ -96,7 +100,10 @@ class TransactionalClient:
     async def produce(self, topic: str, *values: bytes, index: int = 0) -> int:
         """Produce one batch, added if need be; return its first offset."""
         if self.version == 1:
-            assert await self.add(topic, index) == [0]
+            codes = [CONCURRENT_TRANSACTIONS]
+            while codes == [CONCURRENT_TRANSACTIONS]:  # Markers of the former transaction are under way.
+                codes = await self.add(topic, index)
+            assert codes == [0]
         row = await self.try_produce(topic, *values, index=index)
         assert row.error_code == 0
         key = topic, index
