@@ -40,7 +40,9 @@ Members may fall silent for as long as a busy machine keeps them waiting, unless
 librdkafka takes a heartbeat for lost that is not answered before the next one is due, and never asks again
 for the partitions that were in the answer: the interval is what a broker may pause.
 """
-APACHE_SETTINGS = {**GROUP_SETTINGS, "group.consumer.heartbeat.interval.ms": "2000"}
+TRANSACTION_SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+BROKER_SETTINGS = {**GROUP_SETTINGS, **TRANSACTION_SETTINGS}
+APACHE_SETTINGS = {**BROKER_SETTINGS, "group.consumer.heartbeat.interval.ms": "2000"}
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +72,7 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory, kafka_tool: KafkaTool
 @pytest.fixture(scope="session")
 def kcli_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker]:
     """A running kcli broker, one for all tests."""
-    broker = KcliBroker(tmp_path_factory.mktemp("kcli-broker"), settings=GROUP_SETTINGS)
+    broker = KcliBroker(tmp_path_factory.mktemp("kcli-broker"), settings=BROKER_SETTINGS)
     broker.start()
     yield broker
     assert broker.stop() == 0

@@ -205,7 +205,7 @@ def node_directory() -> Path:
     """A copy of `interop/node` with its modules installed."""
     need("node", "npm")
     source = INTEROP / "node"
-    files = [source / name for name in ("package.json", "package-lock.json", "client.js", "member.js")]
+    files = [path for path in source.iterdir() if path.suffix in (".js", ".json")]
 
     def make(staging: Path) -> None:
         staging.mkdir(parents=True)

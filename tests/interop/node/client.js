@@ -12,27 +12,16 @@
  */
 
 const fs = require('fs')
-const lz4 = require('lz4-napi')
-const zstd = require('@bokuweb/zstd-wasm')
-const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs')
+const { Kafka, CompressionTypes, logLevel } = require('kafkajs')
 const Cluster = require('kafkajs/src/cluster')
 const { createLogger } = require('kafkajs/src/loggers')
 const LoggerConsole = require('kafkajs/src/loggers/console')
 const socketFactory = require('kafkajs/src/network/socketFactory')
+const { loadCodecs } = require('./codecs')
 
 const DEADLINE_MS = 90_000
 const CHUNK = 500
 const ACKS = { 0: 0, 1: 1, all: -1 }
-
-CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
-CompressionCodecs[CompressionTypes.LZ4] = () => ({
-  compress: async (encoder) => lz4.compressFrame(encoder.buffer),
-  decompress: async (buffer) => lz4.decompressFrame(buffer),
-})
-CompressionCodecs[CompressionTypes.ZSTD] = () => ({
-  compress: async (encoder) => Buffer.from(zstd.compress(encoder.buffer, 3)),
-  decompress: async (buffer) => Buffer.from(zstd.decompress(buffer)),
-})
 
 function readRecords(path) {
   const data = fs.readFileSync(path)
@@ -175,7 +164,7 @@ async function consume(bootstrap, output, wanted) {
 }
 
 async function main([action, bootstrap, name, ...rest]) {
-  await zstd.init()
+  await loadCodecs()
   if (action === 'create') await create(bootstrap, name, rest[0])
   else if (action === 'produce') await produce(bootstrap, name, rest)
   else if (action === 'consume') await consume(bootstrap, name, rest)
