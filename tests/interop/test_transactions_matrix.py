@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.producing import create_topic, produce
 from tests.support.records import TestRecord
 from tests.support.transaction_clients import PROGRAMS, Kcat, TransactionClient
+from tests.support.transaction_load import PARTITIONS, is_stable
 from tests.support.transaction_program import key_of, value_of
 from tests.support.waiting import eventually
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.interop
 
-PARTITIONS = 3
 COUNT = 4
 """Records that one `send` gives each partition."""
 SOURCE = "transactions-source"
@@ -205,17 +204,6 @@ def committed(bootstrap: str, group: str) -> int:
     (found,) = consumer.committed([TopicPartition(SOURCE, 0)], 30)
     consumer.close()
     return int(found.offset)
-
-
-def is_stable(bootstrap: str, topic: str) -> bool:
-    """Whether a topic has no open transaction: its last stable offsets are its ends."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
-    stable, ends = (
-        [future.result().offset for future in admin.list_offsets(wanted, isolation_level=level).values()]
-        for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-    )
-    return stable == ends
 
 
 @pytest.fixture(scope="module")

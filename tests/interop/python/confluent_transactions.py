@@ -18,6 +18,8 @@ class ConfluentTransactions:
 
     def __init__(self) -> None:
         self._producers: dict[str, Producer] = {}
+        self._consumers: dict[str, Consumer] = {}
+        """By group."""
         self._bootstrap = ""
 
     def open(self, *, producer: str, bootstrap: str, id: str, timeout: str, **_: str) -> None:
@@ -28,6 +30,9 @@ class ConfluentTransactions:
                 "bootstrap.servers": bootstrap,
                 "transactional.id": id,
                 "transaction.timeout.ms": int(timeout),
+                "socket.timeout.ms": min(int(timeout), 5000),
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
                 "log_level": 0,
             }
         )
@@ -55,12 +60,13 @@ class ConfluentTransactions:
         assert left == 0, f"{left} records without an answer"
 
     def offsets(self, *, producer: str, group: str, topic: str, position: str) -> None:
-        """Through the metadata of a consumer that has never joined."""
-        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": group})
+        """Through the metadata of a consumer that never joins, and stays: `close` may hang in a new one."""
+        if group not in self._consumers:
+            config = {"bootstrap.servers": self._bootstrap, "group.id": group, "log_level": 0}
+            self._consumers[group] = Consumer(config)
         wanted = [TopicPartition(topic, 0, int(position))]
-        metadata = consumer.consumer_group_metadata()
+        metadata = self._consumers[group].consumer_group_metadata()
         self._producers[producer].send_offsets_to_transaction(wanted, metadata, DEADLINE_SECONDS)
-        consumer.close()
 
     def commit(self, *, producer: str) -> None:
         """Commit."""
