@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.kcli_cluster import NODES, KcliCluster
+from tests.support.kcli_cluster import NODES, KcliCluster, wait_until_in_sync
 from tests.support.producing import DEADLINE_SECONDS, produce
 from tests.support.records import TestRecord
 from tests.support.transaction_clients import TransactionClient
@@ -213,16 +213,3 @@ def test_nodes_of_three_are_killed(
     assert cluster.broker.stop() == 0
     for node in range(1, NODES + 1):
         check_files(cluster.broker.data / f"node-{node}", kcli, kafka_tool)
-
-
-def wait_until_in_sync(bootstrap: str) -> None:
-    """Every replica of every partition is in sync: the next kill leaves two of three."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    eventually(
-        lambda: all(
-            len(partition.isrs) == len(partition.replicas)
-            for topic in admin.list_topics(timeout=DEADLINE_SECONDS).topics.values()
-            for partition in topic.partitions.values()
-        ),
-        "every replica is in sync",
-    )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from confluent_kafka.admin import AdminClient
+
 from kcli.control_socket import ask
 from tests.support.kcli_broker import BOOTSTRAP, KcliBroker
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,3 +67,16 @@ class KcliCluster:
 
     def _ask(self, operation: str, node_id: int) -> None:
         ask(self.broker.data, operation, timeout_seconds=TIMEOUT_SECONDS, node=node_id)
+
+
+def wait_until_in_sync(bootstrap: str) -> None:
+    """Every replica of every partition is in sync: the next kill leaves two of three."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    eventually(
+        lambda: all(
+            len(partition.isrs) == len(partition.replicas)
+            for topic in admin.list_topics(timeout=TIMEOUT_SECONDS).topics.values()
+            for partition in topic.partitions.values()
+        ),
+        "every replica is in sync",
+    )
