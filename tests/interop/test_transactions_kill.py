@@ -125,12 +125,7 @@ class Siege:
         return f"{ROUNDS} kills; transactions visible: {'; '.join(shown)}"
 
     def _check_reader(self) -> None:
-        expected = {
-            (topic, partition): [
-                (offset, value) for offset, _, value in visible(self._bootstrap, topic, partition)
-            ]
-            for topic, partition in self._reader.read
-        }
+        expected = {place: visible(self._bootstrap, *place) for place in self._reader.read}
         eventually(
             lambda: all(len(self._reader.read[place]) >= len(rows) for place, rows in expected.items()),
             "the consumer has read everything",

@@ -18,7 +18,7 @@ from tests.support.transaction_program import key_of, value_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.support.transaction_clients import TransactionClient
+    from tests.support.transaction_clients import Row, TransactionClient
 
 PARTITIONS = 3
 COUNT = 3
@@ -138,11 +138,10 @@ class TransactionLoad:
 class Reader:
     """A consumer of committed records that reads on while the brokers come and go."""
 
-    def __init__(self, bootstrap: str, topics: Sequence[str]) -> None:
-        self.read: dict[tuple[str, int], list[tuple[int, str]]] = {
-            (topic, partition): [] for topic in topics for partition in range(PARTITIONS)
+    def __init__(self, bootstrap: str, topics: Sequence[str], partitions: int = PARTITIONS) -> None:
+        self.read: dict[tuple[str, int], list[Row]] = {
+            (topic, partition): [] for topic in topics for partition in range(partitions)
         }
-        """By partition: offset and value."""
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -166,14 +165,15 @@ class Reader:
             for message in self._consumer.consume(1000, 0.1):
                 topic, partition, offset = message.topic(), message.partition(), message.offset()
                 if message.error() is None and topic is not None and partition is not None:
-                    value = (message.value() or b"").decode()
-                    self.read[topic, partition].append((offset or 0, value))
+                    row = (offset or 0, _text(message.key()), _text(message.value()))
+                    self.read[topic, partition].append(row)
 
     def stop(self) -> None:
         """Read no more."""
-        self._stopping.set()
-        self._thread.join()
-        self._consumer.close()
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._thread.join()
+            self._consumer.close()
 
 
 def is_stable(bootstrap: str, topic: str) -> bool:
@@ -187,12 +187,16 @@ def is_stable(bootstrap: str, topic: str) -> bool:
     return stable == ends
 
 
-def visible(bootstrap: str, topic: str, partition: int) -> list[tuple[int, str, str]]:
-    """Offset, key and value of the committed records of a partition, whose last record is plain."""
+def visible(bootstrap: str, topic: str, partition: int) -> list[Row]:
+    """The committed records of a partition, whose last record is plain."""
     return [
-        (record.offset, (record.key or b"").decode(), (record.value or b"").decode())
+        (record.offset, _text(record.key), _text(record.value))
         for record in read_partition(bootstrap, topic, partition)
     ]
+
+
+def _text(data: bytes | str | None) -> str:
+    return data.decode() if isinstance(data, bytes) else data or ""
 
 
 def check(load: TransactionLoad, bootstrap: str) -> int:
