@@ -43,7 +43,7 @@ pytestmark = pytest.mark.interop
 
 ROUNDS = int(os.environ.get("KCLI_TRANSACTION_KILLS", "4"))
 SEED = int(os.environ.get("KCLI_KILL_SEED", "1"))
-CLIENTS = ("Java 4.3.1", "kafka-python", "confluent-kafka")
+CLIENTS = ("Java 4.3.1", "aiokafka", "confluent-kafka")
 """The first ends transactions with new epochs, the others add partitions by request."""
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
@@ -162,7 +162,7 @@ def check_files(data: Path, kcli: Callable[..., Finished], kafka_tool: KafkaTool
     # A compacted log has gaps.
     gaps = ("Non-consecutive offsets in", "  ")
     assert [line for line in printed.errors.splitlines() if not line.startswith(gaps)] == []
-    assert "transactionalId=load-" in printed.output
+    assert "load-aiokafka" in printed.output
 
 
 def test_the_process_is_killed(
