@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.interop
 
-ROUNDS = int(os.environ.get("KCLI_TRANSACTION_KILLS", "4"))
+ROUNDS = int(os.environ.get("KCLI_TRANSACTION_KILLS", "3"))
 SEED = int(os.environ.get("KCLI_KILL_SEED", "1"))
 CLIENTS = ("Java 4.3.1", "aiokafka", "confluent-kafka")
 """The first ends transactions with new epochs, the others add partitions by request."""

@@ -268,5 +268,6 @@ def table(
         well = "yes¹" if reader.name == MISLED else "yes"
         cells = ["**no**" if story.topic in verdict else well for story in stories]
         lines.append(f"| {reader.name} | " + " | ".join(cells) + " |")
-    lines += ["", f"¹ {MISLED} shows an aborted transaction if another one began and was aborted meanwhile."]
+    why = "shows an aborted transaction if another one began and was aborted meanwhile"
+    lines += ["", f"¹ {MISLED} {why}, as it does with Apache Kafka."]
     return "\n".join(lines)

@@ -46,6 +46,8 @@ LONGEST = (
     "tests/interop/test_spark_end_to_end.py",
     "tests/interop/test_reassignments",
     "tests/interop/test_durable.py",
+    "tests/interop/test_transactions_",
+    "tests/interop/test_streams.py",
     "tests/commands/export/test_spark_export.py",
     "tests/broker/schedules/",
     "tests/interop/test_hostile_",
