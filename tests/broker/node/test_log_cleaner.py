@@ -14,15 +14,18 @@ import trio.testing
 
 from kcli.broker.config.broker_config import BrokerConfig
 from kcli.broker.config.config_entries import ConfigChange
-from kcli.broker.controller.replication_control import TopicDefaults
+from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.node.log_cleaner import LogCleaner, RoundOptions
+from kcli.broker.process.compact_operations import compact_logs
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
 from kcli.storage.cleaning.cleaning_run import CleaningDiscarded
 from kcli.storage.log_paths import CLEANED_SUFFIX
 from tests.broker.records import batch
+from tests.broker.schedules.simulated_cluster import no_threads
 from tests.broker.single_node import Node
+from tests.support.running_cluster import running_cluster
 from tests.support.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -375,3 +378,57 @@ def set_config(node: Node, topic: str, name: str, value: str) -> None:
         defaults=TopicDefaults(configs=node.config.topic_defaults),
     )
     assert outcomes == [None]
+
+
+async def test_a_broker_looks_for_something_to_compact_all_the_time(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Its cleaner starts with the first closed segment, and a shorter pause counts at once."""
+    with no_threads():
+        async with running_cluster(tmp_path, log_cleaner_backoff_ms="60000") as cluster:
+            (broker,) = cluster.brokers
+            configs = {"cleanup.policy": "compact", "internal.segment.bytes": "1000"}
+            broker.controller.create_topics([NewTopic("t", 1, 1, configs=configs)], defaults=TopicDefaults())
+            partition = broker.replica_manager.partition("t", 0)
+
+            def update(times: int) -> None:
+                for _ in range(times):
+                    records = bytearray(batch(b"x" * 50, timestamp=broker.wall_ms()))
+                    partition.append(records, acks=1, now_ms=broker.wall_ms(), max_decompressed=1 << 20)
+
+            await trio.sleep(100)
+            assert "log_cleaner" not in vars(broker)
+            update(60)
+            log = partition.log
+            await trio.sleep(61)
+            assert log.cleaner_offset == log.segments.active.base_offset
+            update(200)
+            change = ConfigChange("log.cleaner.backoff.ms", ConfigOperation.SET, "500")
+            resource = (ConfigResourceType.BROKER, "")
+            broker.controller.incremental_alter_configs([(resource, [change])], defaults=TopicDefaults())
+            await trio.testing.wait_all_tasks_blocked()
+            assert log.cleaner_offset == log.segments.active.base_offset
+            update(200)
+            await trio.sleep(0.6)
+            assert log.cleaner_offset == log.segments.active.base_offset
+        assert log.cleaning is None
+
+
+async def test_a_broker_without_a_cleaner_compacts_only_what_it_is_told_to(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    with no_threads():
+        async with running_cluster(tmp_path, log_cleaner_enable="false") as cluster:
+            (broker,) = cluster.brokers
+            configs = {"cleanup.policy": "compact", "internal.segment.bytes": "1000"}
+            broker.controller.create_topics([NewTopic("t", 1, 1, configs=configs)], defaults=TopicDefaults())
+            partition = broker.replica_manager.partition("t", 0)
+            for _ in range(60):
+                records = bytearray(batch(b"x" * 50, timestamp=broker.wall_ms()))
+                partition.append(records, acks=1, now_ms=broker.wall_ms(), max_decompressed=1 << 20)
+            await trio.sleep(1000)
+            assert partition.log.cleaner_offset is None
+            operation = await compact_logs(cluster, {"partitions": [["t", 0]]})
+            result = await operation.until(trio.Event())
+            assert result["failures"] == []
+            assert partition.log.cleaner_offset == result["partitions"][0]["end_offset"] > 0
