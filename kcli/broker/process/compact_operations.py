@@ -48,12 +48,9 @@ class _Request(NamedTuple):
                 try:
                     report = await self._compact(node.broker, log, left)
                 except (KcliError, CorruptRecord) as error:
-                    failures.append(
-                        {
-                            "error": f"node {node.node_id} did not compact {log.topic_partition}: {error}",
-                            "hint": None,
-                        }
-                    )
+                    why = "it was interrupted" if left.is_set() else error
+                    what = f"node {node.node_id} did not compact {log.topic_partition}: {why}"
+                    failures.append({"error": what, "hint": None})
                 else:
                     rows.append(report.row(node.node_id))
         return {"partitions": rows, "failures": failures}
@@ -95,9 +92,9 @@ def _running(nodes: Mapping[int, Node], node_id: int | None) -> list[Node]:
             raise KcliError(
                 f"there is no node {node_id}", hint="`kcli broker node list` shows those there are"
             )
-        nodes[node_id].refuse(NodeState.DEAD, NodeState.STARTING)
+        nodes[node_id].refuse(NodeState.DEAD, NodeState.STARTING, NodeState.PAUSED, NodeState.STOPPING)
         return [nodes[node_id]]
-    running = [node for _, node in sorted(nodes.items()) if node.is_alive]
+    running = [node for _, node in sorted(nodes.items()) if node.state is NodeState.RUNNING]
     if not running:
         raise KcliError("no node runs", hint="`kcli broker node start` starts one")
     return running

@@ -346,6 +346,14 @@ async def test_a_named_log_is_compacted_after_the_round_that_runs(cleaning: Clea
     assert report.first_dirty_offset == report.end_offset == log.cleaner_offset
 
 
+async def test_a_log_that_is_gone_is_not_compacted(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    cleaning.node.controller.delete_topics([cleaning.node.image.topics["t"].topic_id])
+    with pytest.raises(CleaningDiscarded):
+        await cleaning.cleaner.compact(log, RoundOptions(now_ms=cleaning.node.now_ms))
+
+
 async def test_nobody_waits_for_a_round_that_is_given_up(cleaning: Cleaning) -> None:
     log = cleaning.create()
     cleaning.update(1, 60)
