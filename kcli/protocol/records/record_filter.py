@@ -1,10 +1,12 @@
 """What compaction does with the records of a batch, without an object for each.
 
-Their keys enter a map, some records are selected, and selected ones get another base timestamp.
+Their keys enter a map, some records are selected, and selected ones get other timestamp deltas. Records are
+found by their positions. Keys of more than `short_bytes` stand in the map as what `digest` makes of them. The
+functions check what they read, raise `CorruptRecord`, and never read outside of the records.
 
-Records are found by their positions. Keys of more than `short_key_bytes` stand in the map as what `digest`
-makes of them. The functions check what they read, and raise `CorruptRecord`; they never read outside of the
-records.
+They are the optional extension module `_record_walk` where it was built, and the functions `…_in_python`
+elsewhere: slower, with the same results and errors. A batch of more than `MOST_COMPILED` records is left to
+Python, which other threads can interrupt.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.varints import encode_varint, read_varint, read_varlong, wrap_int64
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from kcli.protocol.corruption import Buffer
+MOST_COMPILED = 8192
 
 
 class KeyForm(NamedTuple):
@@ -45,14 +47,14 @@ class Selection(NamedTuple):
     max_delta: int
 
 
-def index_keys(
+def index_keys_in_python(
     data: bytes,
     position: int,
     count: int,
     base_offset: int,
     offsets: dict[bytes, int],
     limits: tuple[int, int, int],
-    key_form: KeyForm,
+    key_form: tuple[int, Callable[[bytes], bytes]],
 ) -> int:
     """Enter the last offset of each key into a map; return the room left, -1 if a new key does not fit.
 
@@ -64,53 +66,44 @@ def index_keys(
     for _ in range(count):
         position, record_end = _record_at(data, position, end)
         try:
-            while data[position] >= 0x80:
+            if data[position] < 0x80:
                 position += 1
-            position += 1
-            byte = data[position]
-            if byte < 0x80:
-                delta = (byte >> 1) ^ -(byte & 1)
-                position += 1
+            elif data[position + 1] < 0x80:
+                position += 2
             else:
-                delta, position = read_varint(data, position)
-            byte = data[position]
-            if byte < 0x80:
-                length = (byte >> 1) ^ -(byte & 1)
-                position += 1
-            else:
-                length, position = read_varint(data, position)
-        except IndexError:
+                _, position = read_varlong(data, position)
+            delta, position = _short_number(data, position)
+            length, position = _short_number(data, position)
+        except (IndexError, CorruptRecord):
             raise _bad_record() from None
-        if length >= 0:
-            key_end = position + length
-            if key_end > record_end:
-                raise _bad_record()
-            offset = base_offset + delta
-            if offset >= first_offset:
-                key = data[position:key_end]
-                if length > short_bytes:
-                    key = digest(key)
-                if key not in offsets:
-                    room -= entry_bytes + len(key)
-                    if room < 0:
-                        return -1
-                offsets[key] = offset
+        if length < -1 or position + length > record_end or position > record_end:
+            raise _bad_record()
+        offset = base_offset + delta
+        if length >= 0 and offset >= first_offset:
+            key = data[position : position + length]
+            if length > short_bytes:
+                key = digest(key)
+            if key not in offsets:
+                room -= entry_bytes + len(key)
+                if room < 0:
+                    return -1
+            offsets[key] = offset
         position = record_end
     if position != end:
         raise CorruptRecord("a record batch holds more than the records it declares")
     return room
 
 
-def select_records(
+def select_records_in_python(
     data: bytes,
     position: int,
     count: int,
     base_offset: int,
     offsets: dict[bytes, int],
     limits: tuple[int, bool],
-    key_form: KeyForm,
-) -> Selection:
-    """Return the records that stay: those that no later record of the key in the map replaces.
+    key_form: tuple[int, Callable[[bytes], bytes]],
+) -> tuple[list[int], int, int, int, int, bool, int, int]:
+    """Return the fields of the `Selection` of records that no later record of the key in the map replaces.
 
     `limits` are the offset from which on all records stay, and whether tombstones go.
     """
@@ -132,27 +125,17 @@ def select_records(
                 position += 1
             else:
                 timestamp, position = read_varlong(data, position)
-            byte = data[position]
-            if byte < 0x80:
-                delta = (byte >> 1) ^ -(byte & 1)
-                position += 1
-            else:
-                delta, position = read_varint(data, position)
-            byte = data[position]
-            if byte < 0x80:
-                length = (byte >> 1) ^ -(byte & 1)
-                position += 1
-            else:
-                length, position = read_varint(data, position)
+            delta, position = _short_number(data, position)
+            length, position = _short_number(data, position)
             key_start = position
             if length > 0:
                 position += length
-            byte = data[position]
-            is_null = byte == 1
-        except IndexError:
+            value_length, position = _short_number(data, position)
+        except (IndexError, CorruptRecord):
             raise _bad_record() from None
-        if position >= record_end:
+        if length < -1 or value_length < -1 or position > record_end:
             raise _bad_record()
+        is_tombstone = value_length < 0
         offset = base_offset + delta
         position = record_end
         if offset < end_offset:
@@ -160,20 +143,18 @@ def select_records(
                 keyless += 1
                 continue
             key = data[key_start : key_start + length]
-            found = offsets.get(key if length <= short_bytes else digest(key), -1)
-            if offset < found:
+            if offset < offsets.get(key if length <= short_bytes else digest(key), -1):
                 superseded += 1
                 continue
-            if is_null and drop_tombstones:
+            if is_tombstone and drop_tombstones:
                 tombstones += 1
                 continue
-        if is_null:
+        if is_tombstone:
             has_tombstone = True
-        if kept:
-            if timestamp > max_delta:
-                max_delta = timestamp
-        else:
+        if not kept:
             first_delta = max_delta = timestamp
+        elif timestamp > max_delta:
+            max_delta = timestamp
         kept += 1
         if run_end != start:
             if run_end >= 0:
@@ -184,13 +165,13 @@ def select_records(
         runs += (run_start, run_end)
     if position != end:
         raise CorruptRecord("a record batch holds more than the records it declares")
-    return Selection(runs, kept, superseded, keyless, tombstones, has_tombstone, first_delta, max_delta)
+    return runs, kept, superseded, keyless, tombstones, has_tombstone, first_delta, max_delta
 
 
-def rebase_records(data: bytes, runs: Sequence[int], shift: int, constant: int | None) -> bytes:
-    """Return the records of runs with `shift` added to their timestamp deltas, or all with one delta."""
+def rebase_records_in_python(data: bytes, runs: list[int], shift: int, same: int | None) -> bytes:
+    """Return the records of runs with `shift` added to their timestamp deltas, or with the delta `same`."""
     parts: list[bytes] = []
-    same = None if constant is None else encode_varint(wrap_int64(constant))
+    delta = b"" if same is None else encode_varint(same)
     for slot in range(0, len(runs), 2):
         position, run_end = runs[slot], runs[slot + 1]
         while position < run_end:
@@ -198,37 +179,86 @@ def rebase_records(data: bytes, runs: Sequence[int], shift: int, constant: int |
             attributes = data[position - 1 : position]
             try:
                 old, position = read_varlong(data, position)
-            except IndexError:
+            except CorruptRecord:
                 raise _bad_record() from None
             if position > record_end:
                 raise _bad_record()
-            delta = encode_varint(wrap_int64(old + shift)) if same is None else same
-            parts += (
-                encode_varint(1 + len(delta) + record_end - position),
-                attributes,
-                delta,
-                data[position:record_end],
-            )
+            if same is None:
+                delta = encode_varint(wrap_int64(old + shift))
+            size = 1 + len(delta) + record_end - position
+            parts += (encode_varint(size), attributes, delta, data[position:record_end])
             position = record_end
     return b"".join(parts)
 
 
-def _record_at(data: Buffer, position: int, end: int) -> tuple[int, int]:
+def _record_at(data: bytes, position: int, end: int) -> tuple[int, int]:
     """Return the position behind the attributes of the record at a position, and that behind the record."""
     if position >= end:
         raise CorruptRecord("a record batch holds fewer records than it declares")
-    length = data[position]
-    if length < 0x80:
-        record_end = position + 1 + ((length >> 1) ^ -(length & 1))
-        position += 2
-    else:
-        length, position = read_varint(data, position)
-        record_end = position + length
-        position += 1
-    if record_end > end or position >= record_end:
+    try:
+        length, position = _short_number(data, position)
+    except (IndexError, CorruptRecord):
+        raise _bad_record() from None
+    if length < 2 or position + length > end:
         raise _bad_record()
-    return position, record_end
+    return position + 1, position + length
+
+
+def _short_number(data: bytes, position: int) -> tuple[int, int]:
+    """Return the number at a position, mostly of one or two bytes, and the position behind it."""
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    second = data[position + 1]
+    if second < 0x80:
+        folded = byte & 0x7F | second << 7
+        return (folded >> 1) ^ -(folded & 1), position + 2
+    return read_varint(data, position)
 
 
 def _bad_record() -> CorruptRecord:
     return CorruptRecord("a record does not fit its batch")
+
+
+try:
+    from kcli.protocol.records import _record_walk as _compiled
+except ImportError:
+    _compiled = None  # type: ignore[assignment]  # the functions in Python serve
+
+
+def index_keys(
+    data: bytes,
+    count: int,
+    base_offset: int,
+    offsets: dict[bytes, int],
+    limits: tuple[int, int, int],
+    key_form: KeyForm,
+) -> int:
+    """Enter the keys of `count` records as `index_keys_in_python` does."""
+    index = index_keys_in_python if _compiled is None or count > MOST_COMPILED else _compiled.index_keys
+    return index(data, 0, count, base_offset, offsets, limits, key_form)
+
+
+def select_records(
+    data: bytes,
+    count: int,
+    base_offset: int,
+    offsets: dict[bytes, int],
+    limits: tuple[int, bool],
+    key_form: KeyForm,
+) -> Selection:
+    """Select among `count` records as `select_records_in_python` does."""
+    select = (
+        select_records_in_python if _compiled is None or count > MOST_COMPILED else _compiled.select_records
+    )
+    return Selection(*select(data, 0, count, base_offset, offsets, limits, key_form))
+
+
+def rebase_records(data: bytes, selection: Selection, shift: int, same: int | None) -> bytes:
+    """Give the selected records other timestamp deltas as `rebase_records_in_python` does."""
+    rebase = (
+        rebase_records_in_python
+        if _compiled is None or selection.kept > MOST_COMPILED
+        else _compiled.rebase_records
+    )
+    return rebase(data, selection.runs, shift, same)

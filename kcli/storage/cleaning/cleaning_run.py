@@ -192,22 +192,26 @@ class CleaningRun:
     def _clean_segment(self, source: SourceSegment, batches: BatchFilter, writer: SegmentWriter) -> None:
         """Write what stays of one source."""
         records = self._records(source)
-        for _, run in self._runs(source, records, 0):
+        stats = self.stats
+        for position, run in self._runs(source, records, 0):
             view = memoryview(run)
-            at = 0
+            at = untouched = 0
             while at < len(run):
                 head, data = batches.filter(run, at)
-                self.stats.records_before += max(head.count, 0)
+                stats.records_before += max(head.count, 0)
                 size = head.size_in_bytes
                 if data is UNTOUCHED:
                     writer.index(size, head.last_offset, head.max_timestamp)
-                    writer.write(view[at : at + size])
-                elif data:
-                    kept = BatchHead.at(data)
-                    writer.index(len(data), kept.last_offset, kept.max_timestamp)
-                    writer.write(data)
+                else:
+                    writer.keep(records, position + untouched, view[untouched:at])
+                    untouched = at + size
+                    if data:
+                        kept = BatchHead.at(data)
+                        writer.index(len(data), kept.last_offset, kept.max_timestamp)
+                        writer.write(data)
                 at += size
                 self._pauses.maybe()
+            writer.keep(records, position + untouched, view[untouched:at])
             writer.flush()
 
     def _fill_map(self) -> None:
@@ -257,7 +261,6 @@ class CleaningRun:
                     data = decompress(head.codec, data)
                 left = index_keys(
                     data,
-                    0,
                     head.count,
                     head.base_offset,
                     offset_map.offsets,

@@ -98,8 +98,12 @@ class SegmentWriter:
             self._throttle(len(data))
         self._pending.clear()
 
-    def copy(self, source: FileRecords, position: int, size: int) -> None:
-        """Write `size` bytes of another file, which were indexed last. Raises `OSError`."""
+    def keep(self, source: FileRecords, position: int, data: memoryview) -> None:
+        """Take the bytes at a position of another file, whose batches were indexed last. Raises `OSError`."""
+        size = len(data)
+        if size < MIN_COPIED_BYTES:
+            self._pending.append(data)
+            return
         self.flush()
         if self.is_real:
             disk.copy_range(

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "record_filter.h"
 #include "record_walk.h"
 
 static uint64_t state;
@@ -83,6 +84,22 @@ static size_t mutate(uint8_t *bytes, size_t size)
     return size;
 }
 
+/* Gives each sound record another timestamp, in memory of exactly the size that it needs. */
+static void rewrite(const uint8_t *position, size_t size)
+{
+    const uint8_t *end = position + size;
+    struct filtered_record record;
+
+    while (filter_record(position, end, &record) == FILTER_SOUND) {
+        int64_t delta = (int64_t)next(UINT64_MAX);
+        uint8_t *rebased = malloc(filter_rebased(NULL, &record, delta));
+
+        filter_rebased(rebased, &record, delta);
+        free(rebased);
+        position = record.end;
+    }
+}
+
 int main(int argc, char **argv)
 {
     static uint8_t made[32 * 2048];
@@ -105,6 +122,7 @@ int main(int argc, char **argv)
         exact = malloc(size ? size : 1);
         memcpy(exact, made, size);
         result = walk_records(exact, exact + size, count, (int64_t)next(UINT64_MAX));
+        rewrite(exact, size);
         free(exact);
         if (result.error == WALK_SOUND)
             sound++;
