@@ -33,13 +33,16 @@ PRESENCE = {"error_message", "batch_index_error_message", "session_id"}
 CHOSEN = {"InitProducerIdResponse.producer_id": -1, "CreatableTopicResult.topic_id": bytes(16)}
 """Ids that a broker chooses, and the value that means none: any two others are equal."""
 
-TIMES = {"log_append_time_ms", "last_timestamp", "ListOffsetsPartitionResponse.timestamp"}
+TIMES = {
+    "log_append_time_ms", "last_timestamp", "transaction_start_time_ms",
+    "ListOffsetsPartitionResponse.timestamp",
+}  # fmt: skip
 """Times of a broker's own clock."""
 
 IDENTITIES = (
     "name", "topic", "topic_name", "topic_id", "group_id", "member_id", "resource_name", "resource_type",
     "partition_index", "partition", "index", "config_name", "node_id", "broker_id", "entity_type",
-    "entity_name", "key",
+    "entity_name", "key", "transactional_id",
 )  # fmt: skip
 """Fields that tell the elements of a list apart, for which reason their values are part of a path."""
 

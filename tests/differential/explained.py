@@ -52,6 +52,14 @@ NOT_ENFORCED = {"request_percentage", "controller_mutation_rate", "connection_cr
 QUORUM = "kcli's metadata log has no Raft quorum: its epochs, offsets and voters are its own"
 
 
+def _names_a_partition_twice(request: Any) -> bool:
+    """Whether a transaction of AddPartitionsToTxn names a partition twice."""
+    lists = [request.v3_and_below_topics, *(each.topics for each in request.transactions)]
+    return any(
+        _has_twice((topic.name, index) for topic in topics for index in topic.partitions) for topics in lists
+    )
+
+
 def _has_twice(things: Iterable[Any]) -> bool:
     """Whether anything is there twice."""
     listed = list(things)
@@ -162,6 +170,12 @@ TABLE: tuple[Explained, ...] = (
         "DescribeQuorum",
         r"topics\.partitions\.current_voters\.replica_directory_id",
         QUORUM,
+    ),
+    Explained(
+        "AddPartitionsToTxn",
+        r"results_by.*",
+        "kcli has one result for a partition that is named twice",
+        lambda request, difference: _names_a_partition_twice(request.body),
     ),
     Explained(
         ".*",

@@ -8,12 +8,13 @@ from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribe
 from kcli.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from kcli.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
+from kcli.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kcli.protocol.messages.list_groups import ListGroupsRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.differential.requests import Request
-from tests.differential.world import TOPICS
+from tests.differential.world import TOPICS, TRANSACTIONAL_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,12 @@ def _committed(request: Any, world: World) -> Request:
     return Request("OffsetFetch", 8, OffsetFetchRequest(groups=[group]))
 
 
+def _transactions(request: Any, world: World) -> Request:
+    """Every transactional id of the world."""
+    ids = [world.transactional_id(name) for name in TRANSACTIONAL_IDS]
+    return Request("DescribeTransactions", 0, DescribeTransactionsRequest(transactional_ids=ids))
+
+
 def _groups(request: Any, world: World) -> Request:
     """All groups."""
     return Request("ListGroups", 5, ListGroupsRequest())
@@ -109,6 +116,11 @@ PROBES: dict[str, Callable[[Any, World], Request]] = {
     "OffsetCommit": _committed,
     "OffsetDelete": _committed,
     "DeleteGroups": _groups,
+    "InitProducerId": _transactions,
+    "AddPartitionsToTxn": _transactions,
+    "AddOffsetsToTxn": _transactions,
+    "EndTxn": _transactions,
+    "WriteTxnMarkers": _offsets,
 }
 """By the API that changes something."""
 

@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.network.apis import APIS as SERVED
 from kcli.protocol.apis import named
+from kcli.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTransaction
 from kcli.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kcli.protocol.schema.fields import fields_of
 from tests.differential.batches import produced, sound_batch
-from tests.differential.world import NEW_GROUPS, REBALANCE_MS, SESSION_MS, TOPICS
+from tests.differential.world import (
+    NEW_GROUPS,
+    REBALANCE_MS,
+    SESSION_MS,
+    TOPICS,
+    TRANSACTIONAL_IDS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +87,16 @@ def group(random: Random, world: World) -> str:
             ("empty", "other", "stable", "stable", "modern", "modern", f"new-{random.randrange(NEW_GROUPS)}")
         )
     )
+
+
+def transactional_id(random: Random, world: World) -> str:
+    """An id that has a producer, or one that may get it."""
+    return world.transactional_id(random.choice(TRANSACTIONAL_IDS))
+
+
+def producer_id(random: Random, world: World) -> int:
+    """The producer id of some transactional id."""
+    return random.choice([each for each, _ in world.producers.values()])
 
 
 def member(random: Random, world: World) -> str:
@@ -234,6 +251,28 @@ FIELDS: dict[str, Pick] = {
     ),
     "config_operation": of(0, 0, 0, 1, 2, 3),
     "resource_types": of(2, 4, 8, 16, 32),
+    # transactions
+    "InitProducerIdRequest.transactional_id": lambda random, world: random.choice(
+        (None, transactional_id(random, world))
+    ),
+    "AddPartitionsToTxnTransaction.transactional_id": transactional_id,
+    "v3_and_below_transactional_id": transactional_id,
+    "AddOffsetsToTxnRequest.transactional_id": transactional_id,
+    "EndTxnRequest.transactional_id": transactional_id,
+    "TxnOffsetCommitRequest.transactional_id": transactional_id,
+    "transactional_ids": transactional_id,
+    "v3_and_below_producer_id": producer_id,
+    "producer_id": producer_id,
+    "producer_id_filters": producer_id,
+    "v3_and_below_producer_epoch": of(0, 1, 2),
+    "producer_epoch": of(0, 1, 2),
+    "coordinator_epoch": of(0, 0, 1, -1),
+    "transaction_version": of(0, 0, 1, 2),
+    "state_filters": of("Empty", "Ongoing", "CompleteAbort", "PrepareCommit", "Dead", "ongoing", "no such"),
+    "duration_filter": of(-1, -1, 0, 10**9),
+    "transactional_id_pattern": lambda random, world: random.choice(
+        (None, "", ".*", world.prefix + "tx-(a|b)", world.prefix + "tx", "(", "[z-a]", ".*tx-[^a]")
+    ),
     # producers, quotas, cluster
     "transaction_timeout_ms": of(60_000, 1000),
     "InitProducerIdRequest.producer_id": of(-1),
@@ -359,8 +398,12 @@ class RequestMaker:
         import_module(self._classes[name].__module__)
         body = valid(self._classes[name], name, version, random, world)
         ADJUST.get(name, lambda *_: None)(body, version, random, world)
+        transactions = getattr(body, "transactions", [])[:1]
         for _ in range(random.choice((0, 0, 1, 1, 1, 2))):
             spoil(body, version, random, world)
+        if name == "AddPartitionsToTxn":
+            # Apache Kafka never answers a request without transactions, or with one of them twice.
+            body.transactions = transactions
         if name == "DescribeTopicPartitions":
             _describe_topics(body, version, random, world)
         return Request(name, version, body)
@@ -494,6 +537,32 @@ def _metadata(body: Any, version: int, random: Random, world: World) -> None:
             each.topic_id, each.name = topic_id(random, world), None
 
 
+def _init_producer(body: Any, version: int, random: Random, world: World) -> None:
+    if version >= 3 and random.random() < 0.4:
+        known = world.producers.get(body.transactional_id or "")
+        if known is not None:
+            body.producer_id, body.producer_epoch = known
+
+
+def _of_producer(body: Any, version: int, random: Random, world: World) -> None:
+    """Name the producer that the transactional id has, mostly."""
+    known = world.producers.get(body.transactional_id)
+    if known is not None and random.random() < 0.85:
+        body.producer_id, body.producer_epoch = known
+
+
+def _add_partitions(body: Any, version: int, random: Random, world: World) -> None:
+    if version >= 4 and not body.transactions:
+        body.transactions = [
+            valid(AddPartitionsToTxnTransaction, "AddPartitionsToTxn", version, random, world)
+        ]
+    for each in body.transactions:
+        _of_producer(each, version, random, world)
+    known = world.producers.get(body.v3_and_below_transactional_id)
+    if version < 4 and known is not None and random.random() < 0.85:
+        body.v3_and_below_producer_id, body.v3_and_below_producer_epoch = known
+
+
 def sync_after(join: Request, response: Any) -> Request:
     """The request by which the leader of a new generation assigns."""
     version = min(join.version, 5)
@@ -534,6 +603,11 @@ ADJUST = {
     "DeleteTopics": _delete_topics,
     "CreatePartitions": _create_partitions,
     "Produce": _produce,
+    "InitProducerId": _init_producer,
+    "AddPartitionsToTxn": _add_partitions,
+    "AddOffsetsToTxn": _of_producer,
+    "EndTxn": _of_producer,
+    "TxnOffsetCommit": _of_producer,
     "Metadata": _metadata,
     "JoinGroup": _join,
 }

@@ -208,6 +208,11 @@ def settle(request: Request, response: Any, world: World) -> None:
         }
         if missing:
             world.await_created(missing)
+    if request.api in ("InitProducerId", "EndTxn") and request.body.transactional_id:
+        if not response.error_code and response.producer_id >= 0:
+            producer = (response.producer_id, response.producer_epoch)
+            world.producers[request.body.transactional_id] = producer
+        world.settle_transaction(request.body.transactional_id)
     if request.api == "JoinGroup" and response.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
         # An empty consumer group is forgotten by Apache Kafka then, which shows after the next write.
         world.is_spent = True

@@ -1,8 +1,8 @@
 """Both brokers, asked at the same time, and the symbols that stand for what each of them names by itself.
 
-A topic id or a member id differs from broker to broker. Requests and compared responses hold symbols of the
-same length instead: `Side` puts its broker's own ids into the bytes that it sends, and takes them out of
-what it receives.
+A topic id, a member id or a producer id differs from broker to broker. Requests and compared responses hold
+symbols of the same length instead: `Side` puts its broker's own ids into the bytes that it sends, and takes
+them out of what it receives. Producer id 0 has no symbol: responses have it where they have none.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.frames import decode_response
+from kcli.protocol.messages.end_txn import EndTxnResponse
+from kcli.protocol.messages.init_producer_id import InitProducerIdResponse
 from kcli.protocol.schema.declaration import DecodeError, message_info
 from kcli.protocol.schema.fields import fields_of
 from tests.support.raw_client import RawClient, request_frame
@@ -26,8 +28,11 @@ SILENCE_SECONDS = 15.0
 
 CLIENT_ID = "raw"
 _TOPIC = b"\xd1\xffsymbol"
+_PRODUCER = b"\x5a\xd1\xffpid"
+"""The beginning of the 8 bytes of a producer id, which is a positive number."""
 _SYMBOL = re.compile(
-    rb"\xd1\xffsymbol.{8}|[\w.-]{1,60}-00000000-0000-4000-8000-\d{12}|symbolic-member-\d{6}", re.DOTALL
+    rb"\xd1\xffsymbol.{8}|\x5a\xd1\xffpid..|[\w.-]{1,60}-00000000-0000-4000-8000-\d{12}|symbolic-member-\d{6}",
+    re.DOTALL,
 )
 _UUID = re.compile(r"(.*)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MEMBER_FIELDS = {"member_id", "leader"}
@@ -105,6 +110,9 @@ class Side:
             elif field.wire is not None and field.wire.kind == "uuid":
                 if isinstance(part, bytes):
                     setattr(value, field.name, self.symbols.get(part, part))
+            elif field.name == "producer_id" and part > 0:
+                own = part.to_bytes(8, "big")
+                setattr(value, field.name, int.from_bytes(self.symbols.get(own, own), "big"))
             elif field.name in _MEMBER_FIELDS and isinstance(part, str):
                 setattr(value, field.name, self.symbols.get(part.encode(), part.encode()).decode())
 
@@ -128,7 +136,7 @@ class Pair:
         for side in self.sides:
             side.send(request, version)
         apache, kcli = (side.receive(request, version) for side in self.sides)
-        if self._learn_members(apache, kcli):
+        if self._learn_members(apache, kcli) or self._learn_producers(apache, kcli):
             for side, response in zip(self.sides, (apache, kcli), strict=True):
                 side.to_symbols(response)
         return apache, kcli
@@ -168,6 +176,19 @@ class Pair:
             return False
         self.apache.learn(symbol, theirs.encode())
         self.kcli.learn(symbol, ours.encode())
+        return True
+
+    def _learn_producers(self, apache: Any, kcli: Any) -> bool:
+        """Give a symbol to a producer id that both brokers chose for the same request."""
+        if type(apache) is not type(kcli) or not isinstance(apache, (InitProducerIdResponse, EndTxnResponse)):
+            return False
+        theirs, ours = apache.producer_id, kcli.producer_id
+        known = _PRODUCER[0] << 56
+        if min(theirs, ours) <= 0 or max(theirs, ours) >= known:
+            return False
+        symbol = _PRODUCER + (next(self._numbers) % 2**16).to_bytes(2, "big")
+        self.apache.learn(symbol, theirs.to_bytes(8, "big"))
+        self.kcli.learn(symbol, ours.to_bytes(8, "big"))
         return True
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from kcli.protocol.messages.delete_records import (
 from kcli.protocol.messages.delete_topics import DeleteTopicsRequest
 from kcli.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
+from kcli.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kcli.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -67,6 +68,9 @@ LOADING = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
+TRANSACTIONAL_IDS = ("tx-a", "tx-b", "tx-c", "tx-new")
+"""All but the last have a producer in every world."""
+
 NEW_GROUPS = 8
 """Groups that requests may create."""
 
@@ -86,9 +90,13 @@ def until(pair: Pair, request: object, version: int, holds: Callable[[Any], bool
 def prepare(pair: Pair) -> None:
     """Note which topics are there before any world, to leave them alone; wait for the first producer id."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-    until(pair, request, 4, lambda response: not response.error_code)
+    until(pair, request, 4, lambda response: not response.error_code and response.producer_id > 0)
     for response in pair.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12):
-        pair.foreign_topics |= {topic.name for topic in response.topics} | {MARKER, "__consumer_offsets"}
+        pair.foreign_topics |= {topic.name for topic in response.topics} | {
+            MARKER,
+            "__consumer_offsets",
+            "__transaction_state",
+        }
 
 
 class World:
@@ -99,6 +107,8 @@ class World:
         self.prefix = f"d{run}-{number:04d}-"
         self.topic_ids: dict[str, bytes] = {}
         self.members: list[str] = []
+        self.producers: dict[str, tuple[int, int]] = {}
+        """The newest producer id, as a symbol, and epoch of each transactional id."""
         self.wanted: list[Any] = []
         """Requests that should come next."""
         self.is_spent = False
@@ -111,7 +121,7 @@ class World:
         """The name of a topic of this world."""
         return self.prefix + name
 
-    group = topic
+    group = transactional_id = topic
 
     def is_foreign(self, name: str) -> bool:
         """Whether a name is that of a topic or group of another world or another user of the brokers."""
@@ -125,6 +135,7 @@ class World:
         self.learn_topic_ids()
         self._produce()
         self._commit()
+        self._begin_transactions()
         self._join()
         self._set_quotas()
 
@@ -262,6 +273,33 @@ class World:
                 OffsetCommitRequest(group_id=group, topics=[topic]),
                 8,
                 lambda response: response.topics[0].partitions[0].error_code not in LOADING,
+            )
+
+    def _begin_transactions(self) -> None:
+        for name in TRANSACTIONAL_IDS:
+            transactional_id = self.transactional_id(name)
+            find = FindCoordinatorRequest(key=transactional_id, key_type=1)
+            until(self.pair, find, 3, lambda response: not response.error_code)
+            until(
+                self.pair,
+                DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+                0,
+                lambda response: response.transaction_states[0].error_code not in LOADING,
+            )
+        for name in TRANSACTIONAL_IDS[:-1]:
+            transactional_id = self.transactional_id(name)
+            request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=600_000)
+            response = self.pair.set_up(request, 5)
+            self.producers[transactional_id] = (response.producer_id, response.producer_epoch)
+
+    def settle_transaction(self, transactional_id: str) -> None:
+        """Wait until the partitions of a transaction have their markers."""
+        if transactional_id.startswith(self.prefix):
+            until(
+                self.pair,
+                DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+                0,
+                lambda response: not response.transaction_states[0].transaction_state.startswith("Prepare"),
             )
 
     def _join(self) -> None:

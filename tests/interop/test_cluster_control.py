@@ -98,7 +98,12 @@ def finalized(cluster: Cluster) -> dict[str, str]:
 
 def test_features_are_told_lowered_and_raised_and_stay_so(cluster: Cluster) -> None:
     elr = "eligible.leader.replicas.version"
-    everything = {elr: "1", "group.version": "1", "metadata.version": "4.3-IV0"}
+    everything = {
+        elr: "1",
+        "group.version": "1",
+        "metadata.version": "4.3-IV0",
+        "transaction.version": "2",
+    }
     assert finalized(cluster) == everything
     lower = ("kafka-features", "downgrade", "--feature", f"{elr}=0")
     assert cluster.tool(*lower, "--dry-run") == [f"{elr} can be downgraded to 0."]
@@ -117,6 +122,7 @@ def test_features_are_told_lowered_and_raised_and_stay_so(cluster: Cluster) -> N
     [
         ("downgrade", "metadata.version=29", "it would lose metadata that the lower level does not know"),
         ("upgrade", "group.version=2", "the controller supports only 0 to 1"),
+        ("upgrade", "transaction.version=3", "the controller supports only 0 to 2"),
         ("upgrade", "share.version=1", "the controller does not support this feature"),
     ],
 )

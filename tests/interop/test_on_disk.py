@@ -197,10 +197,9 @@ RELEASES = (
         "4.3.1",
         NEWEST,
         DYNAMIC_QUORUM,
-        "share groups (`share.version` 1), streams groups (`streams.version` 1), transactions "
-        "(`transaction.version` 2), ",
+        "share groups (`share.version` 1), streams groups (`streams.version` 1), ",
     ),
-    Release("4.1.1", OLDER, {}, "transactions (`transaction.version` 2), "),
+    Release("4.1.1", OLDER, {}, ""),
 )
 
 

@@ -26,7 +26,9 @@ class TransactionFilter:
     """
 
     def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:
-        self.unknown_states = [name for name in request.state_filters if name not in STATES_BY_LABEL]
+        self.unknown_states = [
+            name for name in dict.fromkeys(request.state_filters) if name not in STATES_BY_LABEL
+        ]
         self._filters_states = bool(request.state_filters)
         self._states = {STATES_BY_LABEL.get(name) for name in request.state_filters}
         self._producer_ids = frozenset(request.producer_id_filters)
