@@ -133,7 +133,6 @@ class Node:
             start_soon=self.start_soon,
             backoff_ms=lambda: (20, 100),
         )
-        self.log_manager.set_transaction_verification(verifies=True)
         self.controller = Controller(MemoryLog(), EMPTY_IMAGE, random=random.Random(0))
         self.controller.publisher.observe(self._apply)
         self.producer_ids = ProducerIds(self._allocate)

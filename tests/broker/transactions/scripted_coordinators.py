@@ -65,6 +65,7 @@ def use_coordinators(
 ) -> ScriptedCoordinators:
     """Let a node verify transactions with these coordinators, of which it leads the only partition."""
     node.create_topic(TRANSACTION_STATE_TOPIC)
+    node.log_manager.set_transaction_verification(verifies=True)
     node.verifier = TransactionVerifier(
         node.replica_manager,
         coordinators,

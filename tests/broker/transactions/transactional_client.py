@@ -129,7 +129,8 @@ class TransactionalClient:
 async def transactional_client(
     node: Node, transactional_id: str = "tid", *, version: int = 1
 ) -> AsyncIterator[TransactionalClient]:
-    """Connect a producer that has its id; the node coordinates it."""
+    """Connect a producer that has its id; the node coordinates and verifies its transactions."""
+    node.log_manager.set_transaction_verification(verifies=True)
     if TRANSACTION_STATE_TOPIC not in node.image.topics:
         node.create_topic(TRANSACTION_STATE_TOPIC)
     async with connected(node) as client:
