@@ -51,6 +51,7 @@ def transaction_runtime(
     config = broker_config()
     settings = CoordinatorSettings(
         partitions=config.transaction_state_log_num_partitions,
+        keeps_partition_count=True,
         load_buffer_bytes=config.transaction_state_log_load_buffer_size,
         commit_timeout_ms=config.request_timeout_ms,
         sweep_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,

@@ -78,6 +78,9 @@ class CoordinatorRuntime(Generic[S]):
         self._to_load: dict[ShardHost[S], None] = {}
         self._nursery: trio.Nursery | None = None
         self._is_stopped = False
+        self._first_partition_count: int | None = None
+        self._refusal: str | None = None
+        """Why all requests are refused, if they are."""
 
     def partition_for(self, name: str) -> int:
         """Return the partition of a group, or of a transactional id."""
@@ -173,6 +176,8 @@ class CoordinatorRuntime(Generic[S]):
     def _host(self, index: int) -> ShardHost[S]:
         if self._is_stopped:
             raise _stopping()
+        if self._refusal is not None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, self._refusal)
         host = self._hosts.get(index)
         if host is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead {self.topic}-{index}")
@@ -189,6 +194,8 @@ class CoordinatorRuntime(Generic[S]):
             return
         topics = (*delta.created_topics, *delta.changed_topics, *delta.deleted_topics)
         if any(topic.name == self.topic for topic in topics):
+            if self._settings.keeps_partition_count:
+                self._check_partition_count(image)
             self._follow_leadership(image)
         if delta.is_empty:
             return
@@ -205,6 +212,19 @@ class CoordinatorRuntime(Generic[S]):
         if image is not None and not self._is_stopped:
             self._follow_leadership(image)
         await trio.lowlevel.checkpoint()
+
+    def _check_partition_count(self, image: MetadataImage) -> None:
+        topic = image.topics.get(self.topic)
+        count = None if topic is None else len(topic.partitions)
+        if count is None or self._first_partition_count is None:
+            self._first_partition_count, self._refusal = count, None
+        elif count != self._first_partition_count and self._refusal is None:
+            why = (
+                f"the number of partitions of {self.topic} has changed from {self._first_partition_count}"
+                f" to {count}"
+            )
+            _log.error("%s: its coordinator refuses all requests until the next start", why)
+            self._refusal = why
 
     def _follow_leadership(self, image: MetadataImage) -> None:
         partitions = self._replica_manager.partitions

@@ -39,10 +39,13 @@ if TYPE_CHECKING:
 class CoordinatorSettings:
     """The configuration of a coordinator's topic.
 
-    `partitions` counts only until the topic exists. `sweep_interval_ms` is how often every shard is swept.
+    `partitions` counts only until the topic exists. With `keeps_partition_count` another number of partitions
+    than the first that the node has seen stops the coordinator, because names would have other shards.
+    `sweep_interval_ms` is how often every shard is swept.
     """
 
     partitions: int = 50
+    keeps_partition_count: bool = False
     load_buffer_bytes: int = 5 << 20
     commit_timeout_ms: int = 5000
     codec: Codec = Codec.NONE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kcli.broker.controller.cluster_control import BrokerRegistrationRequest
-from kcli.broker.controller.replication_control import NewTopic
+from kcli.broker.controller.replication_control import NewPartitions, NewTopic
 from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, Now, Reply, Schedule, Token
 from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse, CoordinatorSettings
@@ -166,6 +166,11 @@ class NotebookNode:
 
     def delete(self) -> None:
         self.node.controller.delete_topics([self.node.image.topics[TOPIC].topic_id])
+
+    def add_partition(self, count: int) -> None:
+        """Give the topic so many partitions."""
+        (outcome,) = self.node.controller.create_partitions([NewPartitions(TOPIC, count)])
+        assert outcome == 1
 
     def put(self, *records: CoordinatorRecord, index: int = 0) -> Any:
         return self.runtime.ask(index, lambda shard, now, token: shard.put(token, *records))

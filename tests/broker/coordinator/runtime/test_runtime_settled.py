@@ -9,7 +9,8 @@ import trio
 import trio.testing
 
 from kcli.broker.coordinator.effects import Append, Effect, Now, Reply, Send
-from kcli.protocol.error_codes import ErrorCode
+from kcli.broker.coordinator.runtime.shard_host import CoordinatorSettings
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.broker.coordinator.runtime.notebook import (
     OTHER_NODE,
     answer_of,
@@ -128,3 +129,31 @@ async def test_a_new_shard_knows_its_partition_and_epoch(autojump_clock: Clock, 
     async with notebook_node(tmp_path) as node:
         node.create(partitions=2)
         assert [shard(node, index).opened_as for index in (0, 1)] == [(0, 0), (1, 0)]
+
+
+async def test_another_number_of_partitions_stops_a_coordinator_that_keeps_it(
+    autojump_clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with notebook_node(tmp_path, CoordinatorSettings(keeps_partition_count=True)) as node:
+        node.create(partitions=2)
+        assert node.put(record("a", 1)) == "stored"
+        node.add_partition(3)
+        why = "the number of partitions of __notebook has changed from 2 to 3"
+        for index in range(3):
+            with pytest.raises(KafkaError, match=why) as refused:
+                node.put(record("a", 2), index=index)
+            assert refused.value.code == ErrorCode.NOT_COORDINATOR
+        node.add_partition(4)
+        assert [line for line in caplog.messages if "number" in line] == [
+            f"{why}: its coordinator refuses all requests until the next start"
+        ]
+        node.delete()
+        node.create(partitions=4)
+        assert node.put(record("a", 3), index=3) == "stored"
+
+
+async def test_another_number_of_partitions_adds_shards(autojump_clock: Clock, tmp_path: Path) -> None:
+    async with notebook_node(tmp_path) as node:
+        node.create()
+        node.add_partition(2)
+        assert node.put(record("a", 1), index=1) == "stored"
