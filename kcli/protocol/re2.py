@@ -9,9 +9,10 @@ r"""Parses regular expressions in the syntax of RE2, the one of subscriptions in
 RE2 has no look-around and no back-references, because these cannot be matched in linear time: they are errors
 here as well (library RE2/J, which Kafka uses). A parsed expression keeps nothing of its captures.
 
-Expressions are matched against topic names only, which have 65 different characters, all ASCII and no line
-break. A set of characters is therefore 65 bits, bit i for `ALPHABET[i]`, and most differences between
-dialects of regular expressions do not matter.
+Expressions are matched against names of topics and transactional ids. A set of characters is 96 bits: bit i
+for `ALPHABET[i]`, the printable ASCII characters, and `OTHER` for all others. No expression can name one of
+those, but `.` and complements match them. Most differences between dialects of regular expressions do not
+matter then.
 """
 
 from __future__ import annotations
@@ -71,11 +72,15 @@ class Repeat:
 Node = Characters | Position | Sequence | Choice | Repeat
 
 
-ALPHABET = "-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+ALPHABET = "".join(map(chr, range(32, 127)))
 
 INDEX = {character: index for index, character in enumerate(ALPHABET)}
 
-ALL = (1 << len(ALPHABET)) - 1
+_ASCII = (1 << len(ALPHABET)) - 1
+OTHER = 1 << len(ALPHABET)
+"""The characters that are not in `ALPHABET`."""
+
+ALL = _ASCII | OTHER
 
 # Further characters that fold to the same letter (Unicode's simple case folding).
 _UNUSUAL_CASES = {"k": "\u212a", "s": "\u017f"}
@@ -101,7 +106,7 @@ for _each, _bit in _EXACT.items():
 
 
 def single(character: str, *, fold_case: bool = False) -> int:
-    """Return the set of one character, with `fold_case` in either case; empty if topic names lack it."""
+    """Return the set of one character, with `fold_case` in either case; empty outside of `ALPHABET`."""
     return (_FOLDED if fold_case else _EXACT).get(character, 0)
 
 
@@ -121,28 +126,31 @@ def either_case(bits: int) -> int:
 
 
 def characters_of(characters: str) -> int:
-    """Return the set of the given characters; those that topic names lack are left out."""
+    """Return the set of the given characters; those outside of `ALPHABET` are left out."""
     return sum(1 << INDEX[character] for character in set(characters) if character in INDEX)
 
 
 _DIGITS = characters_of("0123456789")
 WORD = characters_that(lambda character: character.isalnum() or character == "_")
 
-PERL_CLASSES = {"d": _DIGITS, "s": 0, "w": WORD}
+_SPACE = characters_of(" ")
+_PUNCTUATION = _ASCII & ~(_SPACE | characters_that(str.isalnum))
+
+PERL_CLASSES = {"d": _DIGITS, "s": _SPACE, "w": WORD}
 """The classes written as a backslash and a letter; the capital letter is the complement."""
 
 POSIX_CLASSES = {
     "alnum": characters_that(str.isalnum),
     "alpha": characters_that(str.isalpha),
-    "ascii": ALL,
-    "blank": 0,
+    "ascii": _ASCII,
+    "blank": _SPACE,
     "cntrl": 0,
     "digit": _DIGITS,
-    "graph": ALL,
+    "graph": _ASCII & ~_SPACE,
     "lower": characters_that(str.islower),
-    "print": ALL,
-    "punct": characters_of("-._"),
-    "space": 0,
+    "print": _ASCII,
+    "punct": _PUNCTUATION,
+    "space": _SPACE,
     "upper": characters_that(str.isupper),
     "word": WORD,
     "xdigit": characters_of("0123456789abcdefABCDEF"),

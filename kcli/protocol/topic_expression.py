@@ -1,4 +1,4 @@
-"""TopicExpression: matches topic names against an RE2 expression, in time linear in the name.
+"""TopicExpression: matches names of topics against an RE2 expression, in time linear in the name.
 
 The expression becomes a program of steps (Thompson's construction); a state is the set of steps that a name
 may have reached. States and transitions are computed when first needed and cached, so most characters cost
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from kcli.protocol.re2 import (
     ALPHABET,
+    OTHER,
     WORD,
     Characters,
     Choice,
@@ -138,7 +139,7 @@ class TopicExpression:
             raise TakesTooLong(f"`{self.text}` takes too many steps to match") from error
 
     def _advance(self, state: _State, character: str, effort: Effort) -> _State:
-        bit = _BIT.get(character, 0)
+        bit = _BIT.get(character, OTHER)
         last = "w" if bit & WORD else "-"
         steps = set()
         reachable = self._reachable(state, following=last)

@@ -7,7 +7,8 @@
   internal topics, which are TOPIC_AUTHORIZATION_FAILED. Kafka never answers a request of versions 4 and 5
   without a transaction; here the response is empty.
 * EndTxn 5 means that the client uses TV2: its transactions end with a new epoch, which the response has.
-* DescribeTransactions and ListTransactions read what the log of the coordinator has.
+* DescribeTransactions and ListTransactions read what the log of the coordinator has. The expression of
+  ListTransactions 2 is one of RE2, which matches in linear time: Kafka takes Java's.
 """
 
 from __future__ import annotations
