@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,56 +14,25 @@ from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from kcli.protocol.topics import TRANSACTION_STATE_TOPIC
 from kcli.storage.log.log_read import Isolation
 from tests.broker.replication.clusters import create, leader_of, replicas_of
-from tests.broker.schedules.life import PROPERTIES
 from tests.broker.schedules.simulated_cluster import simulated_cluster
 from tests.broker.schedules.transactional_producer import TransactionalProducer
 from tests.broker.transactions.markers import errors, writable_marker, written_markers
+from tests.broker.transactions.three_nodes import (
+    COORDINATOR,
+    TRANSACTIONS,
+    described_as,
+    introduced,
+    running,
+    until,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.broker.schedules.simulated_cluster import SimulatedCluster
 
 Clock = trio.testing.MockClock
-
-COORDINATOR = 1
-TRANSACTIONS = {**PROPERTIES, "transaction.state.log.num.partitions": "1"}
-
-
-@asynccontextmanager
-async def running(tmp_path: Path) -> AsyncIterator[SimulatedCluster]:
-    """Run three nodes, of which the first coordinates all transactions."""
-    async with simulated_cluster(tmp_path, nodes=3, properties=TRANSACTIONS, kill=lambda: False) as cluster:
-        yield cluster
-
-
-async def introduced(
-    cluster: SimulatedCluster, name: str = "x", *, is_tv2: bool = True
-) -> TransactionalProducer:
-    """Return a producer with its id, whose coordinator is node 1."""
-    producer = TransactionalProducer(cluster, name, is_tv2=is_tv2)
-    await producer.init()
-    if await producer.coordinator() != COORDINATOR:
-        await until(
-            lambda: COORDINATOR in cluster.controller.image.topics[TRANSACTION_STATE_TOPIC].partitions[0].isr
-        )
-        move_leader(cluster.controller, TRANSACTION_STATE_TOPIC, partition=0, node=COORDINATOR)
-    return producer
-
-
-async def until(holds: Callable[[], object], seconds: float = 60) -> None:
-    """Return when something holds, within so many virtual seconds."""
-    with trio.fail_after(seconds):
-        while not holds():  # noqa: ASYNC110 - nothing tells of it
-            await trio.sleep(0.05)
-
-
-async def described_as(producer: TransactionalProducer, state: str, seconds: float = 60) -> None:
-    """Return when the coordinator says that a transaction has come to a state."""
-    with trio.fail_after(seconds):
-        while (await producer.described())[0] != state:  # noqa: ASYNC110 - nothing tells of it
-            await trio.sleep(0.05)
 
 
 def open_records(cluster: SimulatedCluster, topic: str) -> int:
