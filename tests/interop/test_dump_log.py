@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from kcli.cli import main
 from tests.support.apache_kafka import ApacheKafka
@@ -164,6 +164,7 @@ def receive(consumer: Consumer, received: list[Message]) -> bool:
 def write_transactions(bootstrap: str) -> None:
     """Write transactions that are committed, aborted and left open, and that commit offsets."""
     create_topic(bootstrap, "transactions", 1, SMALL_SEGMENTS)
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "transactional"})
     for number in range(3):
         producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"id-{number}"})
         producer.init_transactions(DEADLINE_SECONDS)
@@ -172,10 +173,15 @@ def write_transactions(bootstrap: str) -> None:
             for value in range(20):
                 producer.produce("transactions", f"{number} {value}".encode(), b"key")
             producer.flush(DEADLINE_SECONDS)
+            offsets = [TopicPartition("transactions", 0, number, f"metadata {number}")]
+            producer.send_offsets_to_transaction(
+                offsets, consumer.consumer_group_metadata(), DEADLINE_SECONDS
+            )
             if is_committed:
                 producer.commit_transaction(DEADLINE_SECONDS)
             elif number:
                 producer.abort_transaction(DEADLINE_SECONDS)
+    consumer.close()
 
 
 class Written(NamedTuple):
@@ -196,8 +202,7 @@ def written(
     broker.start()
     try:
         write_topics(broker.bootstrap)
-        if is_apache:
-            write_transactions(broker.bootstrap)
+        write_transactions(broker.bootstrap)
         deleted = broker.node_directory / "deleted-0"
         eventually(lambda: not deleted.exists(), "the deleted topic is on its way out")
         copy = copy_running(broker.node_directory, directory / "copy")

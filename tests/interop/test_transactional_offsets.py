@@ -153,7 +153,7 @@ GROUP = TOPIC = "handed-over"
 
 
 class Transactions:
-    """Offsets of one group in transactions of every kind; one of them stays open."""
+    """Offsets of one group, in transactions and not; one transaction stays open, one has a late marker."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -202,6 +202,17 @@ def check_files(directory: Path, tool: dict[int, int]) -> None:
     """The group's files say what the original said of the group."""
     history = GroupFiles([directory]).groups()[GROUP]
     assert {place.partition: commit.offset for place, commit in history.offsets.items()} == tool
+
+
+def test_a_killed_broker_knows_its_open_transactions(new_kcli_broker: Callable[..., KcliBroker]) -> None:
+    broker = new_kcli_broker().start()
+    transactions = Transactions(broker.bootstrap)
+    broker.kill()
+    broker.start()
+    assert stable_offsets(broker.bootstrap) == {0: -1, 1: 8, 2: 9}
+    transactions.open.commit_transaction(DEADLINE_SECONDS)
+    assert stable_offsets(broker.bootstrap) == {0: 5, 1: 8, 2: 9}
+    transactions.consumer.close()
 
 
 def test_kcli_ends_the_open_transactions_of_apache_kafka(
