@@ -198,7 +198,10 @@ def written(
     """What a broker of either kind wrote."""
     directory = tmp_path_factory.mktemp(f"dump-{request.param}")
     is_apache = request.param == "apache"
-    broker = ApacheKafka(directory, kafka_tool) if is_apache else KcliBroker(directory)
+    one_partition = {"transaction.state.log.num.partitions": "1"}
+    broker = (
+        ApacheKafka(directory, kafka_tool) if is_apache else KcliBroker(directory, settings=one_partition)
+    )
     broker.start()
     try:
         write_topics(broker.bootstrap)

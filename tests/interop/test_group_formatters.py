@@ -118,21 +118,15 @@ def test_groups_look_as_in_the_original(
 
 
 def test_transactions_look_as_in_the_original(
-    apache_kafka: ApacheKafka,
-    kafka_tool: KafkaTools,
-    kcli: Callable[..., Finished],
-    monkeypatch: pytest.MonkeyPatch,
+    broker: KcliBroker | ApacheKafka, kafka_tool: KafkaTools, run: Callable[..., list[str]]
 ) -> None:
-    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", apache_kafka.bootstrap)
-    create_topic(apache_kafka.bootstrap, TOPIC, 1)
-    write_transactional_offsets(apache_kafka.bootstrap, TOPIC, "formatted-transactions")
-    theirs = original(kafka_tool, apache_kafka, "__transaction_state", 0, "transaction-log")
-    finished = kcli(
-        *("consume", "__transaction_state", "--from-beginning", "--until-end"),
-        *("--formatter", "transaction-log"),
-    )
-    assert finished.exit_code == 0, finished
+    create_topic(broker.bootstrap, TOPIC, 1)
+    write_transactional_offsets(broker.bootstrap, TOPIC, "formatted-transactions")
+    count = len(end_offsets(broker.bootstrap, "__transaction_state"))
+    partition = partition_for("formatted-transactions-offsets", count)
+    theirs = original(kafka_tool, broker, "__transaction_state", partition, "transaction-log")
     # The last transaction may have come to its end in between.
-    assert finished.out.splitlines()[: len(theirs)] == theirs
+    for formatter in ("transaction-log", JAVA_CLASSES["transaction-log"]):
+        assert ours(run, "__transaction_state", partition, formatter)[: len(theirs)] == theirs
     assert any("formatted-transactions-offsets" in line for line in theirs)
-    delete_topic(apache_kafka.bootstrap, TOPIC)
+    delete_topic(broker.bootstrap, TOPIC)
