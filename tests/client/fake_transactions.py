@@ -49,6 +49,10 @@ class FakeTransaction:
 
     producer_id: int
     epoch: int = 0
+    last_epoch: int = -1
+    """The epoch before: a request with it is one whose answer was lost."""
+    last_end: bool | None = None
+    """Whether the transaction before was committed, None if there was none in this epoch."""
     partitions: set[tuple[str, int]] = field(default_factory=set)
     values: list[bytes] = field(default_factory=list)
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -91,13 +95,14 @@ class TransactionalBrokers(FakeBrokers):
         if known is None:
             self.next_producer_id += 1
             known = self.ids[request.transactional_id] = FakeTransaction(self.next_producer_id - 1, -1)
-        elif request.producer_id >= 0 and (request.producer_id, request.producer_epoch) != (
-            known.producer_id,
-            known.epoch,
-        ):
+        elif request.producer_id >= 0 and request.producer_epoch == known.last_epoch:
+            return InitProducerIdResponse(producer_id=known.producer_id, producer_epoch=known.epoch)
+        elif request.producer_id >= 0 and request.producer_epoch != known.epoch:
             return InitProducerIdResponse(error_code=90, producer_epoch=-1)
         if known.is_open:
             self._end(known, is_commit=False)
+        known.last_epoch = known.epoch if request.producer_id >= 0 else -1
+        known.last_end = None
         known.epoch += 1
         return InitProducerIdResponse(producer_id=known.producer_id, producer_epoch=known.epoch)
 
@@ -155,14 +160,21 @@ class TransactionalBrokers(FakeBrokers):
         return TxnOffsetCommitResponse(topics=topics)
 
     def _EndTxnRequest(self, node_id: int, request: Any, version: int) -> EndTxnResponse:
-        known = self._checked(request)
-        if isinstance(known, int):
-            return EndTxnResponse(error_code=known)
+        known = self.ids.get(request.transactional_id)
+        is_again = known is not None and version >= 5 and request.producer_epoch == known.last_epoch
+        if known is not None and is_again and known.last_end is request.committed:
+            return EndTxnResponse(producer_id=known.producer_id, producer_epoch=known.epoch)
+        known_or_code = self._checked(request)
+        if isinstance(known_or_code, int):
+            return EndTxnResponse(error_code=known_or_code)
+        known = known_or_code
         if not known.is_open and (version < 5 or request.committed):
-            return EndTxnResponse(error_code=48)
+            return EndTxnResponse(error_code=0 if known.last_end is request.committed else 48)
         self._end(known, is_commit=request.committed)
+        known.last_end = request.committed
         if version < 5:
             return EndTxnResponse()
+        known.last_epoch = known.epoch
         known.epoch += 1
         return EndTxnResponse(producer_id=known.producer_id, producer_epoch=known.epoch)
 

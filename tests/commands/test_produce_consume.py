@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
@@ -174,6 +175,40 @@ def test_a_line_that_cannot_be_parsed_ends_the_input_and_what_came_before_is_sen
     assert json.loads(sent.err)["error"] == "no key separator found on line 2: bad"
     assert (json.loads(sent.out)["delivered"], json.loads(sent.out)["bytes"]) == (1, len(b"k\tv\r\n"))
     assert consumed(kcli, topic) == ["v"]
+
+
+def test_lines_in_transactions(topic: str, kcli: Kcli, tmp_path: Path) -> None:
+    """The id and the timeout may be properties, as those of a Java client; options override them."""
+    config = tmp_path / "client.properties"
+    config.write_text(f"transactional.id={topic}\ntransaction.timeout.ms=12345\n")
+    produce = ("produce", topic, "--command-config", str(config), "--transaction-records", "2")
+    done = kcli(*produce, "--verbose", "-o", "json", input=b"1\n2\n3\n4\n5\n")
+    assert (done.exit_code, json.loads(done.out)) == (
+        0,
+        {
+            "topic": topic,
+            "delivered": 5,
+            "failed": 0,
+            "bytes": 10,
+            "committed": 3,
+            "aborted": 0,
+            "failures": [],
+        },
+    )
+    told = [re.sub(r"id \d+, epoch \d+", "id ID, epoch N", line) for line in done.err.splitlines()]
+    assert told == [
+        f"transaction {number}: producer id ID, epoch N: committed, {records}"
+        for number, records in ((1, "2 records"), (2, "2 records"), (3, "1 record"))
+    ]
+    described = kcli("transactions", "describe", topic, "-o", "json").out
+    assert json.loads(described)["transactions"][0]["timeout_ms"] == 12345
+
+    aborted = kcli(*produce, "--transactional-id", f"{topic}-2", "--abort", "-o", "table", input=b"6\n7\n8\n")
+    assert aborted.out.splitlines()[0].split("  ")[0] == "Topic"
+    assert aborted.out.splitlines()[2].split()[1:] == ["0", "3", "6", "0", "2"]
+    read = ("consume", topic, "--from-beginning", "--until-end", "--isolation-level")
+    assert sorted(kcli(*read, "read_committed").out.split()) == ["1", "2", "3", "4", "5"]
+    assert len(kcli(*read, "read_uncommitted").out.split()) == 8
 
 
 def test_a_record_that_is_too_large_fails_alone(topic: str, kcli: Kcli) -> None:

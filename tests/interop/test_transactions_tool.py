@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.conftest import Finished
     from tests.interop.conftest import AnyBroker
     from tests.support.apache_kafka import KafkaTools, ToolResult
+    from tests.support.kcli_broker import KcliBroker
 
 pytestmark = pytest.mark.interop
 
@@ -169,6 +170,30 @@ def test_hanging_transactions_are_found_and_aborted_as_by_the_original(
     assert nothing.out.splitlines() == theirs("find-hanging", "--topic", TOPIC).lines
     again = ours("abort", f"{TOPIC}:1", "--start-offset", start)
     assert (again.exit_code, f"begins at offset {start}" in again.err) == (1, True)
+
+
+def test_a_fault_hangs_a_transaction_until_the_original_aborts_it(
+    kcli_broker: KcliBroker, kafka_tool: KafkaTools, kcli: Ours, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coordinator has it done. Readers of what is committed see nothing behind it until it is aborted."""
+    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", kcli_broker.bootstrap)
+    create_topic(kcli_broker.bootstrap, TOPIC)
+    where = ("--topic", TOPIC, "--next", "1", "--data-dir", str(kcli_broker.data))
+    assert kcli("broker", "fault", "add", "hang-transactions", *where).exit_code == 0
+    for name in ("hung", "fine"):
+        produced = kcli("produce", TOPIC, "--transactional-id", f"tool-{name}", input=f"{name}\n".encode())
+        assert produced.exit_code == 0
+    assert kcli("transactions", "describe", "tool-hung", "-o", "json").out.count("CompleteCommit") == 1
+
+    committed = ("consume", TOPIC, "--from-beginning", "--until-end", "--isolation-level", "read_committed")
+    assert kcli(*committed).out == ""
+    tool = ("kafka-transactions", "--bootstrap-server", kcli_broker.bootstrap)
+    found = kafka_tool(*tool, "find-hanging", "--topic", TOPIC, "--max-transaction-timeout", "0")
+    assert [line.split("\t")[5].strip() for line in found.lines] == ["StartOffset", "0"]
+    place = ("--topic", TOPIC, "--partition", "0", "--start-offset", "0")
+    assert kafka_tool(*tool, "abort", *place).code == 0
+    assert kcli(*committed).out == "fine\n"
+    delete_topic(kcli_broker.bootstrap, TOPIC)
 
 
 def test_a_transaction_that_is_alive_is_terminated(broker: AnyBroker, ours: Ours, theirs: Theirs) -> None:
