@@ -127,8 +127,11 @@ class CleaningRun:
             self._groups = self._clean()
         try:
             return next(self._groups, None)
-        except (FileNotFoundError, CorruptRecord) as error:
-            # What looks like damage may be a truncation or a deletion under way.
+        except FileNotFoundError as error:
+            # Retention deletes segments, and a replica's directory gets another name, at any time.
+            raise CleaningDiscarded(f"a file is gone: `{error.filename}`") from error
+        except CorruptRecord as error:
+            # What looks like damage may be a truncation under way.
             if self._is_void():
                 raise CleaningDiscarded("the log has changed") from error
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kcli.protocol.records.control_records import TransactionMarker
 from kcli.storage.cleaning.cleanable import LogToClean
 from kcli.storage.cleaning.cleaning_job import plan_job
 from kcli.storage.cleaning.cleaning_run import CleaningRun, run_job
@@ -34,6 +35,13 @@ class CleaningHarness(LogHarness):
         """Append one batch of (key, value) pairs; return its first offset."""
         keys, values = zip(*pairs, strict=True)
         return self.append_batch(batch_of(*values, keys=keys, **arguments)).first_offset  # type: ignore[arg-type]
+
+    def end(self, producer_id: int, *, is_commit: bool, epoch: int = 0) -> None:
+        """Write the marker of a transaction."""
+        self.log.append_marker(
+            TransactionMarker(producer_id, epoch, 0, is_commit), leader_epoch=0, now_ms=NOW_MS
+        )
+        self.log.advance_high_watermark_to_end()
 
     def roll(self) -> None:
         """Close the active segment."""
