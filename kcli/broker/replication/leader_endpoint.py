@@ -158,9 +158,12 @@ class LeaderEndPoint:
         log = peer.replica_manager.leader(topic, index, leader_epoch).log
         return log.log_start_offset, log.log_end_offset
 
-    async def write_markers(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """Let the other node write the ends of transactions. Raises `PeerUnreachable`."""
-        return await self._request(lambda peer: peer.write_markers(request))
+    async def write_markers(self, request: Callable[[], WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
+        """Let the other node write the ends of transactions. Raises `PeerUnreachable`.
+
+        `request` is called when the call arrives: markers that come another way meanwhile are not written.
+        """
+        return await self._request(lambda peer: peer.write_markers(request()))
 
     async def add_partitions_to_txn(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
         """Ask a coordinator on the other node, as with version 5 of the API. Raises `PeerUnreachable`."""

@@ -14,8 +14,9 @@ queued meanwhile goes together. What happens next depends on the answer for a pa
 | LATER, whatever else | a line in the log, and again after 30 s (Kafka's broker ends) |
 
 A partition without a leader waits for an image with one; a deleted partition is done. A partition is in one
-`Place` at a time, and an answer concerns only the partitions that are still in the place of the call: with a
-new leader they leave a call that has no answer yet. So a marker may be written twice, which is legal.
+`Place` at a time, and a call concerns only the partitions that are still in its place when it arrives, and
+when it is answered: with a new leader they leave it. So a marker may be written twice, which is legal, but
+never by a call that arrives after the transaction is complete: it could end the next one.
 """
 
 from __future__ import annotations
@@ -165,6 +166,12 @@ class Place:
             if most <= 0:
                 break
         return taken
+
+    def request(self) -> WriteTxnMarkersRequest:
+        """Return the request with the markers for the partitions that are here now."""
+        return WriteTxnMarkersRequest(
+            markers=[pending.writable(keys) for pending, keys in self.contents.items()]
+        )
 
     def listed(self) -> list[tuple[PendingMarkers, list[TopicPartition]]]:
         """Return a copy of the contents, which does not change while partitions move."""
@@ -351,13 +358,9 @@ class MarkerSender:
             while queue.contents:
                 await self._manager.gate.passed()
                 queue.call = queue.take(CALL_PARTITIONS)
-                listed = queue.call.listed()
-                if not listed:
-                    continue
-                request = WriteTxnMarkersRequest(markers=[pending.writable(keys) for pending, keys in listed])
                 response: WriteTxnMarkersResponse | None = None
                 try:
-                    response = await self._link_to(queue.node_id).write_markers(request)
+                    response = await self._link_to(queue.node_id).write_markers(queue.call.request)
                 except PeerUnreachable as error:
                     _log.debug("%s", error.message)
                 await self._manager.gate.passed()

@@ -66,6 +66,8 @@ class Sending:
         """The errors of the next answers for a partition; 0 afterwards."""
         self.call_seconds = 0.0
         """How long other nodes take."""
+        self.travel_seconds = 0.0
+        """How long calls are on their way."""
         self.calls: list[tuple[float, int, list[TopicPartition]]] = []
         """When markers for which partitions went to which node."""
         self.markers: list[WritableTxnMarker] = []
@@ -105,8 +107,11 @@ class Sending:
         sending = self
 
         class Link:
-            async def write_markers(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-                return await sending.call(node_id, request)
+            async def write_markers(
+                self, request: Callable[[], WriteTxnMarkersRequest]
+            ) -> WriteTxnMarkersResponse:
+                await trio.sleep(sending.travel_seconds)
+                return await sending.call(node_id, request())
 
         return Link()
 

@@ -178,6 +178,36 @@ async def test_the_new_leader_need_not_wait_for_the_answer_of_the_former_one(aut
         assert calls(sending) == [(2, [A, B]), (1, [A]), (1, [A])]
 
 
+async def test_a_call_that_arrives_late_has_no_marker_that_went_another_way(autojump_clock: Clock) -> None:
+    async with running_sender() as (sending, sender):
+        sending.leaders = {A: 2, B: 2, C: 2}
+        sending.travel_seconds = 30
+        sender.send(markers("x", A, B))
+        sender.send(markers("y", A, C))
+        await trio.sleep(1)
+        sending.leaders[A] = 1
+        sender.image_changed()
+        assert told(sending) == [("x", [A]), ("y", [A])]
+        sending.leaders[A] = 2
+        sender.image_changed()
+        await trio.sleep(60)
+        assert calls(sending)[2:] == [(2, [B, C])]
+        assert sorted(told(sending)[2:]) == [("x", [B]), ("y", [C])]
+
+
+async def test_a_call_that_arrives_late_has_no_marker_of_a_shard_that_has_moved(
+    autojump_clock: Clock,
+) -> None:
+    async with running_sender() as (sending, sender):
+        sending.leaders = {A: 2}
+        sending.travel_seconds = 30
+        sender.send(markers("x", A))
+        await trio.sleep(1)
+        sender.drop(3)
+        await trio.sleep(60)
+        assert (calls(sending), told(sending)) == ([(2, [])], [])
+
+
 async def test_a_partition_without_a_leader_waits_for_an_image_with_one(autojump_clock: Clock) -> None:
     async with running_sender() as (sending, sender):
         sending.leaders = {A: -1, B: -1}
