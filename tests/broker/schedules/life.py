@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.broker.controller.election_control import ElectionType
-from kcli.broker.controller.reassignment_control import Reassignment
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.process.fault_operations import move_leader, perform
-from kcli.errors import KcliError
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from tests.broker.schedules.clients import TOPIC, Consumer, Producer, View, Violation
+from tests.broker.schedules.happenings import PARTITIONS, Happenings
 from tests.broker.schedules.schedule import NODES
 from tests.broker.schedules.simulated_cluster import simulated_cluster
 
@@ -22,10 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kcli.broker.controller.controller import Controller
-    from tests.broker.schedules.schedule import Event, Life, Schedule
+    from tests.broker.schedules.schedule import Life, Schedule
     from tests.broker.schedules.simulated_cluster import SimulatedCluster
 
-PARTITIONS = 2
 PROPERTIES = {
     "broker.session.timeout.ms": "1000",
     "broker.heartbeat.interval.ms": "200",
@@ -58,7 +53,7 @@ class Run:
             for number in range(PARTITIONS + 1)
         ]
         self._consumers = [Consumer(each, View(self._rng(), len(NODES))) for each in range(PARTITIONS)]
-        self._numbers: dict[str, int] = {}
+        self._happenings = Happenings()
         self.records = 0
 
     def _rng(self) -> Random:
@@ -83,57 +78,13 @@ class Run:
                 nursery.start_soon(consumer.run, cluster)
             for producer in self._producers:
                 producing.start_soon(producer.run, cluster)
-            await self._follow(cluster, life)
-            await self._repair(cluster)
+            await self._happenings.follow(cluster, life)
+            await self._happenings.repair(cluster)
             for producer in self._producers:
                 producer.enough = True
             with trio.fail_after(RECOVERY_SECONDS):
                 await self._until_level(cluster)
             nursery.cancel_scope.cancel()
-
-    # --- what happens
-
-    async def _follow(self, cluster: SimulatedCluster, life: Life) -> None:
-        started = trio.current_time()
-        async with trio.open_nursery() as nursery:
-            for event in life.events:
-                await trio.sleep_until(started + event.at)
-                nursery.start_soon(self._do, cluster, event)
-            await trio.sleep_until(started + life.seconds)
-
-    async def _do(self, cluster: SimulatedCluster, event: Event) -> None:
-        with suppress(KcliError):  # An event that is impossible now is refused; the schedule goes on.
-            await self._perform(cluster, event)
-        cluster.reset_connections()
-
-    async def _perform(self, cluster: SimulatedCluster, event: Event) -> None:
-        faults = cluster.cluster.faults
-        match event.action, event.arguments:
-            case ("kill" | "stop" | "start" | "pause" | "resume") as action, (node,):
-                await perform(cluster.cluster, action, {"node": node})
-            case "fault", (name, kind, *options):
-                self._numbers[str(name)] = faults.add(str(kind), **dict(options)).number  # type: ignore[arg-type]
-            case "clear", (name,):
-                if name in self._numbers:
-                    faults.clear(self._numbers.pop(str(name)))
-            case "move", (int(partition), int(node)):
-                move_leader(cluster.controller, TOPIC, partition=partition, node=node)
-            case "elect", ():
-                cluster.controller.elect_leaders(
-                    [(TOPIC, index) for index in range(PARTITIONS)], type=ElectionType.PREFERRED
-                )
-            case "reassign", (int(partition), tuple(replicas)):
-                cluster.controller.alter_reassignments([Reassignment(TOPIC, partition, replicas)])
-            case "controller", (node,):
-                await perform(cluster.cluster, "move-controller", {"to": node})
-
-    async def _repair(self, cluster: SimulatedCluster) -> None:
-        cluster.cluster.faults.clear_all()
-        self._numbers.clear()
-        for node in NODES:
-            for action in ("resume", "start"):
-                with suppress(KcliError):  # It was not paused, or not dead.
-                    await perform(cluster.cluster, action, {"node": node})
 
     # --- what must be
 

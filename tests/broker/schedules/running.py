@@ -8,7 +8,7 @@ import signal
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 import trio.testing
@@ -16,11 +16,14 @@ import trio.testing
 from kcli.broker.process import cluster as cluster_module
 from tests.broker.schedules.clients import Violation
 from tests.broker.schedules.life import Run
+from tests.broker.schedules.transactions import TransactionRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.broker.schedules.schedule import Schedule
+
+R = TypeVar("R", Run, TransactionRun)
 
 PATIENCE_SECONDS = 60
 """In real time: how long a schedule may run, which as a rule takes a tenth of a second."""
@@ -28,10 +31,19 @@ PATIENCE_SECONDS = 60
 
 def run_schedule(schedule: Schedule) -> Run:
     """Run a schedule; return the final state. Raises `Violation`, and the errors of nodes."""
+    return _run(schedule, Run)
+
+
+def run_transactions(schedule: Schedule) -> TransactionRun:
+    """The same with transactional clients."""
+    return _run(schedule, TransactionRun)
+
+
+def _run(schedule: Schedule, make: Callable[[Schedule, Path], R]) -> R:
     base = "/dev/shm" if os.path.isdir("/dev/shm") else None
     temporary = tempfile.TemporaryDirectory(prefix="kcli-schedule-", dir=base)
     with temporary as directory, decided_by(schedule.seed), patience():
-        run = Run(schedule, Path(directory))
+        run = make(schedule, Path(directory))
         trio.run(run.run, clock=trio.testing.MockClock(autojump_threshold=0))
     return run
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NODES = (1, 2, 3)
 START_SECONDS = 2.0
@@ -50,16 +54,27 @@ class Schedule:
         return "\n".join(lines)
 
 
-def make_schedule(seed: int, *, lives: int = 2, harms: int = 6, seconds: float = 4.0) -> Schedule:
+def make_schedule(
+    seed: int,
+    *,
+    lives: int = 2,
+    harms: int = 6,
+    seconds: float = 4.0,
+    weights: Mapping[str, int] | None = None,
+) -> Schedule:
     """Return the schedule of a seed."""
     random = Random(seed)
     return Schedule(
-        seed, tuple(_life(random, harms=random.randint(1, harms), seconds=seconds) for _ in range(lives))
+        seed,
+        tuple(
+            _life(random, random.randint(1, harms), seconds, WEIGHTS if weights is None else weights)
+            for _ in range(lives)
+        ),
     )
 
 
-def _life(random: Random, *, harms: int, seconds: float) -> Life:
-    chosen = [_harm(random, seconds) for _ in range(harms)]
+def _life(random: Random, harms: int, seconds: float, weights: Mapping[str, int]) -> Life:
+    chosen = [_harm(random, seconds, weights) for _ in range(harms)]
     events = [event for harm in chosen if not _may_be_the_end(harm, chosen) for event in harm]
     events.sort(key=lambda event: event.at)
     return Life(tuple(events), seconds, random.random() < 0.5)
@@ -98,12 +113,15 @@ WEIGHTS = {
 }
 """What may happen, and how often in comparison."""
 
+TRANSACTION_WEIGHTS = {**WEIGHTS, "move-coordinator": 4, "hold-markers": 2, "transaction-request": 4}
+"""The same with transactions."""
 
-def _harm(random: Random, seconds: float) -> list[Event]:
+
+def _harm(random: Random, seconds: float, weights: Mapping[str, int]) -> list[Event]:
     begin = random.uniform(0, seconds * 0.8)
     end = min(seconds, begin + random.choice((0.05, 0.3, 1.0, 2.5)) * random.uniform(0.5, 1.5))
     node = random.choice(NODES)
-    kind = random.choices([*WEIGHTS], weights=[*WEIGHTS.values()])[0]
+    kind = random.choices([*weights], weights=[*weights.values()])[0]
     match kind:
         case "kill" | "stop":
             return [Event(begin, kind, (node,)), Event(end, "start", (node,))]
@@ -117,6 +135,12 @@ def _harm(random: Random, seconds: float) -> list[Event]:
             return _link_fault(random, begin, end, kind)
         case "request":
             return _request_fault(random, begin, end)
+        case "transaction-request":
+            return _transaction_fault(random, begin, end)
+        case "hold-markers":
+            return _fault(begin, end, kind)
+        case "move-coordinator":
+            return [Event(begin, kind, (node,))]
         case "move":
             return [Event(begin, "move", (random.randrange(2), node))]
         case "reassign":
@@ -157,3 +181,14 @@ def _request_fault(random: Random, begin: float, end: float) -> list[Event]:
     # while others are answered, it is pushed out, and repeating it is refused until the producer gives up.
     often: dict[str, object] = {"next": 1} if after and kind in ("drop", "error") else {"probability": 0.5}
     return _fault(begin, end, kind, api=api, after=after, **often, **more)
+
+
+def _transaction_fault(random: Random, begin: float, end: float) -> list[Event]:
+    kind = random.choice(("drop", "disconnect", "delay", "error"))
+    api = random.choice(("InitProducerId", "AddPartitionsToTxn", "EndTxn", "EndTxn", "FindCoordinator"))
+    more: dict[str, object] = {
+        "delay": {"delay_ms": random.choice((10, 500))},
+        "error": {"code": random.choice(("COORDINATOR_NOT_AVAILABLE", "CONCURRENT_TRANSACTIONS"))},
+    }.get(kind, {})
+    after = random.random() < 0.7
+    return _fault(begin, end, kind, api=api, after=after, probability=0.5, **more)

@@ -100,6 +100,8 @@ class TransactionalProducer:
 
         async def attempt() -> Any:
             leader = self._cluster.controller.image.topics[topic].partitions[index].leader
+            if leader < 0:
+                raise Lost("the partition has no leader")
             response = await self._cluster.ask(
                 leader, request, 12 if self.is_tv2 else 11, seconds=REQUEST_SECONDS
             )
