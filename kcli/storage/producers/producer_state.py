@@ -150,7 +150,10 @@ class ProducerStateManager:
             current.current_txn_first_offset = new.current_txn_first_offset
             current.last_timestamp = new.last_timestamp
         for first_offset in append.started_transactions:
+            is_last = not self._ongoing or next(reversed(self._ongoing)) < first_offset
             self._ongoing[first_offset] = new.producer_id
+            if not is_last:  # A follower's append has batches of several producers.
+                self._ongoing = dict(sorted(self._ongoing.items()))
 
     def complete(self, transaction: CompletedTransaction) -> None:
         """End a transaction; it stays unstable until the high watermark passes its marker."""
@@ -158,11 +161,16 @@ class ProducerStateManager:
         self._unreplicated[transaction.first_offset] = transaction.last_offset
 
     def last_stable_offset(self, transaction: CompletedTransaction) -> int:
-        """Return the last stable offset after the end of `transaction`."""
+        """Return the last stable offset after the end of `transaction`.
+
+        A follower's append may have begun other transactions behind the end; readers must not take them for
+        decided (Kafka's class `ProducerStateManager` does).
+        """
+        end = transaction.last_offset + 1
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != transaction.producer_id:
-                return first_offset
-        return transaction.last_offset + 1
+                return min(first_offset, end)
+        return end
 
     @property
     def first_unstable_offset(self) -> int | None:
