@@ -1,7 +1,7 @@
 """Compaction by kcli: what Apache Kafka's tools and clients see of it, kills in the middle, other brokers.
 
-`KCLI_COMPACTION_UPDATES`, `KCLI_COMPACTION_COMMITS` and `KCLI_COMPACTION_KILLS` set how many updates of a
-thousand keys, committed offsets and rounds of `kill -9` there are; the defaults keep the tests short.
+`KCLI_COMPACTION_UPDATES`, `_COMMITS`, `_KILLS` and `_NODE_KILLS` set how many updates of a thousand keys,
+committed offsets, and rounds of `kill -9` of the process and of a node there are; the defaults are small.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kcli_broker import KcliBroker
+from tests.support.kcli_cluster import NODES, KcliCluster, wait_until_in_sync
 from tests.support.producing import PATIENT_PRODUCER, create_topic
 from tests.support.waiting import eventually
 
@@ -32,6 +34,7 @@ pytestmark = pytest.mark.interop
 UPDATES = int(os.environ.get("KCLI_COMPACTION_UPDATES", "50000"))
 COMMITS = int(os.environ.get("KCLI_COMPACTION_COMMITS", "40000"))
 KILLS = int(os.environ.get("KCLI_COMPACTION_KILLS", "6"))
+NODE_KILLS = int(os.environ.get("KCLI_COMPACTION_NODE_KILLS", "4"))
 SEED = int(os.environ.get("KCLI_KILL_SEED", "1"))
 KEYS = 1000
 PAUSE_SECONDS = 0.02
@@ -114,20 +117,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker]:
     assert broker.stop() == 0
 
 
-def files_of(broker: KcliBroker | ApacheKafka, topic: str, suffix: str) -> list[Path]:
-    return sorted((broker.node_directory / f"{topic}-0").glob(f"*{suffix}"))
+def files_of(node: Path, topic: str, suffix: str) -> list[Path]:
+    return sorted((node / f"{topic}-0").glob(f"*{suffix}"))
 
 
-def clean_until(broker: KcliBroker, topic: str) -> int:
+def clean_until(node: Path, topic: str) -> int:
     """Return the offset up to which a topic is compacted, as its checkpoint says, 0 without one."""
-    path = broker.node_directory / "cleaner-offset-checkpoint"
+    path = node / "cleaner-offset-checkpoint"
     lines = path.read_text().splitlines() if path.exists() else []
     return next((int(line.split()[2]) for line in lines if line.startswith(f"{topic} 0 ")), 0)
 
 
-def is_compacted(broker: KcliBroker, topic: str) -> bool:
+def is_compacted(node: Path, topic: str) -> bool:
     """Whether nothing of the closed segments is dirty."""
-    return clean_until(broker, topic) == int(files_of(broker, topic, ".log")[-1].stem)
+    return clean_until(node, topic) == int(files_of(node, topic, ".log")[-1].stem)
 
 
 def read_all(tools: KafkaTools, bootstrap: str, topic: str, count: int) -> Read:
@@ -147,13 +150,15 @@ def read_all(tools: KafkaTools, bootstrap: str, topic: str, count: int) -> Read:
     ]
 
 
-def dumped_offsets(kcli: Callable[..., Finished], broker: KcliBroker | ApacheKafka, topic: str) -> list[int]:
-    """Return the offsets of the records in the log files, as `kcli dump-log` finds them."""
-    files = map(str, files_of(broker, topic, ".log"))
-    finished = kcli("dump-log", *files, "--print-data-log", "-o", "json")
+def dumped(kcli: Callable[..., Finished], node: Path, topic: str) -> Read:
+    """Return the records in the log files, as `kcli dump-log` finds them."""
+    finished = kcli("dump-log", *map(str, files_of(node, topic, ".log")), "--print-data-log", "-o", "json")
     assert finished.exit_code == 0, finished.err
-    rows = [json.loads(line) for line in finished.out.splitlines()]
-    return [row["offset"] for row in rows if row["type"] == "record"]
+    rows = [row for row in map(json.loads, finished.out.splitlines()) if row["type"] == "record"]
+    return [
+        (row["offset"], row["key"].encode(), None if row["value"] is None else row["value"].encode())
+        for row in rows
+    ]
 
 
 def check_latest(read: Read, latest: Latest) -> None:
@@ -173,16 +178,18 @@ def test_each_key_is_read_with_its_last_value_by_apache_kafka(
     updates = Updates(broker.bootstrap, "updates")
     updates.send(UPDATES)
     latest = updates.flush()
-    eventually(lambda: is_compacted(broker, "updates"), "the topic is compacted")
-    offsets = dumped_offsets(kcli, broker, "updates")
-    active = clean_until(broker, "updates")
+    eventually(lambda: is_compacted(broker.node_directory, "updates"), "the topic is compacted")
+    offsets = [offset for offset, _, _ in dumped(kcli, broker.node_directory, "updates")]
+    active = clean_until(broker.node_directory, "updates")
     assert sum(offset < active for offset in offsets) <= KEYS
     read = read_all(kafka_tool, broker.bootstrap, "updates", len(offsets))
     assert [offset for offset, _, _ in read] == offsets
     check_latest(read, latest)
-    dumped = kafka_tool("kafka-dump-log", "--files", ",".join(map(str, files_of(broker, "updates", ".log"))))
-    assert dumped.code == 0
-    assert "isvalid: false" not in dumped.output
+    shown = kafka_tool(
+        "kafka-dump-log", "--files", ",".join(map(str, files_of(broker.node_directory, "updates", ".log")))
+    )
+    assert shown.code == 0
+    assert "isvalid: false" not in shown.output
 
 
 def test_what_the_tools_change_ends_the_work_that_it_makes_void(
@@ -198,7 +205,7 @@ def test_what_the_tools_change_ends_the_work_that_it_makes_void(
         assert done.code == 0, done
 
     def is_cleaning(topic: str) -> bool:
-        return bool(files_of(broker, topic, ".cleaned"))
+        return bool(files_of(broker.node_directory, topic, ".cleaned"))
 
     updates = {}
     for topic in ("policy", "gone"):
@@ -207,18 +214,18 @@ def test_what_the_tools_change_ends_the_work_that_it_makes_void(
         updates[topic].send(20_000)
         updates[topic].flush()
     for topic in updates:
-        eventually(lambda topic=topic: is_compacted(broker, topic), "the topic is compacted")
+        eventually(lambda topic=topic: is_compacted(broker.node_directory, topic), "the topic is compacted")
     # Little is dirty, so the map of the keys is made at once; then much is to be written again.
     configure("brokers", "", "log.cleaner.io.max.bytes.per.second=400000")
     for topic in updates:
         updates[topic].send(4000)
         updates[topic].flush()
-        before = [path.name for path in files_of(broker, topic, ".log")]
+        before = [path.name for path in files_of(broker.node_directory, topic, ".log")]
         eventually(lambda topic=topic: is_cleaning(topic), "the cleaner writes a segment")
         if topic == "policy":
             configure("topics", topic, "cleanup.policy=delete")
             eventually(lambda: not is_cleaning("policy"), "the cleaner has removed what it has written")
-            assert [path.name for path in files_of(broker, topic, ".log")] == before
+            assert [path.name for path in files_of(broker.node_directory, topic, ".log")] == before
             continue
         deleting = ("--bootstrap-server", broker.bootstrap, "--delete", "--topic", topic)
         deleted = kafka_tool("kafka-topics", *deleting)
@@ -226,7 +233,7 @@ def test_what_the_tools_change_ends_the_work_that_it_makes_void(
         eventually(lambda: not (broker.node_directory / "gone-0").exists(), "the topic is gone")
     configure("topics", "policy", "cleanup.policy=[compact,delete]")
     configure("brokers", "", "log.cleaner.io.max.bytes.per.second=1e12")
-    eventually(lambda: is_compacted(broker, "policy"), "the topic is compacted")
+    eventually(lambda: is_compacted(broker.node_directory, "policy"), "the topic is compacted")
     assert "ERROR" not in broker.messages()
 
 
@@ -251,8 +258,8 @@ def test_a_coordinator_loads_its_group_from_compacted_offsets(
         offsets = [TopicPartition("committed", each, 0 if each else number) for each in range(partitions)]
         consumer.commit(offsets=offsets, asynchronous=False)
     consumer.close()
-    eventually(lambda: is_compacted(broker, "__consumer_offsets"), "the offsets are compacted")
-    closed = files_of(broker, "__consumer_offsets", ".log")[:-1]
+    eventually(lambda: is_compacted(broker.node_directory, "__consumer_offsets"), "the offsets are compacted")
+    closed = files_of(broker.node_directory, "__consumer_offsets", ".log")[:-1]
     assert sum(path.stat().st_size for path in closed) < partitions * 300
 
     def described() -> list[str]:
@@ -286,21 +293,26 @@ def test_kills_while_logs_are_compacted_lose_nothing(
     thread = updates.keep_sending()
     interrupted = 0
     for _ in range(KILLS):
-        before = clean_until(broker, "killed")
-        eventually(lambda before=before: clean_until(broker, "killed") > before, "the cleaner goes on")
+        before = clean_until(broker.node_directory, "killed")
+        eventually(
+            lambda before=before: clean_until(broker.node_directory, "killed") > before, "the cleaner goes on"
+        )
         threading.Event().wait(source.uniform(0, 0.1))
         broker.kill()
-        left = [*files_of(broker, "killed", ".cleaned"), *files_of(broker, "killed", ".swap")]
+        left = [
+            *files_of(broker.node_directory, "killed", ".cleaned"),
+            *files_of(broker.node_directory, "killed", ".swap"),
+        ]
         interrupted += bool(left)
-        assert problems(kcli, broker) <= MENDED_BY_A_START
+        assert problems(kcli, broker.node_directory) <= MENDED_BY_A_START
         broker.start()
     updates.stop()
     thread.join()
     show(f"{updates.sent} updates, {interrupted} of {KILLS} kills met a compaction at work")
     updates.flush()
-    eventually(lambda: is_compacted(broker, "killed"), "the topic is compacted")
+    eventually(lambda: is_compacted(broker.node_directory, "killed"), "the topic is compacted")
     assert broker.stop() == 0
-    assert problems(kcli, broker) == set()
+    assert problems(kcli, broker.node_directory) == set()
     assert "bad records" not in broker.messages()
 
     idle = new_kcli_broker({"log.cleaner.enable": "false"}, directory=broker.directory).start()
@@ -313,23 +325,70 @@ def test_kills_while_logs_are_compacted_lose_nothing(
     (done,) = json.loads(kcli(*compact).out)["partitions"]
     assert done == foreseen
     assert done["dropped"]["newer_value"] > 3000
-    assert problems(kcli, idle) == set()
-    offsets = dumped_offsets(kcli, idle, "killed")
+    assert problems(kcli, idle.node_directory) == set()
+    there = dumped(kcli, idle.node_directory, "killed")
     directory = tmp_path / "apache"
     directory.mkdir()
     apache = ApacheKafka(directory, kafka_tool, data=idle.node_directory)
     apache.start()
     try:
-        check_latest(read_all(kafka_tool, apache.bootstrap, "killed", len(offsets)), latest)
+        check_latest(read_all(kafka_tool, apache.bootstrap, "killed", len(there)), latest)
     finally:
         apache.stop()
     assert "ERROR" not in (directory / "broker.log").read_text()
-    assert problems(kcli, idle) == set()
+    assert problems(kcli, idle.node_directory) == set()
 
 
-def problems(kcli: Callable[..., Finished], broker: KcliBroker) -> set[str]:
+def test_killed_nodes_lose_nothing_of_compacted_replicas(
+    tmp_path: Path, kcli: Callable[..., Finished]
+) -> None:
+    """Each node compacts its own replicas: at the end all three have the same records."""
+    source = random.Random(SEED)
+    settings = {**EAGER, "broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}
+    cluster = KcliCluster(tmp_path, settings=settings)
+    cluster.broker.start()
+    try:
+        configs = {**COMPACTED, "internal.segment.bytes": "100000", "min.insync.replicas": "2"}
+        create_replicated(cluster, "killed", configs)
+        updates = Updates(cluster.bootstrap, "killed")
+        thread = updates.keep_sending()
+        for _ in range(NODE_KILLS):
+            node_id = source.randint(1, NODES)
+            node = cluster.broker.data / f"node-{node_id}"
+            before = clean_until(node, "killed")
+            eventually(
+                lambda node=node, before=before: clean_until(node, "killed") > before, "the cleaner goes on"
+            )
+            threading.Event().wait(source.uniform(0, 0.1))
+            cluster.kill_node(node_id)
+            cluster.start_node(node_id)
+        updates.stop()
+        thread.join()
+        latest = updates.flush()
+        wait_until_in_sync(cluster.bootstrap)
+        nodes = [cluster.broker.data / f"node-{number + 1}" for number in range(NODES)]
+        for node in nodes:
+            eventually(lambda node=node: is_compacted(node, "killed"), "the replica is compacted")
+        assert cluster.broker.stop() == 0
+    finally:
+        cluster.broker.close()
+    replicas = [dumped(kcli, node, "killed") for node in nodes]
+    for node, read in zip(nodes, replicas, strict=True):
+        check_latest(read, latest)
+        assert problems(kcli, node) == set()
+    assert "ERROR" not in cluster.broker.messages()
+
+
+def create_replicated(cluster: KcliCluster, topic: str, configs: dict[str, str]) -> None:
+    """Create a topic with a replica on each node."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, NODES, config=configs)])[topic].result(60)
+    wait_until_in_sync(cluster.bootstrap)
+
+
+def problems(kcli: Callable[..., Finished], node: Path) -> set[str]:
     """Return the kinds of problems that `kcli verify-index` finds in a node's directory."""
-    finished = kcli("verify-index", str(broker.node_directory), "-o", "json")
+    finished = kcli("verify-index", str(node), "-o", "json")
     assert finished.exit_code in (0, 3), finished.err
     rows = map(json.loads, finished.out.splitlines())
     return {row["kind"] for row in rows if row.get("severity", "info") != "info"}
