@@ -16,6 +16,7 @@ from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.topics import TRANSACTION_STATE_TOPIC, partition_for
 from tests.broker.schedules.clients import BACKOFF_SECONDS, REQUEST_SECONDS, RETRIED
 from tests.broker.schedules.simulated_cluster import START_MS, Lost
 
@@ -130,7 +131,20 @@ class TransactionalProducer:
         self._added.clear()
 
     async def coordinator(self) -> int:
-        """Return the node of the coordinator."""
+        """Return the node of the coordinator.
+
+        Without the epochs of transaction version 2 a former coordinator, which does not know that it has
+        lost its office, could let the next transaction begin in a partition of the last one: it answers
+        AddPartitionsToTxn without a record if it knows the partition, as Kafka's does. So such a producer
+        asks the controller.
+        """
+        if not self.is_tv2:
+            topic = self._cluster.controller.image.topics.get(TRANSACTION_STATE_TOPIC)
+            if topic is not None:
+                leader = topic.partitions[partition_for(self.transactional_id, len(topic.partitions))].leader
+                if leader < 0:
+                    raise Lost("there is no coordinator")
+                return leader
         request = FindCoordinatorRequest(coordinator_keys=[self.transactional_id], key_type=_TRANSACTIONAL_ID)
 
         async def attempt() -> Any:
