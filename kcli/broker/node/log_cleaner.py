@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from kcli.storage.log.log_cleaning import Cleaning
     from kcli.storage.log.unified_log import UnifiedLog
 
+LEAST_READ_BYTES = 16 * 1024
+"""Less than this is read at a time whatever `log.cleaner.io.buffer.size` says: it would only be slow."""
 _log = logging.getLogger(__name__)
 
 
@@ -171,7 +173,8 @@ class LogCleaner:
         Raises `CorruptIndex`, and `KafkaError` KAFKA_STORAGE_ERROR.
         """
         config = self._config()
-        map_bytes = config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads
+        threads = config.log_cleaner_threads
+        map_bytes = config.log_cleaner_dedupe_buffer_size // threads
         try:
             cleanable = LogToClean(log).measure(options.now_ms, ignore_lag=options.ignores_lag)
             job = plan_job(
@@ -179,6 +182,7 @@ class LogCleaner:
                 cleanable.first_dirty,
                 options.now_ms,
                 map_bytes=int(map_bytes * min(config.log_cleaner_io_buffer_load_factor, 1.0)),
+                read_bytes=max(config.log_cleaner_io_buffer_size // threads // 2, LEAST_READ_BYTES),
                 ignore_lag=options.ignores_lag,
             )
         except OSError as error:

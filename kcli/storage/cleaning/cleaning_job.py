@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kcli.storage.log.log_config import LogConfig
     from kcli.storage.log.unified_log import UnifiedLog
 
+READ_BYTES = 256 * 1024
+"""Kafka gives half of `log.cleaner.io.buffer.size` to reading."""
 DEDUPE_BUFFER_BYTES = 128 * 1024 * 1024
 LOAD_FACTOR = 0.9
 
@@ -59,6 +61,8 @@ class CleaningJob:
     """The aborted transactions that touch the sources, in the order of their markers."""
     map_bytes: int
     """How large the offset map may become."""
+    read_bytes: int = READ_BYTES
+    """How much of a source is read at a time; a larger batch is read whole."""
     cleaning: Cleaning = field(default_factory=Cleaning)
     """The flag that makes the round void; a `Compaction` ties it to the log."""
 
@@ -69,6 +73,7 @@ def plan_job(
     now_ms: int,
     *,
     map_bytes: int = int(DEDUPE_BUFFER_BYTES * LOAD_FACTOR),
+    read_bytes: int = READ_BYTES,
     ignore_lag: bool = False,
 ) -> CleaningJob | None:
     """Return the next round on a log, None if nothing from `first_dirty` on can be cleaned.
@@ -95,4 +100,5 @@ def plan_job(
         },
         aborted=dirty.aborted_in(sources),
         map_bytes=map_bytes,
+        read_bytes=read_bytes,
     )

@@ -305,7 +305,7 @@ class CleaningRun:
         self, source: SourceSegment, records: FileRecords, position: int
     ) -> Iterator[tuple[int, bytes]]:
         """Yield the runs of whole batches of a source. Raises `CorruptRecord` if it does not end with one."""
-        for run_position, run in records.scan(position):
+        for run_position, run in records.scan(position, run_bytes=self.job.read_bytes):
             self._throttle(len(run))
             self._check()
             yield run_position, run

@@ -289,15 +289,17 @@ class FileRecords:
         else:
             _check_bounds(True, entry.base_offset, entry.last_offset, bounds)
 
-    def scan(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Yield runs of whole entries, about 1 MiB each, as (position, bytes).
+    def scan(
+        self, position: int = 0, end: int | None = None, *, run_bytes: int = _SCAN_BYTES
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield runs of whole entries, about `run_bytes` each, as (position, bytes).
 
         Stops before an entry that reaches past `end` (default: the whole file). Raises `CorruptRecord` at an
         impossible size or magic, after the entries before it, and `OSError`.
         """
         limit = self.size if end is None else min(end, self.size)
         while position + _ENTRY_HEAD_SIZE <= limit:
-            run = self.read(position, min(_SCAN_BYTES, limit - position))
+            run = self.read(position, min(run_bytes, limit - position))
             if len(run) < _ENTRY_HEAD_SIZE:
                 return
             size = parse_entry(run, 0, position).size

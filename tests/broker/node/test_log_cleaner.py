@@ -375,6 +375,38 @@ def test_a_checkpoint_outside_of_the_log_counts_as_none(cleaning: Cleaning) -> N
     assert report.first_dirty_offset == 0
 
 
+def test_more_keys_than_there_is_memory_for_take_more_rounds(cleaning: Cleaning) -> None:
+    little = {"log.cleaner.io.buffer.load.factor": "0.01", "log.cleaner.dedupe.buffer.size": "1048577"}
+    cleaning.node.config = BrokerConfig.from_properties({**little, "log.cleaner.io.buffer.size": "0"})
+    log = cleaning.create(min_cleanable_dirty_ratio="0")
+    cleaning.update(200, 3)
+    before, active = latest(log), log.segments.active.base_offset
+    reports = []
+    while (report := cleaning.clean()) is not None:
+        reports.append(report)
+    assert {each.bound.name for each in reports[:-1]} == {"FULL_MAP"}
+    assert [each.first_dirty_offset for each in reports[1:]] == [each.end_offset for each in reports[:-1]]
+    assert (reports[-1].bound.name, reports[-1].end_offset) == ("ACTIVE_SEGMENT", active)
+    assert len(reports) > 3
+    assert latest(log) == before
+
+
+def test_an_open_transaction_bounds_a_round(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.update(1, 30)
+    producer = {"producer_id": 4711, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    log.append_as_leader(
+        bytearray(batch(b"open", timestamp=cleaning.node.now_ms, **producer)),
+        leader_epoch=log.leader_epochs.latest_epoch,
+        now_ms=cleaning.node.now_ms,
+    )
+    log.advance_high_watermark_to_end()
+    cleaning.update(1, 60)
+    report = cleaning.here(log)
+    assert (report.bound.name, report.end_offset, report.producer_id) == ("LAST_STABLE_OFFSET", 30, 4711)
+    assert [offset for offset, _, _ in records(log)][:2] == [29, 30]
+
+
 def cleaned_files(log: UnifiedLog) -> list[str]:
     return [name for name in os.listdir(log.directory) if name.endswith(CLEANED_SUFFIX)]
 
