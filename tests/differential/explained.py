@@ -44,7 +44,6 @@ class Explained:
         )
 
 
-NO_TRANSACTIONS = "kcli has no transaction coordinator yet, and says so where clients give up at once"
 THROWS = (
     "Apache Kafka's handler throws, so that all is UNKNOWN_SERVER_ERROR; kcli answers each part by itself"
 )
@@ -232,14 +231,6 @@ TABLE: tuple[Explained, ...] = (
         lambda request, difference: (
             not 0 <= request.body.session_id <= 2**30
             and (difference.path == "session_id" or difference.apache in ("closed", -1, ABSENT, []))
-        ),
-    ),
-    Explained(
-        "Produce",
-        _APPENDED,
-        NO_TRANSACTIONS,
-        lambda request, difference: (
-            _is_transactional(request) and difference.kcli in (ErrorCode.INVALID_TXN_STATE, -1)
         ),
     ),
     Explained(

@@ -341,6 +341,14 @@ WRONG_FIELDS: dict[str, tuple[Any, ...]] = {
     "rebalance_timeout_ms": (-(2**31), -2, -1),
     "ConsumerGroupHeartbeatRequest.rebalance_timeout_ms": (-1, 2**31 - 1),
     "session_timeout_ms": (-(2**31), -1, 0, 100, 1_800_001, 2**31 - 1),
+    # Not -1, for which Apache Kafka's handler throws.
+    "WritableTxnMarker.producer_epoch": (-(2**15), -2, 0, 1, 2**15 - 1),
+    "WritableTxnMarker.producer_id": (-(2**63), -7, 2**40, 2**63 - 1),
+    # None that a broker may have given to somebody.
+    **dict.fromkeys(
+        ("producer_id", "v3_and_below_producer_id", "producer_id_filters"),
+        (-(2**63), -7, -1, 2**40, 2**63 - 1),
+    ),
     "UnregisterBrokerRequest.broker_id": (-(2**31), -2, 0, 2, 2**31 - 1),
     "max_version_level": (-1, 31, 100),
     "feature": ("", "no such", "x" * 250),
@@ -354,6 +362,7 @@ WRONG_FIELDS: dict[str, tuple[Any, ...]] = {
             "DeleteRecordsTopic.name",
             "ReassignableTopic.name",
             "AlterConfigsResource.resource_name",
+            "WritableTxnMarkerTopic.name",
         ),
         ("", "missing", "no such name", "ünïcode", "x" * 249, "x" * 250, ".", "..", "a/b", "a\0b", "a.b_c"),
     ),
@@ -404,6 +413,8 @@ class RequestMaker:
         if name == "AddPartitionsToTxn":
             # Apache Kafka never answers a request without transactions, or with one of them twice.
             body.transactions = transactions
+        if name == "WriteTxnMarkers":
+            _write_markers(body, version, random, world)
         if name == "DescribeTopicPartitions":
             _describe_topics(body, version, random, world)
         return Request(name, version, body)
@@ -561,6 +572,17 @@ def _add_partitions(body: Any, version: int, random: Random, world: World) -> No
     known = world.producers.get(body.v3_and_below_transactional_id)
     if version < 4 and known is not None and random.random() < 0.85:
         body.v3_and_below_producer_id, body.v3_and_below_producer_epoch = known
+
+
+def _write_markers(body: Any, version: int, random: Random, world: World) -> None:
+    # Apache Kafka never answers a marker that names a partition twice, leaves one without partitions out of
+    # its response, and puts the results of producers that are named twice together.
+    del body.markers[1:]
+    for marker in body.markers:
+        del marker.topics[1:]
+        for each in marker.topics:
+            each.partition_indexes = list(dict.fromkeys(each.partition_indexes)) or [0]
+    body.markers = [marker for marker in body.markers if marker.topics]
 
 
 def sync_after(join: Request, response: Any) -> Request:
