@@ -28,6 +28,7 @@ NAMES = {
     "groups": "heartbeats of 2,000 group members beside commits, and first records",
     "decoders": "record decoders, and reading, decoding and writing Parquet without Spark",
     "spark": "spark-export beside Spark's own Kafka connector, and beside pyarrow alone",
+    "cleaner": "compaction beside Apache Kafka's cleaner, and a producer beside a compaction",
     "forensics": "dump-log and verify-index of 1 GB segments beside Apache Kafka's tool",
 }
 

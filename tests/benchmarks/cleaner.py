@@ -6,14 +6,16 @@ four records are superseded. Both clean a copy of the same files in the page cac
 Kafka's figure is that of its cleaner's thread, without the JVM's compiler and collector. The limit of a
 codec is to decompress each batch and to compress it again.
 
-The second table is what a producer with one record in flight waits for beside a compaction, whose thread
-gives up the interpreter every millisecond; and what the throttle makes of a rate.
+The second table is what a producer with one record in flight waits for, alone and beside a compaction, whose
+thread gives up the interpreter every millisecond.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -29,8 +31,12 @@ from kcli.storage.cleaning.compaction import Compaction
 from kcli.storage.log.log_config import COMPACT, LogConfig, LogSettings
 from kcli.storage.log.log_loader import Checkpointed, load_log
 from kcli.storage.log.unified_log import UnifiedLog
+from tests.benchmarks import wire
+from tests.benchmarks.measure import percentile
 from tests.benchmarks.table import Gate, Table
 from tests.support.apache_cleaner import ApacheCleaner
+from tests.support.kcli_broker import KcliBroker
+from tests.support.raw_client import RawClient
 
 MEGABYTE = 1_000_000
 SIZE_BYTES = int(os.environ.get("KCLI_CLEANER_MB", "128")) * MEGABYTE
@@ -41,6 +47,18 @@ ROUNDS = 3
 NOW_MS = 1_760_000_000_000
 CONFIG = LogConfig(cleanup_policy=frozenset({COMPACT}), segment_bytes=SEGMENT_BYTES)
 
+BROKER = {
+    "log.cleanup.policy": "compact",
+    "log.segment.bytes": str(SEGMENT_BYTES),
+    # Only when it is asked to.
+    "log.cleaner.backoff.ms": "3600000",
+}
+WARM_UP_REQUESTS, REQUESTS = 3000, 5000
+BATCHES, TIMES, IN_FLIGHT = 100, 60, 8
+"""Of 16 KB, each written so often: 98 MB a round."""
+
+TIMEOUT_SECONDS = 30.0
+MOST_MORE_MS = 2.0
 LEAST_MB = {"1000:none": 150.0, "100:none": 30.0}
 LEAST_OF_ROUND_TRIP = 0.5
 
@@ -58,7 +76,7 @@ def run() -> list[Table]:
                 _measure(Path(directory), case, apache, table)
         finally:
             apache.close()
-    return [table]
+    return [table, _beside_a_producer()]
 
 
 def _measure(directory: Path, case: str, apache: ApacheCleaner, table: Table) -> None:
@@ -169,3 +187,57 @@ def _codec_alone(directory: Path, size: int, codec: Codec) -> float:
     for payload in payloads:
         compress(codec, decompress(codec, payload))
     return size / MEGABYTE / (time.thread_time() - before)
+
+
+def _beside_a_producer() -> Table:
+    """Measure single records to one topic while the broker compacts another, as often as it takes."""
+    table = Table("A producer with one record in flight, us", ("beside", "p50", "p99", "requests"))
+    builder = RecordBatchBuilder()
+    builder.append(NOW_MS, b"key", b"v" * 90)
+    single = bytes(builder.build())
+    found: dict[str, list[float]] = {"nothing": [], "compaction": []}
+    with tempfile.TemporaryDirectory(prefix="kcli-cleaner-") as directory:
+        broker = KcliBroker(Path(directory), settings=BROKER, arguments=("--port", "0"))
+        broker.start()
+        try:
+            _measure_beside(broker, single, found)
+        finally:
+            broker.close()
+    for name, times in found.items():
+        table.add(name, percentile(times, 0.5), percentile(times, 0.99), str(len(times)))
+    more = percentile(found["compaction"], 0.99) - percentile(found["nothing"], 0.99)
+    table.gates.append(Gate("p99 beside a compaction, ms more", more / 1000, MOST_MORE_MS))
+    return table
+
+
+def _measure_beside(broker: KcliBroker, single: bytes, found: dict[str, list[float]]) -> None:
+    """Add the microseconds of round trips alone, and beside compactions of other topics."""
+    with RawClient(broker.bootstrap, timeout=TIMEOUT_SECONDS) as client:
+        wire.make_topic(client, "single")
+        producing = wire.Producing(client, "single", single)
+        for _ in range(WARM_UP_REQUESTS):
+            producing.one()
+        for number in range(ROUNDS):
+            topic = f"compacted-{number}"
+            _fill(broker, topic)
+            found["nothing"] += [producing.one() * 1e6 for _ in range(REQUESTS)]
+            command = [sys.executable, "-m", "kcli", "broker", "compact", topic, "--roll"]
+            compaction = subprocess.Popen(
+                [*command, "--data-dir", str(broker.data)], stdout=subprocess.DEVNULL
+            )
+            while compaction.poll() is None:
+                found["compaction"].append(producing.one() * 1e6)
+            if compaction.returncode:
+                raise wire.BenchmarkFailed(f"the compaction ended with {compaction.returncode}")
+
+
+def _fill(broker: KcliBroker, topic: str) -> None:
+    """Write a topic of many versions of each key."""
+    random = Random(1)
+    with RawClient(broker.bootstrap, timeout=TIMEOUT_SECONDS) as client:
+        wire.make_topic(client, topic)
+        for _ in range(BATCHES):
+            builder = RecordBatchBuilder()
+            while builder.estimated_size < BATCH_BYTES:
+                builder.append(NOW_MS, b"key-%08d" % random.randrange(50_000), b"value" * 16)
+            wire.Producing(client, topic, bytes(builder.build())).stream(TIMES, IN_FLIGHT)

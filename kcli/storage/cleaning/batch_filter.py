@@ -27,7 +27,6 @@ from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import (
     CODEC_MASK,
     CONTROL_BIT,
-    CRC_START,
     DELETE_HORIZON_BIT,
     HEADER,
     HEADER_SIZE,
@@ -37,7 +36,7 @@ from kcli.protocol.records.batch_header import (
     TRANSACTIONAL_BIT,
     BatchHead,
     batch_crc,
-    crc32c,
+    update_crc,
 )
 from kcli.protocol.records.control_records import parse_control_key
 from kcli.protocol.records.record import NO_TIMESTAMP, TimestampType
@@ -202,7 +201,8 @@ class BatchFilter:
         attributes = head.attributes & (_KEPT_BITS | CODEC_MASK)
         if horizon_ms is not None:
             attributes |= DELETE_HORIZON_BIT
-        batch = bytearray(HEADER_SIZE) + records
+        batch = bytearray(HEADER_SIZE)
+        batch += records
         _pack_header(batch, head, attributes, base_timestamp, max_timestamp, selection.kept)
         return bytes(batch)
 
@@ -280,6 +280,7 @@ def _pack_header(
         head.base_sequence,
         count,
     )
-    front = head.base_offset, len(batch) - LOG_OVERHEAD, head.partition_leader_epoch, MAGIC
-    HEADER.pack_into(batch, 0, *front, 0, *values)
-    HEADER.pack_into(batch, 0, *front, crc32c(memoryview(batch)[CRC_START:]), *values)
+    HEADER.pack_into(
+        batch, 0, head.base_offset, len(batch) - LOG_OVERHEAD, head.partition_leader_epoch, MAGIC, 0, *values
+    )
+    update_crc(batch, 0)
