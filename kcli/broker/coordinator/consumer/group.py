@@ -385,11 +385,12 @@ class ConsumerGroup:
     def check_txn_commit(self, request: TxnOffsetCommitRequest, image: MetadataImage) -> ErrorCode:
         """Return NONE if the producer of a transaction may commit offsets, else the error.
 
-        The rules are those of other commits, in one request; producers know the errors of the classic
-        protocol only.
+        The rules are those of other commits, but a commit that names no member is accepted, as in a classic
+        group. Producers know the errors of the classic protocol only.
         """
         epoch = request.generation_id
-        if epoch < 0 and not self.members:
+        names_nobody = epoch == -1 and not request.member_id and request.group_instance_id is None
+        if names_nobody or (epoch < 0 and not self.members):
             return ErrorCode.NONE
         member = self.members.get(request.member_id)
         if member is None:

@@ -122,7 +122,9 @@ CONSUMER_COMMITS: dict[str, tuple[str, int, int, ErrorCode]] = {
     "ahead": ("a", 4, 0, ErrorCode.ILLEGAL_GENERATION),
     "without an epoch": ("a", -1, 0, ErrorCode.ILLEGAL_GENERATION),
     "by a stranger": ("x", 3, 0, ErrorCode.UNKNOWN_MEMBER_ID),
-    "without a member": ("", -1, 0, ErrorCode.UNKNOWN_MEMBER_ID),
+    "without a member": ("", -1, 0, ErrorCode.NONE),
+    "without a member, and an odd epoch": ("", -2, 0, ErrorCode.UNKNOWN_MEMBER_ID),
+    "an epoch without a member": ("", 3, 0, ErrorCode.UNKNOWN_MEMBER_ID),
 }
 
 
@@ -137,6 +139,12 @@ def test_a_consumer_group_checks_member_and_epoch(
     call = world.txn_commit({("t", partition): 5}, member_id=member_id, generation=epoch)
     assert errors(call) == {("t", partition): error}
     assert world.unstable(("t", partition)) == [not error]
+
+
+def test_an_instance_without_a_member_commits_nothing() -> None:
+    world = VirtualConsumers()
+    settled(world, "a", "b")
+    assert errors(world.txn_commit({T0: 5}, instance="i")) == {T0: ErrorCode.UNKNOWN_MEMBER_ID}
 
 
 def test_a_member_that_is_behind_commits_nothing_of_an_unknown_topic() -> None:
