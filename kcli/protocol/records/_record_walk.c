@@ -153,6 +153,17 @@ static PyObject *stored_key(const struct filter_arguments *arguments, const stru
     return digest;
 }
 
+/* After so many records another thread that waits gets its turn: some tenths of a millisecond. */
+#define YIELD_RECORDS 1024
+
+static void maybe_yield(long long index)
+{
+    if (index % YIELD_RECORDS == YIELD_RECORDS - 1) {
+        Py_BEGIN_ALLOW_THREADS
+        Py_END_ALLOW_THREADS
+    }
+}
+
 static int64_t offset_of(const struct filter_arguments *arguments, const struct filtered_record *record)
 {
     return (int64_t)((uint64_t)arguments->base_offset + (uint64_t)record->offset_delta);
@@ -168,6 +179,7 @@ static PyObject *index_all(struct filter_arguments *arguments, long long first_o
         PyObject *key, *number;
         int is_set;
 
+        maybe_yield(index);
         if (error != FILTER_SOUND)
             return refuse_filtered(error);
         arguments->position = record.end;
@@ -277,6 +289,7 @@ static int select_all(struct filter_arguments *arguments, long long end_offset, 
         Py_ssize_t at = arguments->position - start;
         enum filter_error error = filter_record(arguments->position, arguments->end, &record);
 
+        maybe_yield(index);
         if (error != FILTER_SOUND) {
             refuse_filtered(error);
             return -1;
@@ -342,6 +355,7 @@ static Py_ssize_t rebase_all(const Py_buffer *data, PyObject *runs, int64_t shif
 {
     const uint8_t *start = data->buf;
     Py_ssize_t size = 0;
+    long long index = 0;
 
     for (Py_ssize_t slot = 0; slot + 1 < PyList_GET_SIZE(runs); slot += 2) {
         Py_ssize_t from = PyLong_AsSsize_t(PyList_GET_ITEM(runs, slot));
@@ -359,6 +373,7 @@ static Py_ssize_t rebase_all(const Py_buffer *data, PyObject *runs, int64_t shif
             enum filter_error error = filter_head(position, start + to, &record);
             int64_t delta;
 
+            maybe_yield(index++);
             if (error != FILTER_SOUND) {
                 refuse_filtered(error);
                 return -1;

@@ -5,8 +5,7 @@ found by their positions. Keys of more than `short_bytes` stand in the map as wh
 functions check what they read, raise `CorruptRecord`, and never read outside of the records.
 
 They are the optional extension module `_record_walk` where it was built, and the functions `…_in_python`
-elsewhere: slower, with the same results and errors. A batch of more than `MOST_COMPILED` records is left to
-Python, which other threads can interrupt.
+elsewhere: slower, with the same results and errors. Other threads get their turn in the middle of a batch.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from kcli.protocol.records.varints import encode_varint, read_varint, read_varlo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-MOST_COMPILED = 8192
 
 
 class KeyForm(NamedTuple):
@@ -220,45 +217,16 @@ def _bad_record() -> CorruptRecord:
     return CorruptRecord("a record does not fit its batch")
 
 
+_Form = tuple[int, "Callable[[bytes], bytes]"]
+index_keys: Callable[[bytes, int, int, int, dict[bytes, int], tuple[int, int, int], _Form], int]
+select_records: Callable[
+    [bytes, int, int, int, dict[bytes, int], tuple[int, bool], _Form],
+    tuple[list[int], int, int, int, int, bool, int, int],
+]
+rebase_records: Callable[[bytes, list[int], int, int | None], bytes]
 try:
-    from kcli.protocol.records import _record_walk as _compiled
+    from kcli.protocol.records._record_walk import index_keys, rebase_records, select_records
 except ImportError:
-    _compiled = None  # type: ignore[assignment]  # the functions in Python serve
-
-
-def index_keys(
-    data: bytes,
-    count: int,
-    base_offset: int,
-    offsets: dict[bytes, int],
-    limits: tuple[int, int, int],
-    key_form: KeyForm,
-) -> int:
-    """Enter the keys of `count` records as `index_keys_in_python` does."""
-    index = index_keys_in_python if _compiled is None or count > MOST_COMPILED else _compiled.index_keys
-    return index(data, 0, count, base_offset, offsets, limits, key_form)
-
-
-def select_records(
-    data: bytes,
-    count: int,
-    base_offset: int,
-    offsets: dict[bytes, int],
-    limits: tuple[int, bool],
-    key_form: KeyForm,
-) -> Selection:
-    """Select among `count` records as `select_records_in_python` does."""
-    select = (
-        select_records_in_python if _compiled is None or count > MOST_COMPILED else _compiled.select_records
-    )
-    return Selection(*select(data, 0, count, base_offset, offsets, limits, key_form))
-
-
-def rebase_records(data: bytes, selection: Selection, shift: int, same: int | None) -> bytes:
-    """Give the selected records other timestamp deltas as `rebase_records_in_python` does."""
-    rebase = (
-        rebase_records_in_python
-        if _compiled is None or selection.kept > MOST_COMPILED
-        else _compiled.rebase_records
-    )
-    return rebase(data, selection.runs, shift, same)
+    index_keys = index_keys_in_python
+    rebase_records = rebase_records_in_python
+    select_records = select_records_in_python

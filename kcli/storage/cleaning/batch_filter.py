@@ -125,7 +125,7 @@ class BatchFilter:
             return self._kept(head)
         self._stats.horizons += 1
         data = _payload(run, head)
-        selection = select_records(data, head.count, 0, {}, (MIN_OFFSET, False), KEY_FORM)
+        selection = _all_of(data, head.count)
         return self._rewritten(run, head, data, selection, self._horizon_ms)
 
     def _filter_data(self, run: bytes, head: BatchHead) -> bytes:
@@ -134,8 +134,9 @@ class BatchFilter:
             return self._emptied(head)
         is_expired = horizon_ms is not None and horizon_ms <= self._now_ms
         data = _payload(run, head)
-        selection = select_records(
-            data, head.count, head.base_offset, self._offsets, (self._end, is_expired), KEY_FORM
+        limits = self._end, is_expired
+        selection = Selection(
+            *select_records(data, 0, head.count, head.base_offset, self._offsets, limits, KEY_FORM)
         )
         stats = self._stats
         stats.superseded += selection.superseded
@@ -189,9 +190,10 @@ class BatchFilter:
             first_timestamp = wrap_int64(head.base_timestamp + selection.first_delta)
         base_timestamp = first_timestamp if horizon_ms is None else horizon_ms
         if is_append_time:
-            records = rebase_records(data, selection, 0, wrap_int64(max_timestamp - base_timestamp))
+            records = rebase_records(data, selection.runs, 0, wrap_int64(max_timestamp - base_timestamp))
         elif base_timestamp != head.base_timestamp:
-            records = rebase_records(data, selection, wrap_int64(head.base_timestamp - base_timestamp), None)
+            shift = wrap_int64(head.base_timestamp - base_timestamp)
+            records = rebase_records(data, selection.runs, shift, None)
         else:
             view = memoryview(data)
             bounds = iter(selection.runs)
@@ -229,7 +231,7 @@ class BatchFilter:
         batch = bytes(builder.build())
         new = BatchHead.at(batch)
         data = _payload(batch, new)
-        selection = select_records(data, new.count, 0, {}, (MIN_OFFSET, False), KEY_FORM)
+        selection = _all_of(data, new.count)
         new = new._replace(attributes=new.attributes | head.codec)
         if selection.has_tombstone:
             self._stats.horizons += 1
@@ -264,6 +266,11 @@ def _payload(run: bytes, head: BatchHead) -> bytes:
     payload = run[head.position + HEADER_SIZE : head.end]
     codec = head.codec
     return payload if codec is Codec.NONE else decompress(codec, payload)
+
+
+def _all_of(data: bytes, count: int) -> Selection:
+    """Return the selection of all records."""
+    return Selection(*select_records(data, 0, count, 0, {}, (MIN_OFFSET, False), KEY_FORM))
 
 
 def _pack_header(

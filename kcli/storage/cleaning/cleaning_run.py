@@ -264,6 +264,7 @@ class CleaningRun:
                     data = decompress(head.codec, data)
                 left = index_keys(
                     data,
+                    0,
                     head.count,
                     head.base_offset,
                     offset_map.offsets,

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcli.protocol.corruption import CorruptRecord
-from kcli.protocol.records import record_filter
 from kcli.protocol.records.batch import RecordBatch, parse_records
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import HEADER_SIZE
 from kcli.protocol.records.record_filter import (
+    Selection,
     index_keys,
     index_keys_in_python,
     rebase_records,
@@ -22,6 +22,7 @@ from kcli.protocol.records.record_filter import (
     select_records,
     select_records_in_python,
 )
+from kcli.protocol.records.record_walk import RECORD_WALK
 from kcli.storage.cleaning.offset_map import ENTRY_BYTES, KEY_FORM, stored_key
 from tests.protocol.records.test_record_walk import RECORDS, Records, build, mutated, record_of
 
@@ -56,7 +57,7 @@ def parsed(data: bytes, count: int) -> list[tuple[int, int, bytes | None, bytes 
 
 
 def test_it_is_compiled_where_the_walk_is() -> None:
-    assert record_filter._compiled is not None
+    assert (index_keys is not index_keys_in_python) == (RECORD_WALK == "compiled")
 
 
 @given(RECORDS, st.lists(KEYS | st.none(), min_size=1), st.integers(BASE_OFFSET, BASE_OFFSET + 20))
@@ -64,7 +65,7 @@ def test_the_map_gets_the_last_offset_of_each_key(
     records: Records, keys: list[bytes | None], first: int
 ) -> None:
     data, offsets = keyed(records, keys), {}
-    index_keys(data, len(records), BASE_OFFSET, offsets, (first, 10**9, ENTRY_BYTES), KEY_FORM)
+    index_keys(data, 0, len(records), BASE_OFFSET, offsets, (first, 10**9, ENTRY_BYTES), KEY_FORM)
     assert offsets == {
         stored_key(key): offset
         for offset, _, key, _ in parsed(data, len(records))
@@ -77,7 +78,7 @@ def test_what_no_later_record_replaces_stays(
     records: Records, keys: list[bytes | None], offsets: dict[bytes, int], limits: tuple[int, bool]
 ) -> None:
     data = keyed(records, keys)
-    selection = select_records(data, len(records), BASE_OFFSET, offsets, limits, KEY_FORM)
+    selection = Selection(*select_records(data, 0, len(records), BASE_OFFSET, offsets, limits, KEY_FORM))
 
     def stays(offset: int, key: bytes | None, value: bytes | None) -> bool:
         if offset >= limits[0]:
@@ -102,8 +103,7 @@ def test_what_no_later_record_replaces_stays(
 def test_timestamps_move_and_nothing_else(records: Records, shift: int, same: int | None) -> None:
     batch = RecordBatch(build(records))
     data = bytes(batch.buffer[HEADER_SIZE:])
-    selection = select_records(data, batch.count, 0, {}, (-1, False), KEY_FORM)
-    rebased = rebase_records(data, selection, shift, same)
+    rebased = rebase_records(data, [0, len(data)], shift, same)
     before = list(parse_records(data, batch.count, 0, 0, None, -1))
     after = list(parse_records(rebased, batch.count, 0, 0, None, -1))
     for old, new in zip(before, after, strict=True):
@@ -118,20 +118,18 @@ def test_both_return_the_same_of_any_bytes(
     case: tuple[bytes, int], offsets: dict[bytes, int], limits: tuple[int, bool], room: int
 ) -> None:
     data, count = case
-    compiled = record_filter._compiled
-    assert compiled is not None
     arguments = data, 0, count, BASE_OFFSET
     first, second = dict(offsets), dict(offsets)
     map_limits = limits[0], room, ENTRY_BYTES
-    assert outcome(lambda: compiled.index_keys(*arguments, first, map_limits, KEY_FORM)) == outcome(
+    assert outcome(lambda: index_keys(*arguments, first, map_limits, KEY_FORM)) == outcome(
         lambda: index_keys_in_python(*arguments, second, map_limits, KEY_FORM)
     )
     assert first == second
-    selected = outcome(lambda: compiled.select_records(*arguments, offsets, limits, KEY_FORM))
+    selected = outcome(lambda: select_records(*arguments, offsets, limits, KEY_FORM))
     assert selected == outcome(lambda: select_records_in_python(*arguments, offsets, limits, KEY_FORM))
     for same in (None, 77):
         runs = [0, len(data)]
-        assert outcome(lambda: compiled.rebase_records(data, runs, 9, same)) == outcome(  # noqa: B023
+        assert outcome(lambda: rebase_records(data, runs, 9, same)) == outcome(  # noqa: B023
             lambda: rebase_records_in_python(data, runs, 9, same)  # noqa: B023
         )
 
@@ -140,7 +138,7 @@ BAD = "a record does not fit its batch"
 SOUND = record_of("00 00 00 02 6b 02 76 00")
 
 
-@pytest.mark.parametrize("select", ["compiled", "python"])
+@pytest.mark.parametrize("select", [select_records, select_records_in_python], ids=["chosen", "Python"])
 @pytest.mark.parametrize(
     ("data", "count", "message"),
     [
@@ -157,12 +155,11 @@ SOUND = record_of("00 00 00 02 6b 02 76 00")
         (record_of("00 ff ff ff ff ff ff ff ff ff ff ff 00 00 01 01 00"), 1, BAD),
     ],
 )
-def test_bad_records_are_refused(select: str, data: bytes, count: int, message: str) -> None:
-    compiled = record_filter._compiled
-    assert compiled is not None
-    call = compiled.select_records if select == "compiled" else select_records_in_python
+def test_bad_records_are_refused(
+    select: Callable[..., object], data: bytes, count: int, message: str
+) -> None:
     with pytest.raises(CorruptRecord) as caught:
-        call(data, 0, count, 0, {}, (10, False), KEY_FORM)
+        select(data, 0, count, 0, {}, (10, False), KEY_FORM)
     assert caught.value.message == message
 
 
@@ -171,5 +168,5 @@ def test_a_full_map_takes_newer_offsets_of_its_keys() -> None:
     for key in (b"a", b"a", b"b"):
         builder.append(0, key, b"value")
     data, offsets = bytes(builder.build()[HEADER_SIZE:]), {}
-    assert index_keys(data, 3, 5, offsets, (0, ENTRY_BYTES + 1, ENTRY_BYTES), KEY_FORM) == -1
+    assert index_keys(data, 0, 3, 5, offsets, (0, ENTRY_BYTES + 1, ENTRY_BYTES), KEY_FORM) == -1
     assert offsets == {b"a": 6}
