@@ -9,12 +9,18 @@ import trio
 
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kcli.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kcli.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kcli.protocol.messages.end_txn import EndTxnRequest
 from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kcli.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.topics import TRANSACTION_STATE_TOPIC, partition_for
 from tests.broker.schedules.clients import BACKOFF_SECONDS, REQUEST_SECONDS, RETRIED
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 120.0
 """How long a call is repeated, in virtual time."""
 
-_TRANSACTIONAL_ID = 1
+_GROUP, _TRANSACTIONAL_ID = 0, 1
 _RETRIED = RETRIED | {ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
@@ -112,6 +118,38 @@ class TransactionalProducer:
         self._sequences[topic, index] = sequence + len(values)
         return int(written.base_offset)
 
+    async def send_offset(self, group: str, topic: str, index: int, offset: int) -> None:
+        """Commit an offset of a group in the transaction."""
+        if not self.is_tv2:
+            await self._ask_coordinator(
+                AddOffsetsToTxnRequest(
+                    transactional_id=self.transactional_id,
+                    producer_id=self.producer_id,
+                    producer_epoch=self.producer_epoch,
+                    group_id=group,
+                ),
+                3,
+            )
+        row = TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset, committed_metadata=None
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[row])],
+        )
+
+        async def attempt() -> Any:
+            node_id = await self._find(group, _GROUP)
+            response = await self._cluster.ask(
+                node_id, request, 5 if self.is_tv2 else 4, seconds=REQUEST_SECONDS
+            )
+            return response.topics[0].partitions[0]
+
+        await self._repeat(attempt)
+
     async def end(self, *, commit: bool) -> None:
         """Commit or abort; the answer comes with the decision, before the markers are written."""
         request = EndTxnRequest(
@@ -145,7 +183,11 @@ class TransactionalProducer:
                 if leader < 0:
                     raise Lost("there is no coordinator")
                 return leader
-        request = FindCoordinatorRequest(coordinator_keys=[self.transactional_id], key_type=_TRANSACTIONAL_ID)
+        return await self._find(self.transactional_id, _TRANSACTIONAL_ID)
+
+    async def _find(self, key: str, key_type: int) -> int:
+        """Return the coordinator of a group or a transactional id, as the nodes tell it."""
+        request = FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
 
         async def attempt() -> Any:
             node_id = next(self._nodes)

@@ -2,7 +2,7 @@
 
 What must be true whenever the cluster is repaired: every partition is stable up to its end, on all replicas;
 of each transaction a reader has seen all records or none, each once and in order: all if the commit was
-acknowledged, none if it was aborted.
+acknowledged, none if it was aborted. The offset of a group is that of the last committed transaction.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import trio
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.control_records import ControlRecordType, parse_end_txn_marker
-from kcli.protocol.topics import TRANSACTION_STATE_TOPIC
+from kcli.protocol.topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from tests.broker.schedules.clients import (
     BACKOFF_SECONDS,
     REQUEST_SECONDS,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 TRANSACTIONS = {
     **PROPERTIES,
     "transaction.state.log.num.partitions": "1",
+    "offsets.topic.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 THINK_SECONDS = 0.1
@@ -64,6 +66,7 @@ class Transaction:
     """What a transaction wrote, by partition; `outcome` is None if nobody told the producer."""
 
     values: dict[int, list[str]] = field(default_factory=dict)
+    has_offset: bool = False
     outcome: bool | None = None
     may_commit: bool = False
     """Whether the producer asked for a commit."""
@@ -104,6 +107,27 @@ class TransactionalClient:
         final = TransactionalProducer(cluster, self.name, is_tv2=self._is_tv2, timeout_ms=self._timeout_ms)
         await final.init()
 
+    def check_offset(self, cluster: SimulatedCluster) -> None:
+        """Compare the offset of the group with the outcomes. Raises `Violation`."""
+        known = [(number, each) for number, each in enumerate(self.transactions, start=1) if each.has_offset]
+        last = max((number for number, each in known if each.outcome), default=-1)
+        allowed = {last}
+        allowed |= {
+            number for number, each in known if number > last and each.outcome is None and each.may_commit
+        }
+        image = cluster.controller.image.topics.get(GROUP_METADATA_TOPIC)
+        if image is None:
+            return
+        coordinator = cluster.node(image.partitions[0].leader)
+        assert coordinator is not None
+        wanted = OffsetFetchRequestGroup(
+            group_id=self.name, topics=[OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])]
+        )
+        (topic,) = coordinator.groups.shard(0).offset_fetch(wanted, require_stable=True).topics
+        (row,) = topic.partitions
+        if row.error_code or row.committed_offset not in allowed:
+            raise Violation(f"the offset of {self.name} is {row}, not one of {allowed}")
+
     async def _write(self, producer: TransactionalProducer, transaction: Transaction) -> None:
         number = len(self.transactions)
         for batch in range(self._random.randint(1, 3)):
@@ -112,6 +136,9 @@ class TransactionalClient:
             transaction.values.setdefault(index, []).extend(values)
             await producer.send(TOPIC, index, *(value.encode() for value in values))
             await trio.sleep(self._random.expovariate(1 / THINK_SECONDS))
+        if self._random.random() < 0.3:
+            transaction.has_offset = True
+            await producer.send_offset(self.name, TOPIC, 0, number)
         await producer.end(commit=transaction.may_commit)
         transaction.outcome = transaction.may_commit
 
@@ -227,11 +254,13 @@ class TransactionRun:
             with trio.fail_after(RECOVERY_SECONDS):
                 while not self._is_level(cluster):  # noqa: ASYNC110 - nothing tells of it
                     await trio.sleep(0.2)
+            for client in self._clients:
+                client.check_offset(cluster)
             nursery.cancel_scope.cancel()
 
     def _is_level(self, cluster: SimulatedCluster) -> bool:
         """Return whether every replica is complete and stable, and readers have read everything."""
-        for topic in (TOPIC, TRANSACTION_STATE_TOPIC):
+        for topic in (TOPIC, TRANSACTION_STATE_TOPIC, GROUP_METADATA_TOPIC):
             image = cluster.controller.image.topics.get(topic)
             for index, registration in enumerate(() if image is None else image.partitions):
                 replicas = replicas_of(cluster, topic, index)
