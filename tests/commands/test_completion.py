@@ -17,6 +17,7 @@ import pytest
 
 from kcli.commands.completion import SCRIPTS
 from tests.commands.fake_groups import FakeGroups
+from tests.commands.fake_transactions import FakeTransactions
 from tests.conftest import Finished
 from tests.support.toolchain import need
 from tests.support.waiting import PATIENCE_SECONDS
@@ -75,6 +76,9 @@ def complete(kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch) -> 
         ("kcli topics create new --config cl", ["cleanup.policy"]),
         ("kcli cluster un", ["unregister"]),
         ("kcli produce orders -z ", ["none", "gzip", "snappy", "lz4", "zstd"]),
+        ("kcli trans", ["transactions"]),
+        ("kcli transactions d", ["describe", "describe-producers"]),
+        ("kcli transactions describe-producers cl", ["clicks"]),
         ("kcli spark-ex", ["spark-export"]),
         ("kcli spark-export or", ["orders", "orders-2"]),
         ("kcli spark-export orders --engine ", ["spark", "local"]),
@@ -97,6 +101,19 @@ def test_bash_is_told_the_candidates(
         groups.add_group(name)
     complete(line)
     assert capfd.readouterr().out.split() == expected
+
+
+@pytest.mark.parametrize("line", ["describe pay", "describe ledger pay", "force-terminate pay"])
+def test_transactional_ids_are_completed(
+    line: str,
+    complete: Complete,
+    transactions: FakeTransactions,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kcli.commands.shared.completion.TIME_LIMIT_S", PATIENCE_SECONDS)
+    complete(f"kcli transactions {line}")
+    assert capfd.readouterr().out.split() == ["payments-1", "payments-2"]
 
 
 def completed(*words: str) -> tuple[subprocess.CompletedProcess[bytes], float]:
