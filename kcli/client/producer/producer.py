@@ -265,8 +265,8 @@ class Producer(Background):
                 if self._is_closed:
                     raise self._closed()
                 if self._transactions is not None:
-                    # It may have ended, or failed, meanwhile.
-                    self._transactions.check_send()
+                    # It may end, or have failed, meanwhile.
+                    await self._transactions.wait_to_send()
                 # Another task may have opened a batch meanwhile.
                 delivery = self._accumulator.append(topic, chosen, timestamp, key, value, headers, size)
                 if delivery is None:

@@ -185,6 +185,8 @@ class Transactions:
 
     async def wait_to_send(self) -> None:
         """Wait for the end of a transaction that ends; then raise what stands against a record."""
+        if self.state is TransactionState.IN_TRANSACTION:
+            return
         async with self._limited("the end of the transaction"):
             await self._enter(Call.SEND)
 

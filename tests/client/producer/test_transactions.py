@@ -282,6 +282,38 @@ async def test_a_commit_that_is_sent_is_joined(level: int, autojump_clock: MockC
         assert (brokers.ends, brokers.committed) == (["commit"], [b"value"])
 
 
+@LEVELS
+async def test_a_record_that_waits_for_memory_does_not_slip_into_the_next_transaction(
+    level: int, autojump_clock: MockClock
+) -> None:
+    """When the memory is there, its transaction is over: it waits for the end, and belongs to none."""
+    refused = trio.Event()
+
+    async def send_late(producer: Producer) -> None:
+        with pytest.raises(UsageError):
+            await producer.send("orders", bytes(900), partition=1)
+        refused.set()
+
+    async def late(node_id: int, request: object, version: int) -> None:
+        await trio.sleep(1)
+
+    async with (
+        transactional_cluster(level) as (brokers, client),
+        transactional(client, buffer_memory=1000, batch_size=1000, linger_ms=1000) as producer,
+        trio.open_nursery() as nursery,
+    ):
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send("orders", bytes(800), partition=0)
+        brokers.script(ProduceRequest, late)
+        nursery.start_soon(send_late, producer)
+        await trio.sleep(0.5)
+        await producer.commit_transaction()
+        await refused.wait()
+        assert producer.budget.available == 1000
+        assert brokers.committed == [bytes(800)]
+
+
 async def test_calls_wait_at_most_max_block_ms_and_name_the_last_error(autojump_clock: MockClock) -> None:
     refused = InitProducerIdResponse(error_code=51, producer_epoch=-1)
     async with (
