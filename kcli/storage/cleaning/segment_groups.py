@@ -1,7 +1,9 @@
 """Groups of segments that become one: compaction must not leave ever smaller segments.
 
 A group takes the next segment as long as log and indexes together fit one segment, and its last offset the
-indexes' four bytes (Kafka's `Cleaner.groupSegmentsBySize`).
+indexes' four bytes (Kafka's `Cleaner.groupSegmentsBySize`). Here it takes `MOST_SEGMENTS` at most: the swap
+renames the files of all in one step, while nothing else is served. The next round makes one of what is
+left.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from kcli.storage.index.offset_index import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+MOST_SEGMENTS = 64
 
 
 class Measured(NamedTuple):
@@ -42,7 +47,8 @@ def _fits(
 ) -> bool:
     members = [*group, segment]
     return (
-        sum(each.size for each in members) <= segment_bytes
+        len(members) <= MOST_SEGMENTS
+        and sum(each.size for each in members) <= segment_bytes
         and sum(each.index_size for each in members) <= index_bytes
         and sum(each.time_index_size for each in members) <= index_bytes
         # An empty segment has no last offset: 2**31 offsets must not leave an empty segment behind.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kcli.storage.cleaning.cleanable import Bound, Cleanable, LogToClean
-from kcli.storage.cleaning.segment_groups import Measured, group_segments
+from kcli.storage.cleaning.segment_groups import MOST_SEGMENTS, Measured, group_segments
 from tests.storage.cleaning.cleaning_harness import COMPACTED, CleaningHarness
 from tests.storage.log_harness import NOW_MS
 
@@ -122,6 +122,12 @@ def test_an_empty_log_has_nothing_to_clean(tmp_path: Path) -> None:
 # --- groups
 
 GIB = 2**30
+
+
+def test_a_group_is_swapped_in_a_moment() -> None:
+    segments = [Measured(number, 1, 0, 0) for number in range(MOST_SEGMENTS + 1)]
+    found = group_segments(segments, segment_bytes=10**6, index_bytes=60, end_offset=100)
+    assert [len(group) for group in found] == [MOST_SEGMENTS, 1]
 
 
 @pytest.mark.parametrize(
