@@ -19,6 +19,7 @@ NAMES = {
     "produce": "produce throughput, librdkafka and raw frames",
     "fetch": "fetch throughput, librdkafka, raw frames and Java's consumer",
     "latency": "round trips of single records, one in flight and many",
+    "transactions": "transactions of 100 records: commits per second and their p99",
     "durable": "single records that are synced before they are acknowledged",
     "connections": "memory of 10,000 connections, idle and parked",
     "metadata": "Metadata of 1,000 topics with 10 partitions each",
