@@ -47,8 +47,8 @@ async def read_histories(
 ) -> tuple[dict[str, GroupHistory], list[KcliError]]:
     """Return the history of each group, and the errors of damaged records.
 
-    Past commits may be many: they are kept only `with_commits`, from `commits_since_ms` on. Open and aborted
-    transactions do not count.
+    Past commits may be many: they are kept only `with_commits`, from `commits_since_ms` on. Aborted
+    transactions do not count, nor does what follows the beginning of an open one.
     """
     described = (await admin.describe_topics(client, [OFFSETS_TOPIC], timeout_ms=timeout_ms))[OFFSETS_TOPIC]
     if isinstance(described, KcliError):

@@ -103,6 +103,7 @@ async def group_of(
         await offsets.coordinator()
         await until(lambda: len(registration(cluster).isr) == 3)
         move_coordinator(cluster.controller, GROUP, group_on)
+        assert await offsets.stable() == -1  # which waits until the group is loaded there
         yield cluster, producer, offsets
 
 
