@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from kcli.broker.controller.reassignment_control import Reassignment
 from kcli.broker.replication.partition import Partition
 from kcli.broker.waiting.timer import wall_ms
 from kcli.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kcli.protocol.topics import TRANSACTION_STATE_TOPIC
 from tests.broker.records import fetched, offsets
-from tests.broker.replication.clusters import create, fence, leader_of, replicas_of
+from tests.broker.replication.clusters import create, fence, leader_of, node, replicas_of
 from tests.broker.single_node import Client
 from tests.broker.transactions.transactional_client import TransactionalClient
 from tests.support.running_cluster import running_cluster
@@ -51,13 +52,12 @@ class Producer(TransactionalClient):
 
 @asynccontextmanager
 async def nodes(
-    directory: Path, *, version: int = 1, **properties: str
+    directory: Path, *, version: int = 1, replicas: tuple[int, ...] = (LEADER, FOLLOWER, COORDINATOR)
 ) -> AsyncIterator[tuple[Cluster, Producer]]:
-    """Topic `t` has its leader on node 2; node 1 coordinates."""
-    properties.setdefault("replica_fetch_wait_max_ms", "20")
-    async with running_cluster(directory, nodes=3, **properties) as cluster:
+    """The first of the `replicas` leads topic `t`; node 1 coordinates."""
+    async with running_cluster(directory, nodes=3, replica_fetch_wait_max_ms="20") as cluster:
         create(cluster, TRANSACTION_STATE_TOPIC, on=(COORDINATOR, FOLLOWER, LEADER))
-        create(cluster, "t", on=(LEADER, FOLLOWER, COORDINATOR))
+        create(cluster, "t", on=replicas)
         async with connected(cluster, COORDINATOR) as client, connected(cluster, LEADER) as leader:
             producer = Producer(client, version=version)
             producer.leader, producer.timestamp = leader, wall_ms()
@@ -181,6 +181,29 @@ async def test_a_new_leader_knows_the_open_transaction(tmp_path: Path) -> None:
             assert len(leader.log.guards) == 0
             await producer.end(commit=False)
             await until(lambda: leader.log.last_stable_offset == 3)
+
+
+async def test_a_partition_moves_with_its_open_transaction(tmp_path: Path) -> None:
+    async with nodes(tmp_path, replicas=(LEADER, FOLLOWER)) as (cluster, producer):
+        await producer.produce("t", b"a")
+        await producer.end(commit=False)
+        await producer.produce("t", b"b")
+        before = state_of(leader_of(cluster))
+        controller = node(cluster, 1).controller
+        (error,) = controller.alter_reassignments([Reassignment("t", 0, (COORDINATOR,))])
+        assert error is None
+        await until(lambda: set(replicas_of(cluster)) == {COORDINATOR})
+        leader = leader_of(cluster)
+        assert state_of(leader) == before
+        await until(lambda: leader.log.high_watermark == 3)
+        assert leader.log.last_stable_offset == 2
+        producer.leader = producer.client
+        assert (await producer.try_produce("t", b"c", sequence=2)).error_code == 0
+        await producer.end(commit=True)
+        await until(lambda: leader.log.last_stable_offset == 5)
+        data = fetched(await producer.client.ask(fetch(0), 11))
+        assert offsets(data) == [0, 1, 2, 3, 4]
+        assert [each.first_offset for each in data.aborted_transactions] == [0]
 
 
 async def test_a_restarted_node_has_its_producers_again(tmp_path: Path) -> None:
