@@ -51,6 +51,7 @@ PROGRAMS: dict[str, Callable[[], list[str]]] = {
     "aiokafka": _python("aiokafka"),
     "sarama": _go("sarama"),
     "KafkaJS": lambda: ["node", str(node_directory() / "transactions.js")],
+    "kcli": _python("kcli"),
 }
 
 
