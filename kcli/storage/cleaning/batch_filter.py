@@ -71,6 +71,8 @@ class BatchFilter:
         "_offsets",
         "_stats",
         "drop_legacy_tombstones",
+        "last_offset",
+        "max_timestamp",
         "transactions",
     )
 
@@ -90,11 +92,14 @@ class BatchFilter:
         self._stats = stats
         self.transactions = transactions
         self.drop_legacy_tombstones = False
+        self.last_offset = self.max_timestamp = 0
+        """Of the bytes returned last."""
 
-    def filter(self, run: bytes, at: int) -> tuple[BatchHead, bytes]:
+    def filter(self, run: bytes, at: int) -> tuple[BatchHead, bytes | bytearray]:
         """Return the head of the batch at `at` of a run of whole batches, and what stays of it.
 
-        That is `UNTOUCHED`, other bytes, or no bytes. Raises `CorruptRecord`.
+        That is `UNTOUCHED`, no bytes, or the bytes of a batch with `last_offset` and `max_timestamp`. Raises
+        `CorruptRecord`.
         """
         head = BatchHead.at(run, at)
         if head.magic < MAGIC:
@@ -110,7 +115,7 @@ class BatchFilter:
             return head, self._emptied(head)
         return head, self._filter_data(run, head)
 
-    def _filter_control(self, run: bytes, head: BatchHead) -> bytes:
+    def _filter_control(self, run: bytes, head: BatchHead) -> bytes | bytearray:
         is_bound = head.base_offset >= self._first_uncleanable
         is_needless = self.transactions.is_needless(
             control_type_in(run, head), head.producer_id, head.last_offset, keep=is_bound
@@ -128,7 +133,7 @@ class BatchFilter:
         selection = _all_of(data, head.count)
         return self._rewritten(run, head, data, selection, self._horizon_ms)
 
-    def _filter_data(self, run: bytes, head: BatchHead) -> bytes:
+    def _filter_data(self, run: bytes, head: BatchHead) -> bytes | bytearray:
         horizon_ms = head.delete_horizon_ms
         if not head.count:
             return self._emptied(head)
@@ -152,17 +157,18 @@ class BatchFilter:
             horizon_ms = self._horizon_ms
         return self._rewritten(run, head, data, selection, horizon_ms)
 
-    def _kept(self, head: BatchHead) -> bytes:
+    def _kept(self, head: BatchHead) -> bytes | bytearray:
         self._stats.records_after += max(head.count, 0)
         return UNTOUCHED
 
-    def _emptied(self, head: BatchHead) -> bytes:
+    def _emptied(self, head: BatchHead) -> bytes | bytearray:
         """Return the header of a batch that has lost its records if it has to stay, else no bytes."""
         if not self._is_last_of_producer(head) and head.next_offset != self._first_uncleanable:
             return b""
+        self.last_offset, self.max_timestamp = head.last_offset, head.max_timestamp
         batch = bytearray(HEADER_SIZE)
         _pack_header(batch, head, head.attributes & _KEPT_BITS, NO_TIMESTAMP, head.max_timestamp, 0)
-        return bytes(batch)
+        return batch
 
     def _is_last_of_producer(self, head: BatchHead) -> bool:
         """Whether a batch is all that is known of a producer: its last data, or else its epoch."""
@@ -175,13 +181,13 @@ class BatchFilter:
 
     def _rewritten(
         self, run: bytes, head: BatchHead, data: bytes, selection: Selection, horizon_ms: int | None
-    ) -> bytes:
+    ) -> bytearray:
         """Return the batch with the selected records only, and a delete horizon if one is given."""
         if batch_crc(run, head.position, head.size_in_bytes) != head.crc:
             # A new checksum would hide the damage.
             raise CorruptRecord(f"wrong checksum at offset {head.base_offset}")
         self._stats.records_after += selection.kept
-        is_append_time = head.timestamp_type is TimestampType.LOG_APPEND_TIME
+        is_append_time = head.attributes & TIMESTAMP_TYPE_BIT
         max_timestamp = head.max_timestamp
         first_timestamp = max_timestamp
         if not is_append_time:
@@ -198,17 +204,19 @@ class BatchFilter:
             view = memoryview(data)
             bounds = iter(selection.runs)
             records = b"".join([view[start:end] for start, end in zip(bounds, bounds, strict=True)])
-        if head.codec is not Codec.NONE:
-            records = compress(head.codec, records)
+        codec = head.codec
+        if codec is not Codec.NONE:
+            records = compress(codec, records)
         attributes = head.attributes & (_KEPT_BITS | CODEC_MASK)
         if horizon_ms is not None:
             attributes |= DELETE_HORIZON_BIT
         batch = bytearray(HEADER_SIZE)
         batch += records
         _pack_header(batch, head, attributes, base_timestamp, max_timestamp, selection.kept)
-        return bytes(batch)
+        self.last_offset, self.max_timestamp = head.last_offset, max_timestamp
+        return batch
 
-    def _filter_legacy(self, run: bytes, head: BatchHead) -> bytes:
+    def _filter_legacy(self, run: bytes, head: BatchHead) -> bytes | bytearray:
         """Return what stays of an entry of magic 0 or 1: a batch of magic 2 from its first kept record on."""
         # Imported here: few logs hold the older formats.
         from kcli.protocol.records.message_set import LegacyEntry

@@ -209,8 +209,7 @@ class CleaningRun:
                     writer.keep(records, position + untouched, view[untouched:at])
                     untouched = at + size
                     if data:
-                        kept = BatchHead.at(data)
-                        writer.index(len(data), kept.last_offset, kept.max_timestamp)
+                        writer.index(len(data), batches.last_offset, batches.max_timestamp)
                         writer.write(data)
                 at += size
                 self._pauses.maybe()

@@ -49,7 +49,7 @@ class SegmentWriter:
         self._directory = directory
         self._base_offset = base_offset
         self._throttle = throttle
-        self._pending: list[bytes | memoryview] = []
+        self._pending: list[bytes | bytearray | memoryview] = []
         self.size = 0
         """The bytes of the log so far."""
         self.is_real = is_real
@@ -85,7 +85,7 @@ class SegmentWriter:
             self.indexes.add(self.size, size, last_offset, max_timestamp)
         self.size += size
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Take the bytes of the batches indexed last; `flush` writes them."""
         self._pending.append(data)
 
