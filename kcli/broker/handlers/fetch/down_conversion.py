@@ -17,6 +17,7 @@ import trio
 from kcli.broker.waiting.threads import run_in_thread
 from kcli.protocol.corruption import CorruptRecord, TooMuchData
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.records.batch import iter_batches
 from kcli.protocol.records.conversion import down_convert
 
 if TYPE_CHECKING:
@@ -31,26 +32,35 @@ CONVERTED_BELOW = 4
 _ONE_AT_A_TIME = trio.CapacityLimiter(1)
 
 
-async def convert_rows(rows: Sequence[FetchedPartition], version: int) -> None:
-    """Convert rows for a Fetch `version` below `CONVERTED_BELOW`, in a thread."""
+async def convert_rows(rows: Sequence[FetchedPartition], version: int) -> list[FetchedPartition]:
+    """Convert rows for a Fetch `version` below `CONVERTED_BELOW`, in a thread.
 
-    def convert() -> None:
-        for row in rows:
-            _convert_row(row, 0 if version < 2 else 1)
+    Returns the rows that had nothing but markers of transactions, which no message set has. Their requests
+    now begin behind these: a client that got nothing would ask for the same offset for ever.
+    """
 
-    await run_in_thread(convert, limiter=_ONE_AT_A_TIME)
+    def convert() -> list[FetchedPartition]:
+        return [row for row in rows if _convert_row(row, 0 if version < 2 else 1)]
+
+    return await run_in_thread(convert, limiter=_ONE_AT_A_TIME)
 
 
-def _convert_row(row: FetchedPartition, magic: int) -> None:
-    """Convert the records of a row to this magic, or set its error."""
+def _convert_row(row: FetchedPartition, magic: int) -> bool:
+    """Convert the records of a row, or set its error; return whether there were markers only."""
     records = row.records
     if records is None or isinstance(records, bytes):
-        return
+        return False
     try:
+        data, request = records.read(), row.request
         row.records = down_convert(
-            records.read(), magic, first_offset=row.request.fetch_offset, max_bytes=MAX_CONVERTED_BYTES
+            data, magic, first_offset=request.fetch_offset, max_bytes=MAX_CONVERTED_BYTES
         )
         row.size = len(row.records)
+        if not row.size:
+            behind = max((batch.last_offset + 1 for batch in iter_batches(data)), default=0)
+            if behind > request.fetch_offset:
+                request.fetch_offset = behind
+                return True
     except (KafkaError, CorruptRecord) as error:
         row.records, row.size = None, 0
         if isinstance(error, KafkaError):
@@ -59,3 +69,4 @@ def _convert_row(row: FetchedPartition, magic: int) -> None:
             row.error_code = ErrorCode.MESSAGE_TOO_LARGE
         else:
             row.error_code = ErrorCode.CORRUPT_MESSAGE
+    return False

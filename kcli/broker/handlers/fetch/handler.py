@@ -264,7 +264,13 @@ class _Fetch:
         return self._respond(rows)
 
     async def _respond_later(self, rows: list[FetchedPartition]) -> Fetched:
-        await convert_rows(rows, self._version)
+        with_markers_only = await convert_rows(rows, self._version)
+        while with_markers_only:
+            wanted = [row.request for row in with_markers_only]
+            behind = self._replica_manager.read_from_log(wanted, self._reader, self._max_bytes)
+            for row, found in zip(with_markers_only, behind, strict=True):
+                row.records, row.size, row.error_code = found.records, found.size, found.error_code
+            with_markers_only = await convert_rows(with_markers_only, self._version)
         return self._respond(rows)
 
     def _pause_for(self, rows: list[FetchedPartition], allowance: Allowance) -> int:

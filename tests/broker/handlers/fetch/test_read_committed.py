@@ -128,6 +128,33 @@ async def test_old_readers_get_all_data_and_no_markers(version: int, tmp_path: P
         assert offsets(data) == [0, 1, 2, 3, 5]
 
 
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+@pytest.mark.parametrize("has_more", [True, False])
+async def test_old_readers_get_past_a_marker_however_little_they_ask_for(
+    version: int, has_more: bool, tmp_path: Path
+) -> None:
+    async with transactions(tmp_path) as broker:
+        await broker.fill()
+        for commit in (True, False):
+            await broker.open_one.end(commit=commit)
+            await broker.open_one.produce("t", b"7")
+        await broker.open_one.end(commit=True)
+        last = broker.node.replica_manager.partition("t", 0).log.log_end_offset
+        if has_more:
+            await broker.plain(b"last")
+        seen: list[int] = []
+        while not seen or seen[-1] < 9:
+            request = broker.fetch(version, seen[-1] + 1 if seen else 0)
+            request.topics[0].partitions[0].partition_max_bytes = 90
+            data = fetched(await broker.reader.ask(request, version))
+            assert data.error_code == 0
+            assert offsets(data)
+            seen += offsets(data)
+        assert seen == [0, 1, 2, 3, 5, 7, 9]
+        request = broker.fetch(version, 10)
+        assert offsets(fetched(await broker.reader.ask(request, version))) == ([last] if has_more else [])
+
+
 @pytest.mark.parametrize(
     ("timestamp", "version", "isolation", "expected"),
     [
