@@ -1,7 +1,7 @@
 """No command lets the text of strangers control a terminal: every command, on a terminal and in a pipe.
 
-The strangers' text is in records, groups, member ids, client ids, quotas, file names, and in names that the
-broker or the command repeats in its error.
+The strangers' text is in records, groups, transactional ids, member ids, client ids, quotas, file names, and
+in names that the broker or the command repeats in its error.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Strangers]:
     while message is None:
         message = consumer.poll(30)
     consumer.commit(message, asynchronous=False)
+    transactional = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": EVIL})
+    transactional.init_transactions(30)
     hostile = directory / f"log-{EVIL}"
     (hostile / "records-0").mkdir(parents=True)
     log = (broker.node_directory / "records-0" / f"{0:020}.log").read_bytes()
@@ -117,6 +119,12 @@ COMMANDS: dict[str, str] = {
     "consumer-groups remove-members": "consumer-groups remove-members {evil} --member-id {evil}",
     "consumer-groups clone": "consumer-groups clone {evil} {evil}2",
     "consumer-groups validate-regex": "consumer-groups validate-regex {evil}(",
+    "transactions list": "transactions list",
+    "transactions describe": "transactions describe {evil}",
+    "transactions describe-producers": "transactions describe-producers {evil}:0",
+    "transactions find-hanging": "transactions find-hanging --topic {evil}",
+    "transactions abort": "transactions abort {evil}:0 --start-offset 0",
+    "transactions force-terminate": "transactions force-terminate {evil}2",
     "get-offsets": "get-offsets {evil}",
     "delete-records": "delete-records {evil}:0:1",
     "reassign-partitions generate": "reassign-partitions generate --topics-to-move-json-file {file} "
@@ -146,6 +154,8 @@ MORE = [
     "consume __consumer_offsets --from-beginning --until-end --formatter offsets",
     "consume __consumer_offsets --from-beginning --until-end --formatter group-metadata",
     "consume records --from-beginning --until-end --key-deserializer int",
+    "consume __transaction_state --from-beginning --until-end --formatter transaction-log",
+    "produce records --transactional-id {evil} -X acks={evil}",
     "consumer-groups describe {evil} --members --verbose",
     "consumer-groups describe {evil} --state",
     "consumer-groups list --log-dir {node}",
