@@ -141,7 +141,12 @@ class DumpRun:
             problems = self._read(file, advance)
         except OSError as error:
             path = error.filename or file.path
-            self.failures.append(KcliError(f"cannot read `{path}`: {error.strerror}"))
+            if file.is_listed and isinstance(error, FileNotFoundError):
+                from kcli.commands.shared.output import note
+
+                note(f"note: `{path}` is gone: a broker has deleted it, or compacted its log")
+            else:
+                self.failures.append(KcliError(f"cannot read `{path}`: {error.strerror}"))
             return
         if problems and not self.problems:
             self._damaged_directory = os.path.dirname(file.path) or "."

@@ -48,12 +48,16 @@ _ORDER = {kind: number for number, kind in enumerate(FileKind)}
 
 
 class DumpFile(NamedTuple):
-    """A file to read, with the offset and the epoch in its name."""
+    """A file to read, with the offset and the epoch in its name.
+
+    One that `is_listed` was found in a directory, and may be gone: a broker renames and deletes files.
+    """
 
     path: str
     kind: FileKind
     offset: int | None = None
     epoch: int | None = None
+    is_listed: bool = False
 
     @property
     def name(self) -> str:
@@ -183,7 +187,7 @@ def _files_of(directory: str, selection: Selection) -> Iterator[DumpFile]:
                 file = identify(f"{directory.rstrip('/')}/{entry.name}")
             except UsageError:
                 continue
-            own.append(file)
+            own.append(file._replace(is_listed=True))
     if is_log_directory(directory) and (selection.topics or selection.partitions):
         own = []
     yield from sorted(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kcli.commands.dump.text_view import TextDump
+from kcli.forensics.contents.log_files import DumpFile
 from tests.commands.conftest import Transcript
 from tests.commands.dump.dumped_replicas import KEYED, Kcli, log_directory, objects, orders
 from tests.support.log_files import PAIRS, batch_of, formats, framed, segment
@@ -57,6 +59,23 @@ def test_files_on_their_way_out_or_in(here: Path, kcli: Kcli) -> None:
         finished = kcli("dump-log", str(moved), "-o", "text")
         assert finished.exit_code == 0
         assert finished.out.splitlines() == [f"Dumping {moved}", *shown]
+
+
+def test_a_file_that_a_broker_takes_away_meanwhile_is_a_note(
+    here: Path, kcli: Kcli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = orders(here)
+    gone = directory / f"{0:020}.index"
+    gone.touch()
+
+    def begins(view: TextDump, file: DumpFile) -> None:
+        gone.unlink(missing_ok=True)
+
+    monkeypatch.setattr(TextDump, "file_begins", begins)
+    finished = kcli("dump-log", str(directory), "-o", "text")
+    assert finished.exit_code == 0
+    assert finished.err == f"note: `{gone}` is gone: a broker has deleted it, or compacted its log\n"
+    assert kcli("dump-log", str(gone), "-o", "text").exit_code == 1
 
 
 def test_a_data_directory_of_several_nodes(here: Path, kcli: Kcli) -> None:
