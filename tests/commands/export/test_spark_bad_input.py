@@ -277,6 +277,7 @@ def test_spark_without_a_java_that_it_runs_on(
         (["out", "--topic", "t", "--source-topic", "nothing"], 1, "`{out}` holds no topic `nothing`"),
         (["out", "--topic", "t", "--no-create"], 1, "topic `t` does not exist"),
         (["out", "--topic", "t", "-X", "acks=1"], 2, "an import needs an idempotent producer"),
+        (["out", "--topic", "t", "-X", "transactional.id=t"], 2, "an import is not a transaction"),
         (["out", "--topic", "t", "-b", "127.0.0.1:1"], 1, "cannot connect to 127.0.0.1:1"),
         (["out", "--topic", "a/b"], 1, ""),
     ],
