@@ -274,7 +274,7 @@ FIELDS: dict[str, Pick] = {
         (None, "", ".*", world.prefix + "tx-(a|b)", world.prefix + "tx", "(", "[z-a]", ".*tx-[^a]")
     ),
     # producers, quotas, cluster
-    "transaction_timeout_ms": of(60_000, 1000),
+    "transaction_timeout_ms": of(600_000, 900_000),
     "InitProducerIdRequest.producer_id": of(-1),
     "InitProducerIdRequest.producer_epoch": of(-1),
     "entity_type": of("user", "client-id", "client-id", "ip"),
@@ -341,6 +341,8 @@ WRONG_FIELDS: dict[str, tuple[Any, ...]] = {
     "rebalance_timeout_ms": (-(2**31), -2, -1),
     "ConsumerGroupHeartbeatRequest.rebalance_timeout_ms": (-1, 2**31 - 1),
     "session_timeout_ms": (-(2**31), -1, 0, 100, 1_800_001, 2**31 - 1),
+    # No short ones: transactions that time out do so at another moment in each broker.
+    "transaction_timeout_ms": (-(2**31), -1, 0, 900_001, 2**31 - 1),
     # Not -1, for which Apache Kafka's handler throws.
     "WritableTxnMarker.producer_epoch": (-(2**15), -2, 0, 1, 2**15 - 1),
     "WritableTxnMarker.producer_id": (-(2**63), -7, 2**40, 2**63 - 1),

@@ -24,9 +24,11 @@ REQUESTS = 1000
 def test_both_answer_alike(apache_kafka: ApacheKafka, kcli_broker: KcliBroker) -> None:
     pair = Pair(apache_kafka.bootstrap, kcli_broker.bootstrap)
     asked: set[str] = set()
-    for seed in SEEDS:
-        report = Comparison(pair, seed=seed).run(REQUESTS)
-        assert not report.findings, "\n".join(map(as_test, report.findings.values()))
-        asked |= report.requests.keys()
-    pair.close()
+    try:
+        for seed in SEEDS:
+            report = Comparison(pair, seed=seed).run(REQUESTS)
+            assert not report.findings, "\n".join(map(as_test, report.findings.values()))
+            asked |= report.requests.keys()
+    finally:
+        pair.close()
     assert asked == {api.name for api in APIS}
