@@ -52,24 +52,30 @@ class Offsets:
 
     async def send(self, offset: int) -> None:
         """Commit an offset in the producer's transaction."""
+        if not self._producer.is_tv2:
+            request = AddOffsetsToTxnRequest(group_id=GROUP, **self._identity())
+            await self._producer._ask_coordinator(request, 3)
+        await self.commit(offset, 5 if self._producer.is_tv2 else 3)
+
+    async def commit(self, offset: int, version: int) -> None:
+        """Send TxnOffsetCommit alone."""
+        request = ask.txn_commit({(TOPIC, 0): offset}, **self._identity())
+
+        async def attempt() -> Any:
+            response = await self._cluster.ask(
+                await self.coordinator(), request, version, seconds=REQUEST_SECONDS
+            )
+            return response.topics[0].partitions[0]
+
+        await self._producer._repeat(attempt)
+
+    def _identity(self) -> dict[str, Any]:
         producer = self._producer
-        identity: dict[str, Any] = {
+        return {
             "transactional_id": producer.transactional_id,
             "producer_id": producer.producer_id,
             "producer_epoch": producer.producer_epoch,
         }
-        if not producer.is_tv2:
-            await producer._ask_coordinator(AddOffsetsToTxnRequest(group_id=GROUP, **identity), 3)
-        request = ask.txn_commit({(TOPIC, 0): offset}, **identity)
-
-        async def attempt() -> Any:
-            node_id = await self.coordinator()
-            response = await self._cluster.ask(
-                node_id, request, 5 if producer.is_tv2 else 3, seconds=REQUEST_SECONDS
-            )
-            return response.topics[0].partitions[0]
-
-        await producer._repeat(attempt)
 
     async def stable(self) -> int:
         """Return the offset for a reader of stable ones."""
@@ -131,18 +137,13 @@ async def test_offsets_follow_the_end_of_their_transaction(
 async def test_offsets_that_were_not_added_to_the_transaction_are_refused(
     tmp_path: Path, autojump_clock: Clock
 ) -> None:
-    async with group_of(tmp_path, is_tv2=False) as (cluster, producer, offsets):
-        identity: dict[str, Any] = {
-            "transactional_id": producer.transactional_id,
-            "producer_id": producer.producer_id,
-            "producer_epoch": producer.producer_epoch,
-        }
-        codes = {}
+    async with group_of(tmp_path, is_tv2=False) as (_, _, offsets):
+        refused = {}
         for version in (3, 4):
-            request = ask.txn_commit({(TOPIC, 0): 1}, **identity)
-            response = await cluster.ask(2, request, version, seconds=5)
-            codes[version] = response.topics[0].partitions[0].error_code
-        assert codes == {3: ErrorCode.INVALID_TXN_STATE, 4: ErrorCode.TRANSACTION_ABORTABLE}
+            with pytest.raises(Refused) as info:
+                await offsets.commit(1, version)
+            refused[version] = info.value.code
+        assert refused == {3: ErrorCode.INVALID_TXN_STATE, 4: ErrorCode.TRANSACTION_ABORTABLE}
         assert await offsets.stable() == -1
 
 
