@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import random
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kcli.client.admin import ElectionType, alter_partition_reassignments, describe_topics, elect_leaders
+from kcli.client.client import connect
+from kcli.protocol.topics import TopicPartition
 from tests.support.kcli_cluster import NODES, KcliCluster, wait_until_in_sync
 from tests.support.producing import DEADLINE_SECONDS, produce
 from tests.support.records import TestRecord
@@ -32,7 +36,7 @@ from tests.support.transaction_load import (
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tests.conftest import Finished
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.interop
 
 ROUNDS = int(os.environ.get("KCLI_TRANSACTION_KILLS", "3"))
+STATE = "__transaction_state"
 SEED = int(os.environ.get("KCLI_KILL_SEED", "1"))
 CLIENTS = ("Java 4.3.1", "aiokafka", "confluent-kafka")
 """The first ends transactions with new epochs, the others add partitions by request."""
@@ -54,6 +59,7 @@ SETTINGS = {
     "log.index.interval.bytes": "512",
     "auto.create.topics.enable": "false",
 }
+JAVAS = ("Java 4.3.1", "Java 3.9", "Java 2.8")
 CLUSTER_SETTINGS = {
     **SETTINGS,
     "min.insync.replicas": "2",
@@ -65,9 +71,9 @@ CLUSTER_SETTINGS = {
 class Siege:
     """Clients whose transactions go on while brokers are killed."""
 
-    def __init__(self, bootstrap: str, directory: Path, *, replicas: int = 1) -> None:
+    def __init__(self, bootstrap: str, directory: Path, clients: Sequence[str], *, replicas: int) -> None:
         self._bootstrap = bootstrap
-        programs = [TransactionClient(name, directory / f"{name}.log") for name in CLIENTS]
+        programs = [TransactionClient(name, directory / f"{name}.log") for name in clients]
         self._programs = programs
         self.loads = [TransactionLoad(each, bootstrap, seed=SEED) for each in programs]
         self._create_topics(replicas)
@@ -144,8 +150,8 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Siege]]:
     """Begin a siege, which ends with the test."""
     begun: list[Siege] = []
 
-    def new(bootstrap: str, *, replicas: int = 1) -> Siege:
-        begun.append(Siege(bootstrap, tmp_path, replicas=replicas))
+    def new(bootstrap: str, clients: Sequence[str] = CLIENTS, *, replicas: int = 1) -> Siege:
+        begun.append(Siege(bootstrap, tmp_path, clients, replicas=replicas))
         return begun[-1]
 
     yield new
@@ -208,3 +214,33 @@ def test_nodes_of_three_are_killed(
     assert cluster.broker.stop() == 0
     for node in range(1, NODES + 1):
         check_files(cluster.broker.data / f"node-{node}", kcli, kafka_tool)
+
+
+def test_coordinators_move(tmp_path: Path, begin: Callable[..., Siege], show: Callable[[str], None]) -> None:
+    cluster = KcliCluster(tmp_path, settings=CLUSTER_SETTINGS)
+    cluster.broker.start()
+    siege = begin(cluster.bootstrap, JAVAS, replicas=NODES)
+
+    def move(source: random.Random) -> None:
+        if source.random() < 0.5:
+            trio.run(move_coordinators, cluster.bootstrap)
+        else:
+            node = source.randint(1, NODES)
+            cluster.stop_node(node)
+            cluster.start_node(node)
+            wait_until_in_sync(cluster.bootstrap)
+
+    siege.suffer(move)
+    show(f"coordinators moved and stopped: {siege.check()}")
+    assert cluster.broker.stop() == 0
+
+
+async def move_coordinators(bootstrap: str) -> None:
+    """Give every partition of the transactions' own topic another leader of the same replicas."""
+    async with connect(bootstrap) as client:
+        topic: Any = (await describe_topics(client, [STATE]))[STATE]
+        targets: dict[TopicPartition, Sequence[int]] = {}
+        for each in topic.partitions:
+            targets[TopicPartition(STATE, each.partition)] = (*each.replicas[1:], each.replicas[0])
+        await alter_partition_reassignments(client, targets)
+        await elect_leaders(client, ElectionType.PREFERRED)
