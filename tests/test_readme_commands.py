@@ -21,6 +21,7 @@ MASKS = {
     r"\b[\w-]{22}\b": "<id>",
     r"\b\d{13}\b": "<time>",
     r"(localhost|127\.0\.0\.1):\d+": "<broker>",
+    r"bytes \d+ to \d+": "<bytes>",
 }
 """What differs from one run to the next."""
 
@@ -64,6 +65,7 @@ def shell(tmp_path: Path) -> Iterator[dict[str, str]]:
         "PATH": f"{program.parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "KCLI_BOOTSTRAP_SERVER": broker.bootstrap,
+        "KCLI_DATA_DIR": str(broker.data),
     }
     broker.stop()
 
@@ -91,4 +93,10 @@ def test_a_group_goes_on_as_the_readme_shows(shell: dict[str, str]) -> None:
     for command, _ in shown("Ten commands")[:2]:
         run(command, shell)
     for command, output in shown("Consumer groups"):
+        assert masked(run(command, shell)) == masked(output), command
+
+
+@pytest.mark.parametrize("block", [0, 1], ids=["transactions", "compaction"])
+def test_transactions_and_compaction_are_as_the_readme_shows(shell: dict[str, str], block: int) -> None:
+    for command, output in shown("Transactions and compaction", block):
         assert masked(run(command, shell)) == masked(output), command
