@@ -166,6 +166,8 @@ class Transactions:
         self._commit(1, 8)
         late.commit_transaction(DEADLINE_SECONDS)
         self._begin("committed", 2, 9).commit_transaction(DEADLINE_SECONDS)
+        # Apache Kafka answers a producer before the markers are written.
+        eventually(lambda: -1 not in list(stable_offsets(bootstrap).values())[1:], "all but one have ended")
 
     def _commit(self, partition: int, offset: int) -> None:
         self.consumer.commit(offsets=[TopicPartition(TOPIC, partition, offset)], asynchronous=False)
@@ -193,8 +195,6 @@ def stable_offsets(bootstrap: str) -> dict[int, int]:
             "the coordinator has loaded its groups",
         )
     assert found.error_code == 0
-    unstable = [each.partition_index for each in found.topics[0].partitions if each.error_code]
-    assert unstable in ([], [0]), found
     return {each.partition_index: each.committed_offset for each in found.topics[0].partitions}
 
 
