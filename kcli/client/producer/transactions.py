@@ -223,7 +223,12 @@ class Transactions:
         self._failed(error, is_fatal=error.code in FATAL_OF_BATCHES)
 
     def request_failed(self, error: KafkaError) -> None:
-        """Note that a request about the transaction failed, or a record that could not be queued."""
+        """Note that a request about the transaction failed, or a record that could not be queued.
+
+        Once the coordinator is asked for the end, it comes too late to change the outcome.
+        """
+        if self._ending is not None and self._ending.is_sent:
+            return
         self._failed(error, is_fatal=isinstance(error, TransactionFailed) and error.is_fatal)
 
     def stop(self, error: KafkaError) -> None:
@@ -246,6 +251,8 @@ class Transactions:
         if self.state is before:
             return
         self.cause = error
+        if self._ending is not None:
+            self._ending.error = error
         self.drop(error)
         self.wake()
 
@@ -301,8 +308,9 @@ class Transactions:
 
     def _withdraw(self, ending: Ending) -> None:
         """Take a commit back that the coordinator does not know of yet."""
-        if ending.is_commit and not ending.is_sent:
-            self._happened(Event.WITHDRAWN)
+        if ending.is_commit and not ending.is_sent and self._ending is ending:
+            if self.state is TransactionState.COMMITTING:
+                self._happened(Event.WITHDRAWN)
             self._ending = None
             ending.error = TransactionAborted()
             ending.scope.cancel()
@@ -315,6 +323,9 @@ class Transactions:
                     self.drop(TransactionAborted())
                 await self._flush()
                 async with self._turn:
+                    if self._ending is not ending:
+                        # A batch failed while the commit was flushed, and the abort is on its way.
+                        raise ending.error or TransactionAborted()
                     ending.is_sent = True
                     await self._decide(ending)
             if ending.done.is_set():

@@ -283,6 +283,87 @@ async def test_a_commit_that_is_sent_is_joined(level: int, autojump_clock: MockC
 
 
 @LEVELS
+async def test_a_commit_that_failed_already_may_be_cancelled(level: int, autojump_clock: MockClock) -> None:
+    """One batch is refused while the commit still waits for another one: nothing is left to withdraw."""
+    async with (
+        transactional_cluster(level, nodes=2) as (brokers, client),
+        transactional(client) as producer,
+    ):
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        brokers.script(ProduceRequest, produced(29), NoAnswer)
+        await producer.send("orders", b"refused", partition=0)
+        await producer.send("orders", b"unanswered", partition=1)
+        with trio.move_on_after(5) as scope:
+            await producer.commit_transaction()
+        assert scope.cancelled_caught
+        assert producer.transactions.state is TransactionState.ABORTABLE
+        await producer.abort_transaction()
+        assert producer.transactions.state is TransactionState.READY
+    assert brokers.committed == []
+
+
+@LEVELS
+async def test_an_abort_overtakes_a_commit_that_cannot_succeed(level: int, autojump_clock: MockClock) -> None:
+    """A batch is refused while the commit waits for another one, and another task aborts."""
+    raised = []
+
+    async def commit(producer: Producer) -> None:
+        with pytest.raises(KafkaError) as error:
+            await producer.commit_transaction()
+        raised.append(error.value)
+
+    async def late(node_id: int, request: object, version: int) -> None:
+        await trio.sleep(5)
+
+    async with (
+        transactional_cluster(level, nodes=2) as (brokers, client),
+        transactional(client) as producer,
+        trio.open_nursery() as nursery,
+    ):
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        brokers.script(ProduceRequest, produced(29), late)
+        await producer.send("orders", b"refused", partition=0)
+        await producer.send("orders", b"late", partition=1)
+        nursery.start_soon(commit, producer)
+        await trio.sleep(1)
+        assert producer.transactions.state is TransactionState.ABORTABLE
+        cause = producer.transactions.cause
+        await producer.abort_transaction()
+    assert raised == [cause]
+    assert (brokers.ends, brokers.committed) == (["abort"], [])
+
+
+@LEVELS
+async def test_a_record_refused_during_the_commit_does_not_change_its_outcome(
+    level: int, autojump_clock: MockClock
+) -> None:
+    """The coordinator decides already when another task's record, still without metadata, is refused."""
+
+    async def send_late(producer: Producer) -> None:
+        with pytest.raises(KafkaError):
+            await producer.send("missing", b"value")
+
+    async with (
+        transactional_cluster(level) as (brokers, client),
+        transactional(client, max_block_ms=3000) as producer,
+        trio.open_nursery() as nursery,
+    ):
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send("orders", b"value", partition=0)
+        nursery.start_soon(send_late, producer)
+        await trio.sleep(2.5)
+        brokers.script(EndTxnRequest, *[EndTxnResponse(error_code=51)] * 10)
+        await producer.commit_transaction()
+        assert producer.transactions.state is TransactionState.READY
+        async with producer.transaction():
+            await producer.send("orders", b"next", partition=0)
+    assert brokers.committed == [b"value", b"next"]
+
+
+@LEVELS
 async def test_a_record_that_waits_for_memory_does_not_slip_into_the_next_transaction(
     level: int, autojump_clock: MockClock
 ) -> None:
