@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kcli.protocol.records.control_records import TransactionMarker
 from kcli.storage.cleaning.cleanable import LogToClean
-from kcli.storage.cleaning.cleaning_job import plan_job
+from kcli.storage.cleaning.cleaning_job import READ_BYTES, plan_job
 from kcli.storage.cleaning.cleaning_run import CleaningRun, run_job
 from kcli.storage.cleaning.compaction import Compaction
 from kcli.storage.log.log_config import COMPACT, LogConfig
@@ -47,10 +47,13 @@ class CleaningHarness(LogHarness):
         """Close the active segment."""
         self.log.roll(now_ms=NOW_MS)
 
-    def clean(self, now_ms: int = NOW_MS, *, map_bytes: int = 1_000_000) -> CleaningRun | None:
+    def clean(
+        self, now_ms: int = NOW_MS, *, map_bytes: int = 1_000_000, read_bytes: int = READ_BYTES
+    ) -> CleaningRun | None:
         """Do one round inline; return it, None if there was nothing to clean."""
         log = self.log
-        job = plan_job(log, LogToClean(log).first_dirty, now_ms, map_bytes=map_bytes)
+        first_dirty = LogToClean(log).first_dirty
+        job = plan_job(log, first_dirty, now_ms, map_bytes=map_bytes, read_bytes=read_bytes)
         if job is None:
             return None
         compaction = Compaction(log, job)
