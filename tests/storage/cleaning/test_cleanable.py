@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kcli.protocol.records.control_records import TransactionMarker
 from kcli.storage.cleaning.cleanable import Bound, Cleanable, LogToClean
 from kcli.storage.cleaning.segment_groups import MOST_SEGMENTS, Measured, group_segments
 from tests.storage.cleaning.cleaning_harness import COMPACTED, CleaningHarness
@@ -57,6 +58,15 @@ def test_a_checkpoint_below_the_log_start_counts_as_the_start(log: CleaningHarne
     assert (found.first_dirty, found.has_invalid_checkpoint) == (2, True)
 
 
+def test_records_deleted_up_to_the_active_segment_leave_nothing_to_clean(log: CleaningHarness) -> None:
+    log.put((b"key", b"v"))
+    log.log.cleaner_offset = 0
+    log.log.delete_records_before(4)
+    found = measured(log)
+    assert (found.first_dirty, found.first_uncleanable, found.cleanable_bytes) == (4, 4, 0)
+    assert not found.is_eligible(0.0)
+
+
 @pytest.mark.parametrize(("offset", "ratio"), [(1, 2 / 3), (2, 1 / 3), (3, 0.0)])
 def test_the_ratio_is_that_of_dirty_bytes(log: CleaningHarness, offset: int, ratio: float) -> None:
     log.log.cleaner_offset = offset
@@ -75,6 +85,22 @@ def test_an_open_transaction_is_the_bound(log: CleaningHarness) -> None:
     assert found.unstable_producer_id == 7
     log.end(7, is_commit=True)
     assert measured(log).bound is Bound.ACTIVE_SEGMENT
+
+
+def test_what_has_just_been_decided_is_young_no_more_than_its_records(log: CleaningHarness) -> None:
+    """The age of a transaction is that of its records, the age of its marker counts for the next segment."""
+    log.configure(min_compaction_lag_ms=MINUTE_MS)
+    log.put((b"key", b"1"), producer=(7, 0, 0), is_transactional=True, timestamp=NOW_MS)
+    log.roll()
+    later = NOW_MS + 4 * MINUTE_MS
+    assert measured(log, later).first_uncleanable == 4
+    marker = TransactionMarker(7, 0, 0, False)
+    log.log.append_marker(marker, leader_epoch=0, now_ms=later)
+    log.log.advance_high_watermark_to_end()
+    log.roll()
+    log.put((b"key", b"2"), timestamp=later)
+    assert (measured(log, later).first_uncleanable, measured(log, later).bound) == (5, Bound.COMPACTION_LAG)
+    assert measured(log, later + MINUTE_MS).first_uncleanable == 6
 
 
 def test_the_high_watermark_is_the_bound(log: CleaningHarness) -> None:

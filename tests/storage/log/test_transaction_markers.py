@@ -89,6 +89,20 @@ def test_a_refused_marker_leaves_no_record(
     assert (repr(log.log.active_producers()), log.log.size_bytes) == (before, size)
 
 
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stop", "kill"])
+def test_a_restart_forgets_neither_coordinators_nor_epochs(log: LogHarness, is_clean: bool) -> None:
+    begin(log)
+    end(log, is_commit=True, epoch=1, version=2)
+    log.reopen() if is_clean else log.crash()
+    for marker, code in (
+        (TransactionMarker(PRODUCER, 1, 4, True, 1), ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+        (TransactionMarker(PRODUCER, 0, 5, True, 1), ErrorCode.INVALID_PRODUCER_EPOCH),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            log.log.append_marker(marker, leader_epoch=3, now_ms=NOW_MS)
+        assert refused.value.code is code
+
+
 def test_a_repeated_marker_is_written_and_ends_nothing(log: LogHarness) -> None:
     begin(log)
     assert end(log, is_commit=False, epoch=1, version=2) == 2

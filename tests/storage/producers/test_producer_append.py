@@ -228,10 +228,31 @@ def test_an_older_coordinator_is_fenced(partition: Partition) -> None:
     assert code_of(refused) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-def test_a_marker_of_a_newer_epoch_starts_the_sequence_anew(partition: Partition) -> None:
-    partition.write(0, 5, transactional=True)
+@pytest.mark.parametrize("coordinator_epoch", [4, 5])
+def test_the_same_coordinator_and_a_newer_one_may_repeat_a_marker(
+    partition: Partition, coordinator_epoch: int
+) -> None:
+    partition.write(0, transactional=True)
+    partition.mark(abort=False, coordinator_epoch=4)
+    assert partition.mark(abort=False, coordinator_epoch=coordinator_epoch) is None
+    assert partition.entry.coordinator_epoch == coordinator_epoch
+
+
+@pytest.mark.parametrize("has_data", [True, False], ids=["data before", "nothing before"])
+def test_a_marker_of_a_newer_epoch_starts_the_sequence_anew(partition: Partition, has_data: bool) -> None:
+    """Also where retention has left nothing but the marker: it fences, and the next sequence is 0."""
+    if has_data:
+        partition.write(0, 5, transactional=True)
     partition.mark(abort=True, epoch=1)
     assert not partition.entry.batches
+    for epoch, sequence, code in (
+        (0, 5, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (1, 5, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (2, 5, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            partition.write(sequence, epoch=epoch)
+        assert code_of(refused) is code
     partition.write(0, epoch=1)
 
 
@@ -285,7 +306,7 @@ def test_silent_producers_expire_unless_a_transaction_is_open(partition: Partiti
     assert partition.state.remove_expired(1099) == 0
     assert partition.state.remove_expired(1100) == 1
     assert not partition.state.producers
-    partition.write(8, transactional=True)
+    partition.write(8, transactional=True)  # It is unknown now, and may go on anywhere.
     assert partition.state.remove_expired(10**9) == 0
 
 
@@ -298,3 +319,40 @@ def test_the_last_stable_offset_is_that_of_the_oldest_other_transaction(partitio
     state.update(other)
     assert state.last_stable_offset(CompletedTransaction(PRODUCER, 0, 9, True)) == 5
     assert state.last_stable_offset(CompletedTransaction(8, 5, 9, True)) == 0
+
+
+def test_one_append_may_end_and_begin_several_transactions(partition: Partition) -> None:
+    """As a follower's does. Markers of nothing end none."""
+    partition.write(0, 5, transactional=True)
+    append = partition.prepare(AppendOrigin.REPLICATION)
+    ended = []
+
+    def mark(offset: int, control_type: ControlRecordType) -> None:
+        marker = EndTxnMarker(control_type, 0)
+        ended.append(
+            append.add_marker(marker, producer_epoch=0, offset=offset, timestamp=9, transaction_version=0)
+        )
+        partition.end = offset + 1
+
+    mark(5, ControlRecordType.COMMIT)
+    mark(6, ControlRecordType.COMMIT)
+    mark(7, ControlRecordType.ABORT)
+    partition.add(append, 5, 4, transactional=True)
+    mark(12, ControlRecordType.ABORT)
+    mark(13, ControlRecordType.ABORT)
+    partition.add(append, 9, 2, transactional=True)
+    assert ended == [
+        CompletedTransaction(PRODUCER, 0, 5, False),
+        None,
+        None,
+        CompletedTransaction(PRODUCER, 8, 12, True),
+        None,
+    ]
+    assert append.started_transactions == [8, 14]
+    partition.state.update(append)
+    for each in ended:
+        if each is not None:
+            partition.state.complete(each)
+    partition.state.high_watermark_moved(16)
+    assert partition.state.first_unstable_offset == 14
+    assert partition.entry.current_txn_first_offset == 14

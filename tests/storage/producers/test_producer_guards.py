@@ -164,6 +164,13 @@ def test_a_later_batch_never_comes_before_one_that_waits(leader: Leader) -> None
     leader.write(sequence=3)
 
 
+def test_a_guard_keeps_the_order_although_verification_is_switched_off_meanwhile(leader: Leader) -> None:
+    leader.guard(sequence=2)
+    leader.log.producer_state.verifies_transactions = False
+    refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, leader, lambda: leader.write(sequence=4))
+    leader.write(sequence=2)
+
+
 def test_a_newer_epoch_begins_with_its_own_lowest_sequence(leader: Leader) -> None:
     guard = leader.guard(sequence=2)
     assert leader.guard(epoch=1, sequence=9) is guard
