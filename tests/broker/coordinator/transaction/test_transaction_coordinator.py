@@ -16,7 +16,7 @@ from kcli.broker.coordinator.transaction.transaction_states import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
 )
-from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
 from tests.broker.coordinator.transaction.virtual_transactions import (
     FIRST_PRODUCER_ID,
@@ -151,6 +151,11 @@ def test_without_a_producer_id_nothing_begins() -> None:
     assert coordinator.init() == Producer(PID, 0)
 
 
+def test_a_session_of_an_unknown_id_ignores_the_producer_that_its_client_was() -> None:
+    coordinator = VirtualTransactions()
+    assert coordinator.init((PID + 7, 5)) == Producer(PID, 0)
+
+
 def test_an_empty_id_is_refused() -> None:
     coordinator = begun()
     assert coordinator.add((PID, 0), A, name="") == ErrorCode.INVALID_REQUEST
@@ -185,6 +190,35 @@ def test_what_is_not_committed_yet_is_concurrent() -> None:
         assert coordinator.add(producer, A) == CONCURRENT
         assert coordinator.end(producer) == CONCURRENT
         assert coordinator.init(producer) == CONCURRENT
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_an_abort_that_is_not_written_raises_the_epoch_only_once(level: int) -> None:
+    coordinator = ongoing(level, version=level)
+    coordinator.append_error = UNAVAILABLE
+    for _ in range(2):
+        assert coordinator.init() == UNAVAILABLE
+        assert coordinator.of().producer == Producer(PID, 0)  # type: ignore[union-attr]
+    coordinator.append_error = None
+    assert coordinator.init() == CONCURRENT
+    coordinator.write_all()
+    assert coordinator.init() == Producer(PID, 2)
+
+
+def test_each_protocol_ends_what_the_other_has_ended() -> None:
+    """As when the level changes, or a client is replaced by an older one."""
+    coordinator = ongoing()
+    coordinator.end((PID, 0))
+    coordinator.write_all()
+    assert coordinator.end((PID, 0), version=0) == ErrorCode.PRODUCER_FENCED
+    assert coordinator.end((PID, 1), version=0) == Producer(PID, 1)
+    assert coordinator.end((PID, 1), False, version=0) == ErrorCode.INVALID_TXN_STATE
+    coordinator.add((PID, 1), A, version=0)
+    coordinator.end((PID, 1), version=0)
+    assert coordinator.end((PID, 1)) == CONCURRENT
+    coordinator.write_all()
+    assert coordinator.end((PID, 0)) == Producer(PID, 1)
+    assert coordinator.end((PID, 1)) == ErrorCode.INVALID_TXN_STATE
 
 
 def test_no_marker_leaves_before_the_decision_is_committed() -> None:
@@ -344,6 +378,27 @@ def test_a_timeout_at_the_last_epoch_waits_for_a_producer_id() -> None:
     assert coordinator.of().producer == Producer(PID + 1, 0)  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("is_fenced_by_time", [True, False], ids=["time-out", "another session"])
+@pytest.mark.parametrize("asks", ["end", "init"])
+def test_a_producer_that_is_fenced_at_its_last_epoch_gets_the_new_producer_id(
+    is_fenced_by_time: bool, asks: str
+) -> None:
+    """Its next request counts as the repetition of one whose response was lost."""
+    coordinator = begun()
+    coordinator.preset(Transaction(ID, PID, 32766, 60_000, START_MS, previous_producer_id=PID))
+    coordinator.add((PID, 32766), A)
+    if is_fenced_by_time:
+        coordinator.pass_time(70_000)
+    else:
+        assert coordinator.init() == CONCURRENT
+    (markers,) = coordinator.take_markers()
+    assert (markers.producer_id, markers.producer_epoch, markers.is_commit) == (PID, 32767, False)
+    coordinator.write(markers)
+    assert coordinator.end((PID, 32766), True) == ErrorCode.INVALID_TXN_STATE
+    again = coordinator.end((PID, 32766), False) if asks == "end" else coordinator.init((PID, 32766))
+    assert again == coordinator.of().producer == Producer(PID + 1, 0)  # type: ignore[union-attr]
+
+
 def test_a_clock_that_is_set_back_postpones() -> None:
     coordinator = ongoing()
     coordinator.wall_ms -= DAY_MS
@@ -397,6 +452,9 @@ def test_an_id_that_cannot_be_forgotten_stays() -> None:
     coordinator.holds = True
     coordinator.sweep()
     assert coordinator.init((PID, 1)) == CONCURRENT
+    with pytest.raises(KafkaError) as gone:
+        coordinator.shard.describe(ID)
+    assert gone.value.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     coordinator.commit_held()
     assert coordinator.init((PID, 1)) == Producer(PID + 1, 0)
 

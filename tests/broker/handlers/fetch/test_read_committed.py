@@ -209,6 +209,19 @@ async def test_the_end_of_the_transaction_wakes_a_fetch(
         assert data.last_stable_offset == data.high_watermark == 7
 
 
+@pytest.mark.parametrize("version", [4, 11, 12, 17])
+async def test_a_fetch_that_waits_in_vain_is_told_of_aborted_transactions(
+    version: int, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with transactions(tmp_path) as broker:
+        await broker.fill()
+        await broker.open_one.end(commit=True)
+        request = broker.fetch(version, 0, wait_ms=100, min_bytes=100_000)
+        data = fetched(await broker.reader.ask(request, version))
+        assert offsets(data) == list(range(7))
+        assert aborted_of(data) == [(broker.aborting.producer_id, 1)]
+
+
 async def test_what_committed_readers_may_not_read_does_not_wake_them(tmp_path: Path) -> None:
     async with transactions(tmp_path) as broker:
         await broker.fill()
