@@ -2,16 +2,18 @@
 
 * Coordinators of kcli reach each other by `LeaderEndPoint`; this API serves `kafka-transactions.sh abort`,
   `kcli transactions abort`, and other tools that end a hanging transaction.
+* A request for very many partitions lets other requests run between them.
 * `MarkerWriter` says which partition gets which error. A refused request has its error in every row.
 * Versions 0 and 1 mean transaction version 0: the marker has the current epoch of the producer.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_cluster, is_cluster_authorized
+from kcli.broker.transactions.marker_writer import TURN_PARTITIONS
 from kcli.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -20,6 +22,8 @@ from kcli.protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from kcli.broker.network.request_context import RequestContext
     from kcli.broker.transactions.marker_writer import DelayedMarkers
     from kcli.protocol.error_codes import KafkaError
@@ -28,11 +32,15 @@ if TYPE_CHECKING:
 
 def write_txn_markers(
     request: WriteTxnMarkersRequest, context: RequestContext
-) -> WriteTxnMarkersResponse | DelayedMarkers:
+) -> WriteTxnMarkersResponse | DelayedMarkers | Coroutine[Any, Any, WriteTxnMarkersResponse]:
     """Write a marker to each partition; the response waits for the replicas."""
     if not is_cluster_authorized(context, Operation.ALTER):
         authorize_cluster(context, Operation.CLUSTER_ACTION)
-    return context.node.marker_writer.write(request.markers)
+    writer = context.node.marker_writer
+    count = sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics)
+    if count > TURN_PARTITIONS:
+        return writer.written(request.markers, in_turns=True)
+    return writer.write(request.markers)
 
 
 def failed_write_txn_markers(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:

@@ -24,11 +24,13 @@ from __future__ import annotations
 import logging
 from enum import Enum
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trio.lowlevel import checkpoint
 
 from kcli.broker.replication.leader_endpoint import PeerUnreachable
+from kcli.broker.transactions.marker_writer import TURN_PARTITIONS
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.broker.waiting.timer import TimerCallback, monotonic_ms
 from kcli.protocol.error_codes import ErrorCode
@@ -49,10 +51,7 @@ if TYPE_CHECKING:
     from kcli.broker.transactions.marker_writer import DelayedMarkers, MarkerWriter
     from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
 
-TURN_PARTITIONS = 64
-"""The most partitions of the own node that are written in one turn of the event loop."""
-
-CALL_PARTITIONS = 1024
+CALL_PARTITIONS = 256
 """The most partitions of one call: the other node writes to all of them in one turn."""
 
 RETRY_MS, MOST_RETRY_MS = 20, 1000
@@ -159,12 +158,12 @@ class Place:
     def take(self, most: int) -> Place:
         """Move up to `most` partitions to a new place; return it."""
         taken = Place()
-        for pending, keys in self.listed():
-            for key in keys[:most]:
+        while self.contents and most > 0:
+            pending, keys = next(iter(self.contents.items()))
+            first = list(islice(keys, most))
+            for key in first:
                 taken.put(pending, key)
-            most -= len(keys)
-            if most <= 0:
-                break
+            most -= len(first)
         return taken
 
     def request(self) -> WriteTxnMarkersRequest:

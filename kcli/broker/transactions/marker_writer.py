@@ -20,6 +20,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from trio.lowlevel import checkpoint
+
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.write_txn_markers import (
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
     from kcli.broker.replication.partition import Partition
     from kcli.broker.replication.replica_manager import ReplicaManager
     from kcli.protocol.messages.write_txn_markers import WritableTxnMarker
+
+TURN_PARTITIONS = 64
+"""The most partitions that are written in one turn of the event loop, where nothing else bounds them."""
 
 _COORDINATOR_ERRORS = frozenset(
     {
@@ -82,14 +87,16 @@ class PartitionMarker:
 class DelayedMarkers(DelayedOperation):
     """The response to markers that are not all settled; what is still pending in the end has timed out."""
 
-    __slots__ = ("_groups_pending", "_manager", "_pending", "response")
+    __slots__ = ("_groups_pending", "_is_parked", "_manager", "_pending", "response")
 
     def __init__(self, manager: ReplicaManager, response: WriteTxnMarkersResponse) -> None:
         super().__init__()
         self.response = response
         self._manager = manager
-        self._pending: list[PartitionMarker] = []
+        self._pending: dict[Hashable, list[PartitionMarker]] = {}
+        """By partition: a marker for very many of them is tried at each that changes."""
         self._groups_pending = 0
+        self._is_parked = False
 
     @property
     def is_settled(self) -> bool:
@@ -98,7 +105,7 @@ class DelayedMarkers(DelayedOperation):
     def await_write(self, part: PartitionMarker) -> None:
         """Wait until a marker is written, on disk and replicated."""
         part.row.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._pending.append(part)
+        self._pending.setdefault(part.key, []).append(part)
 
     def await_group(self, reply: DelayedOperation, row: WritableTxnMarkerPartitionResult) -> None:
         """Wait for the reply of a group coordinator."""
@@ -111,26 +118,37 @@ class DelayedMarkers(DelayedOperation):
         if self.ended:
             return
         row.error_code = as_partition_error(reply.finish())
-        if self.is_settled:
+        if self.is_settled and self._is_parked:
             self.purgatory.end(self)
 
     def failed(self, part: PartitionMarker, error: KafkaError) -> None:
         """Give a marker up that could not be written."""
         part.row.error_code = error.code
-        if part in self._pending:
-            self._pending.remove(part)
+        self._keep(part.key, [each for each in self._pending.get(part.key, ()) if each is not part])
 
     def settle(self) -> bool:
         """Settle what can be settled; return whether nothing is pending."""
-        manager = self._manager
-        self._pending = [part for part in self._pending if not part.settle(manager)]
+        for key in list(self._pending):
+            self._settle_at(key)
         return self.is_settled
 
+    def _settle_at(self, key: Hashable) -> None:
+        manager = self._manager
+        self._keep(key, [part for part in self._pending.get(key, ()) if not part.settle(manager)])
+
+    def _keep(self, key: Hashable, pending: list[PartitionMarker]) -> None:
+        if pending:
+            self._pending[key] = pending
+        else:
+            self._pending.pop(key, None)
+
     def park(self, timeout_ms: int) -> None:
-        self._manager.purgatory.park(self, [part.key for part in self._pending], timeout_ms)
+        self._is_parked = True
+        self._manager.purgatory.park(self, self._pending, timeout_ms)
 
     def try_complete(self, key: Hashable) -> bool:
-        return self.settle()
+        self._settle_at(key)
+        return self.is_settled
 
     def finish(self) -> WriteTxnMarkersResponse:
         self.settle()
@@ -156,22 +174,39 @@ class MarkerWriter:
         response, parts = _rows_of(markers)
         delayed = DelayedMarkers(self._manager, response)
         for part in parts:
-            try:
-                self._write(part, delayed)
-            except KafkaError as error:
-                part.row.error_code = as_partition_error(error.code)
+            self._write_or_refuse(part, delayed)
+        return self._settled_or_parked(delayed)
+
+    async def written(
+        self, markers: Sequence[WritableTxnMarker], *, in_turns: bool = False
+    ) -> WriteTxnMarkersResponse:
+        """Write every marker; return the response once all are settled.
+
+        `in_turns`: other tasks run every `TURN_PARTITIONS`. Coordinators may not ask for that: what they call
+        for can go another way meanwhile.
+        """
+        response, parts = _rows_of(markers)
+        delayed = DelayedMarkers(self._manager, response)
+        for number, part in enumerate(parts, start=1):
+            self._write_or_refuse(part, delayed)
+            if in_turns and number % TURN_PARTITIONS == 0:
+                await checkpoint()
+        if isinstance(self._settled_or_parked(delayed), DelayedMarkers):
+            await self._manager.purgatory.wait(delayed)
+            return delayed.finish()
+        return response
+
+    def _settled_or_parked(self, delayed: DelayedMarkers) -> WriteTxnMarkersResponse | DelayedMarkers:
         if delayed.settle():
-            return response
+            return delayed.response
         delayed.park(self._manager.config.request_timeout_ms)
         return delayed
 
-    async def written(self, markers: Sequence[WritableTxnMarker]) -> WriteTxnMarkersResponse:
-        """Write every marker; return the response once all are settled."""
-        response = self.write(markers)
-        if isinstance(response, DelayedMarkers):
-            await self._manager.purgatory.wait(response)
-            return response.finish()
-        return response
+    def _write_or_refuse(self, part: PartitionMarker, delayed: DelayedMarkers) -> None:
+        try:
+            self._write(part, delayed)
+        except KafkaError as error:
+            part.row.error_code = as_partition_error(error.code)
 
     def _write(self, part: PartitionMarker, delayed: DelayedMarkers) -> None:
         """Write one marker, or begin to. Raises `KafkaError`."""

@@ -9,7 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from kcli.broker.transactions.marker_sender import ANSWERS, TURN_PARTITIONS, Answer
+from kcli.broker.transactions.marker_sender import ANSWERS, Answer
+from kcli.broker.transactions.marker_writer import TURN_PARTITIONS
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.topics import TopicPartition
 from tests.broker.transactions.sending import UNREACHABLE, Sending, markers, running_sender

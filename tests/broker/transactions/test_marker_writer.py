@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +10,12 @@ import trio
 
 from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse
 from kcli.broker.process.fault_operations import perform
-from kcli.broker.transactions.marker_writer import DelayedMarkers, MarkerWriter
+from kcli.broker.transactions.marker_writer import (
+    TURN_PARTITIONS,
+    DelayedMarkers,
+    MarkerWriter,
+    PartitionMarker,
+)
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kcli.protocol.messages.txn_offset_commit import (
@@ -17,7 +23,12 @@ from kcli.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from kcli.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kcli.protocol.records.control_records import TransactionMarker
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.log.log_read import Isolation
 from tests.broker.replication.clusters import create, leader_of
@@ -247,6 +258,75 @@ async def test_a_group_coordinator_that_never_replies_has_timed_out(
         writer = MarkerWriter(node.replica_manager, groups, start_soon=node.start_soon)  # type: ignore[arg-type]
         assert errors(await writer.written([writable_marker((OFFSETS, 0))])) == [ErrorCode.REQUEST_TIMED_OUT]
         groups.reply.give(ErrorCode.NONE)
+
+
+class CountedReplicas:
+    """The replica manager of partitions that others have yet to copy; counts how often each is looked at."""
+
+    def __init__(self) -> None:
+        self.replicated: set[tuple[str, int]] = set()
+        self.looks = 0
+
+    def partition(self, topic: str, index: int) -> Any:
+        self.looks += 1
+        code = ErrorCode.NONE if (topic, index) in self.replicated else None
+        return SimpleNamespace(replication_error=lambda required_offset: code)
+
+
+def test_a_partition_that_changes_is_the_only_one_that_is_tried() -> None:
+    replicas = CountedReplicas()
+    response = WriteTxnMarkersResponse(markers=[])
+    delayed = DelayedMarkers(replicas, response)  # type: ignore[arg-type]
+    marker = TransactionMarker(PRODUCER, 0, 0, True)
+    parts = [
+        PartitionMarker(
+            TopicPartition("t", index), marker, WritableTxnMarkerPartitionResult(partition_index=index)
+        )
+        for index in range(100)
+    ]
+    for part in parts:
+        part.required_offset = 1
+        delayed.await_write(part)
+    assert not delayed.settle()
+    for number, part in enumerate(parts, start=1):
+        replicas.replicated.add(part.key)
+        assert delayed.try_complete(part.key) == (number == 100)
+    assert {part.row.error_code for part in parts} == {ErrorCode.NONE}
+    assert replicas.looks == 200
+
+
+async def test_other_requests_run_between_very_many_markers(tmp_path: Path) -> None:
+    """Also where the group coordinator has replied before the last marker is written."""
+    count = 2 * TURN_PARTITIONS + 1
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic(OFFSETS)
+        node.create_topic("t", count)
+        groups = GroupsWithAnError(ErrorCode.NONE, at_once=False)
+        node.marker_writer = MarkerWriter(node.replica_manager, groups, start_soon=node.start_soon)  # type: ignore[arg-type]
+        partitions = [node.replica_manager.partition("t", index) for index in range(count)]
+        for partition in partitions:
+            begin(partition)
+        written = []
+
+        async def reply() -> None:
+            while not (ended := [each for each in partitions if written_markers(each)]):
+                await trio.lowlevel.checkpoint()
+            written.append(len(ended))
+            groups.reply.give(ErrorCode.NONE)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reply)
+            request = WriteTxnMarkersRequest(
+                markers=[
+                    writable_marker(
+                        (OFFSETS, 0), *((each.key.topic, each.key.partition) for each in partitions)
+                    )
+                ]
+            )
+            response = await client.ask(request, 2)
+        assert set(errors(response)) == {0}
+        assert 0 < written[0] <= 2 * TURN_PARTITIONS
+        assert all(each.log.last_stable_offset == 2 for each in partitions)
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
