@@ -15,6 +15,8 @@ Times are wall-clock times; a clock that is set back only postpones what is due.
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Reply, Schedule, Send
@@ -52,12 +54,15 @@ COMPLETE_RETRY_MS = 500
 TOMBSTONES_BYTES = 16 << 10
 """The most ids that are forgotten in one batch, in bytes of their names (or one, if it is longer)."""
 
-TOMBSTONE_BATCHES = 16
+TOMBSTONE_BATCHES = 2
 """The most batches of forgotten ids in one turn of the event loop."""
+
+TURN_TIMEOUTS = 100
+"""The most transactions that are aborted for their timeout in one turn of the event loop."""
 
 _TIMEOUTS = "timeouts"
 _EXPIRATION = "expiration"
-_EXPIRATION_GAP_MS = 10
+_NEXT_TURN_MS = 10
 
 
 class Transition:
@@ -111,6 +116,8 @@ class TransactionCoordinator:
         self._ongoing: dict[str, None] = {}
         self._transitions: dict[str, Transition] = {}
         self._looks_for_timeouts = False
+        self._timed_out: deque[str] = deque()
+        """The ids that are yet to be aborted, of those that had timed out when the check began."""
 
     def reconfigure(self, config: TransactionConfig) -> None:
         """Take over another configuration."""
@@ -358,8 +365,7 @@ class TransactionCoordinator:
     def expire(self, now: Now, key: Hashable) -> list[Effect]:
         match key:
             case "timeouts":
-                self._looks_for_timeouts = False
-                return [*self._abort_timed_out(now), *self._look_for_timeouts()]
+                return self._abort_timed_out(now)
             case "expiration":
                 return self.forget_expired(now)
             case ("complete", str(transactional_id)):
@@ -377,28 +383,41 @@ class TransactionCoordinator:
 
     def _abort_timed_out(self, now: Now) -> list[Effect]:
         effects: list[Effect] = []
-        level = self._level()
-        for transactional_id in list(self._ongoing):
-            before = self._transactions[transactional_id]
-            if transactional_id in self._transitions or not decisions.is_timed_out(before, now.wall_ms):
+        due = self._timed_out
+        if not due:
+            due.extend(each for each in self._ongoing if self._is_timed_out(each, now))
+        for _ in range(min(TURN_TIMEOUTS, len(due))):
+            transactional_id = due.popleft()
+            if not self._is_timed_out(transactional_id, now):
                 continue
+            before = self._transactions[transactional_id]
             try:
-                after = decisions.fence(before, level=level, now_ms=now.wall_ms, new_id=self._new_id)
+                after = decisions.fence(before, level=self._level(), now_ms=now.wall_ms, new_id=self._new_id)
             except KafkaError:
                 # Without a producer id to go on with, the transaction is looked at again.
                 continue
             effects += self._prepare(before, after, _no_answer)
-        return effects
+        if due:
+            return [*effects, Schedule(_TIMEOUTS, _NEXT_TURN_MS)]
+        self._looks_for_timeouts = False
+        return [*effects, *self._look_for_timeouts()]
+
+    def _is_timed_out(self, transactional_id: str, now: Now) -> bool:
+        transaction = self._transactions.get(transactional_id)
+        return (
+            transaction is not None
+            and transactional_id not in self._transitions
+            and decisions.is_timed_out(transaction, now.wall_ms)
+        )
 
     def forget_expired(self, now: Now) -> list[Effect]:
         """Write tombstones for ids that have been idle for too long."""
-        effects: list[Effect] = []
-        for number, batch in enumerate(self._expired_batches(now)):
-            if number == TOMBSTONE_BATCHES:
-                effects.append(Schedule(_EXPIRATION, _EXPIRATION_GAP_MS))
-                break
-            effects.append(self._forget(batch))
-        return effects
+        batches = list(islice(self._expired_batches(now), TOMBSTONE_BATCHES))
+        last = len(batches) - 1
+        return [
+            self._forget(batch, goes_on=number == last == TOMBSTONE_BATCHES - 1)
+            for number, batch in enumerate(batches)
+        ]
 
     def _expired_batches(self, now: Now) -> Iterator[list[str]]:
         batch: list[str] = []
@@ -416,7 +435,8 @@ class TransactionCoordinator:
         if batch:
             yield batch
 
-    def _forget(self, transactional_ids: list[str]) -> Effect:
+    def _forget(self, transactional_ids: list[str], *, goes_on: bool) -> Effect:
+        """Write tombstones; if it `goes_on`, look for more soon after they are committed."""
         transitions = {}
         for each in transactional_ids:
             tombstone = CoordinatorRecord(TransactionLogKey(transactional_id=each), None)
@@ -425,11 +445,14 @@ class TransactionCoordinator:
         def end(now: Now) -> list[Effect]:
             return [effect for each in transactional_ids for effect in self._end(each)]
 
+        def settled(now: Now) -> list[Effect]:
+            return [*end(now), *([Schedule(_EXPIRATION, _NEXT_TURN_MS)] if goes_on else [])]
+
         def then(now: Now, error: KafkaError | None) -> list[Effect]:
             is_written = transitions[transactional_ids[0]].is_written
             return [] if error is None or is_written else end(now)
 
-        return Append(tuple(each.record for each in transitions.values()), then, end)
+        return Append(tuple(each.record for each in transitions.values()), then, settled)
 
     # transitions
 

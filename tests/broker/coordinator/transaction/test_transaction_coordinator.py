@@ -7,7 +7,7 @@ import pytest
 from kcli.broker.config.transaction_definitions import TransactionConfig
 from kcli.broker.coordinator.transaction.messages import Markers
 from kcli.broker.coordinator.transaction.transaction import Producer, Transaction
-from kcli.broker.coordinator.transaction.transaction_coordinator import COMPLETE_RETRY_MS
+from kcli.broker.coordinator.transaction.transaction_coordinator import COMPLETE_RETRY_MS, TURN_TIMEOUTS
 from kcli.broker.coordinator.transaction.transaction_states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -365,6 +365,25 @@ def test_a_timeout_waits_for_a_transition_and_for_a_producer_id() -> None:
     assert states(coordinator)[-1] == PREPARE_ABORT
 
 
+def test_very_many_timeouts_are_handled_turn_by_turn() -> None:
+    """Those that cannot be aborted wait for the next check, and do not keep the others from their turn."""
+    count = 3 * TURN_TIMEOUTS - 1
+    coordinator = VirtualTransactions()
+    for number in range(count):
+        producer = coordinator.init(name=f"{number}")
+        coordinator.add(producer, A, name=f"{number}")
+    coordinator.timers["timeouts"] = coordinator.wall_ms + 70_000
+    coordinator.pass_time(70_000)
+    assert len(coordinator.take_markers()) == TURN_TIMEOUTS
+    coordinator.append_error = UNAVAILABLE
+    coordinator.pass_time(10)
+    coordinator.append_error = None
+    coordinator.pass_time(9_000)
+    assert len(coordinator.take_markers()) == TURN_TIMEOUTS - 1
+    coordinator.pass_time(2_000)
+    assert len(coordinator.take_markers()) == TURN_TIMEOUTS
+
+
 def test_a_timeout_at_the_last_epoch_waits_for_a_producer_id() -> None:
     coordinator = begun()
     coordinator.preset(Transaction(ID, PID, 32766, 60_000, START_MS))
@@ -435,9 +454,23 @@ def test_ids_are_forgotten_in_batches() -> None:
     coordinator.batches.clear()
     coordinator.wall_ms += 7 * DAY_MS
     coordinator.sweep()
-    assert coordinator.batches == [32] * 16
+    assert coordinator.batches == [32] * 2
     coordinator.pass_time(1000)
     assert coordinator.batches == [32] * 31 + [8]
+    assert list(coordinator.shard.transactions()) == []
+
+
+def test_ids_that_cannot_be_forgotten_wait_for_the_next_sweep() -> None:
+    coordinator = VirtualTransactions()
+    for number in range(100):
+        coordinator.init(name=f"{number:0500}")
+    coordinator.wall_ms += 7 * DAY_MS
+    coordinator.append_error = UNAVAILABLE
+    coordinator.sweep()
+    assert coordinator.timers == {}
+    coordinator.append_error = None
+    coordinator.sweep()
+    coordinator.pass_time(1000)
     assert list(coordinator.shard.transactions()) == []
 
 
