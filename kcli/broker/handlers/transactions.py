@@ -7,7 +7,8 @@
   internal topics, which are TOPIC_AUTHORIZATION_FAILED. Kafka never answers a request of versions 4 and 5
   without a transaction; here the response is empty.
 * EndTxn 5 means that the client uses TV2: its transactions end with a new epoch, which the response has.
-* DescribeTransactions and ListTransactions read what the log of the coordinator has. The expression of
+* DescribeTransactions and ListTransactions read what the log of the coordinator has; with very many ids they
+  let other requests run in between. The expression of
   ListTransactions 2 is one of RE2, which matches in linear time: Kafka takes Java's.
 """
 
@@ -15,6 +16,8 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from trio.lowlevel import checkpoint
 
 from kcli.broker.coordinator.transaction.listing import TransactionFilter
 from kcli.broker.coordinator.transaction.transaction import TV2, Producer
@@ -38,12 +41,14 @@ from kcli.protocol.messages.add_partitions_to_txn import (
 from kcli.protocol.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
 from kcli.protocol.messages.end_txn import EndTxnResponse
 from kcli.protocol.messages.list_transactions import ListTransactionsResponse
+from kcli.protocol.messages.list_transactions import TransactionState as ListedTransaction
 from kcli.protocol.topics import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse
+    from kcli.broker.coordinator.transaction.transaction import Transaction
     from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
     from kcli.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -59,6 +64,9 @@ BROKERS_FROM = 4
 
 TV2_FROM = 5
 """The first version of EndTxn whose clients use TV2."""
+
+DESCRIBED_AT_ONCE, LISTED_AT_ONCE = 8, 2000
+"""The most transactional ids that are described or listed in one turn of the event loop."""
 
 
 def known_code(code: ErrorCode, version: int, fenced_from: int = FENCED_FROM) -> ErrorCode:
@@ -173,11 +181,22 @@ def _end_response(reply: Producer | KafkaError, *, version: int) -> EndTxnRespon
 
 def describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse:
+) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
     """Return the state of each transactional id."""
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(each, context) for each in request.transactional_ids]
-    )
+    ids = request.transactional_ids
+    if len(ids) > DESCRIBED_AT_ONCE:
+        return _describe_in_turns(ids, context)
+    return DescribeTransactionsResponse(transaction_states=[_describe(each, context) for each in ids])
+
+
+async def _describe_in_turns(
+    transactional_ids: list[str], context: RequestContext
+) -> DescribeTransactionsResponse:
+    states = []
+    for each in transactional_ids:
+        states.append(_describe(each, context))
+        await checkpoint()
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
@@ -206,17 +225,38 @@ def _not_described(transactional_id: str, error: KafkaError) -> TransactionState
     return TransactionState(error_code=error.code, transactional_id=transactional_id, topics=[])
 
 
-def list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+def list_transactions(
+    request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse | Coroutine[Any, Any, ListTransactionsResponse]:
     """Return the transactional ids of this node's shards that pass the filters of the request."""
     runtime = context.node.transactions
     wanted = TransactionFilter(request, runtime.now().wall_ms)
-    states = [
+    known = [each for shard in list(runtime.shards()) for each in shard.transactions()]
+    if len(known) > LISTED_AT_ONCE:
+        return _list_in_turns(wanted, known, context)
+    return ListTransactionsResponse(
+        unknown_state_filters=wanted.unknown_states, transaction_states=_listed(wanted, known, context)
+    )
+
+
+async def _list_in_turns(
+    wanted: TransactionFilter, known: list[Transaction], context: RequestContext
+) -> ListTransactionsResponse:
+    states = []
+    for start in range(0, len(known), LISTED_AT_ONCE):
+        states += _listed(wanted, known[start : start + LISTED_AT_ONCE], context)
+        await checkpoint()
+    return ListTransactionsResponse(unknown_state_filters=wanted.unknown_states, transaction_states=states)
+
+
+def _listed(
+    wanted: TransactionFilter, known: list[Transaction], context: RequestContext
+) -> list[ListedTransaction]:
+    return [
         state
-        for shard in list(runtime.shards())
-        for state in wanted.listed(shard)
+        for state in wanted.listed(known)
         if is_transactional_id_authorized(context, Operation.DESCRIBE, state.transactional_id)
     ]
-    return ListTransactionsResponse(unknown_state_filters=wanted.unknown_states, transaction_states=states)
 
 
 def failed_list_transactions(request: ListTransactionsRequest, error: KafkaError) -> ListTransactionsResponse:

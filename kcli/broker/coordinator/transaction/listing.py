@@ -11,10 +11,9 @@ from kcli.protocol.re2 import InvalidExpression
 from kcli.protocol.topic_expression import TopicExpression
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kcli.broker.coordinator.transaction.transaction import Transaction
-    from kcli.broker.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from kcli.protocol.messages.list_transactions import ListTransactionsRequest
 
 
@@ -40,9 +39,9 @@ class TransactionFilter:
             except InvalidExpression as error:
                 raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, error.message) from error
 
-    def listed(self, shard: TransactionCoordinator) -> Iterator[TransactionState]:
-        """Yield the ids of a shard that pass."""
-        for transaction in shard.transactions():
+    def listed(self, transactions: Iterable[Transaction]) -> Iterator[TransactionState]:
+        """Yield those that pass, as responses have them."""
+        for transaction in transactions:
             if self._passes(transaction):
                 yield TransactionState(
                     transactional_id=transaction.transactional_id,

@@ -32,7 +32,7 @@ def listed(
         transactional_id_pattern=pattern,
     )
     wanted = TransactionFilter(request, START_MS + 60_000)
-    return {each.transactional_id for each in wanted.listed(coordinator.shard)}
+    return {each.transactional_id for each in wanted.listed(coordinator.shard.transactions())}
 
 
 @pytest.mark.parametrize(
