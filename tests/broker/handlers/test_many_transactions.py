@@ -68,7 +68,7 @@ async def test_others_run_while_very_many_ids_are_listed(tmp_path: Path) -> None
         ids = coordinate(node, 3 * LISTED_AT_ONCE)
         request = ListTransactionsRequest(state_filters=["Empty", "None"], producer_id_filters=[])
         turns, frame = await turns_of(feed(node, request))
-        assert turns >= 3
+        assert turns > 1
         _, response = decode_response(LIST, 0, frame)
         assert [each.transactional_id for each in response.transaction_states] == ids
         assert response.unknown_state_filters == ["None"]
@@ -80,7 +80,7 @@ async def test_others_run_while_many_ids_are_described(is_known: bool, tmp_path:
         (name,) = coordinate(node, 1)
         names = [name if is_known else "unknown"] * 100
         turns, frame = await turns_of(feed(node, DescribeTransactionsRequest(transactional_ids=names)))
-        assert turns >= 100
+        assert turns > 50
         _, response = decode_response(DESCRIBE, 0, frame)
         expected = ErrorCode.NONE if is_known else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert [(each.transactional_id, each.error_code) for each in response.transaction_states] == [
