@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.groups.classic_membership import GroupMetadata
     from kcli.client.network.metadata import TopicMetadata
+    from kcli.client.producer.open_transaction import OpenTransaction
     from kcli.client.producer.producer_batch import Delivery, DeliveryRun, ProducerBatch
     from kcli.client.producer.transactions import Transactions
     from kcli.protocol.topics import TopicPartition
@@ -386,6 +387,13 @@ class Producer(Background):
     ) -> None:
         """Commit a group's offsets with the transaction: see `Consumer.group_metadata` (KIP-447)."""
         await self.transactions.send_offsets(offsets, member)
+
+    async def hand_over(self) -> OpenTransaction | None:
+        """Deliver the records of the transaction, and leave it open for `end_transaction`.
+
+        Returns None if there were no records. Raises the error of a record that was not delivered.
+        """
+        return await self.transactions.hand_over()
 
     def abort(self) -> None:
         """Take no more records and fail all undelivered ones at once; the callback of a delivery may call it.

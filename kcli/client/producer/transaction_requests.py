@@ -86,15 +86,25 @@ class TransactionFailed(KafkaError):
 
 
 class TransactionRequests:
-    """The requests of one producer; `owner` is its id and epoch, which the caller sets."""
+    """The requests of one producer; `owner` is its id and epoch, which the caller sets.
 
-    def __init__(self, client: Client, config: ProducerConfig, *, warn: Callable[[str], None]) -> None:
+    Its transactional id is that of its configuration unless another one is given.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        config: ProducerConfig,
+        *,
+        warn: Callable[[str], None],
+        transactional_id: str | None = None,
+    ) -> None:
         self.owner = ProducerIdAndEpoch()
-        self._transactional_id = config.transactional_id
+        self.transactional_id = transactional_id or config.transactional_id
         self._timeout_ms = config.transaction_timeout_ms
         self._backoff_ms = config.retry_backoff_ms
         self._client = client
-        self._link = CoordinatorLink(client, config.transactional_id, client.transaction_coordinators)
+        self._link = CoordinatorLink(client, self.transactional_id, client.transaction_coordinators)
         self._warnings = RetryWarnings(warn)
 
     @property
@@ -109,7 +119,7 @@ class TransactionRequests:
         """Return the next epoch of `owner`; without one, fence the producers that had the id before."""
         producer_id, epoch = self.owner
         request = InitProducerIdRequest(
-            transactional_id=self._transactional_id,
+            transactional_id=self.transactional_id,
             transaction_timeout_ms=self._timeout_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
@@ -127,7 +137,7 @@ class TransactionRequests:
             for name, indexes in by_topic(partitions).items()
         ]
         request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._transactional_id,
+            v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=epoch,
             v3_and_below_topics=topics,
@@ -144,7 +154,7 @@ class TransactionRequests:
         """Add the offsets of a group to the transaction."""
         producer_id, epoch = self.owner
         request = AddOffsetsToTxnRequest(
-            transactional_id=self._transactional_id,
+            transactional_id=self.transactional_id,
             producer_id=producer_id,
             producer_epoch=epoch,
             group_id=group_id,
@@ -158,7 +168,7 @@ class TransactionRequests:
         """Have the group's coordinator keep offsets for the transaction's end."""
         producer_id, epoch = self.owner
         request = TxnOffsetCommitRequest(
-            transactional_id=self._transactional_id,
+            transactional_id=self.transactional_id,
             group_id=member.group_id,
             producer_id=producer_id,
             producer_epoch=epoch,
@@ -185,7 +195,7 @@ class TransactionRequests:
         """Commit or abort; return the owner of the next transaction, which is the same one before TV2."""
         producer_id, epoch = self.owner
         request = EndTxnRequest(
-            transactional_id=self._transactional_id,
+            transactional_id=self.transactional_id,
             producer_id=producer_id,
             producer_epoch=epoch,
             committed=is_commit,
@@ -246,7 +256,7 @@ class TransactionRequests:
                     raise TransactionFailed.of(lost, how)
                 elif lost.code is ErrorCode.CONCURRENT_TRANSACTIONS and concurrent_ms is not None:
                     pause_ms = min(pause_ms, concurrent_ms)
-            self._warnings.note(f"transactional id {self._transactional_id}", lost, since=since)
+            self._warnings.note(f"transactional id {self.transactional_id}", lost, since=since)
             await trio.sleep(pause_ms / 1000)
 
 

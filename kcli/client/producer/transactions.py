@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import trio
 
+from kcli.client.producer.open_transaction import OpenTransaction
 from kcli.client.producer.transaction_requests import TransactionFailed, TransactionRequests
 from kcli.client.producer.transaction_states import (
     CALLS,
@@ -153,6 +154,22 @@ class Transactions:
             with trio.CancelScope(shield=True):
                 await self.give_up(error)
             raise
+
+    async def hand_over(self) -> OpenTransaction | None:
+        """Deliver what was sent, and leave the transaction open for `end_transaction`.
+
+        Returns None if nothing was sent. From then on the producer is of no more use.
+        """
+        await self.wait_to_send()
+        async with self._limited("the delivery of what was sent"):
+            await self._flush()
+            async with self._turn:
+                self._check_open()
+        left = None
+        if self._is_started:
+            left = OpenTransaction(self._requests.transactional_id, *self.owner, is_tv2=self.is_tv2)
+        self.stop(KafkaError(ErrorCode.INVALID_TXN_STATE, "the producer has handed its transaction over"))
+        return left
 
     async def give_up(self, error: BaseException | None = None) -> None:
         """Abort the transaction if one is open; `error` gets a note if that fails, else it is raised."""
