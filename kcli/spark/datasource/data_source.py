@@ -5,6 +5,8 @@
     frame.write.format("kcli").mode("append").option("kafka.bootstrap.servers", …).option("topic", …).save()
 
 Schema and options are those of Spark's own Kafka source; `kcli.spark.datasource.reader_options` lists them.
+With the option `kafka.transactional.id` rows are written in transactions: the module
+`kcli.spark.datasource.sink_transactions` says what is exactly once, and what is not.
 Spark passes the options with names in lower case, creates this object in one process and pickles it to
 others: it holds nothing but the options.
 """

@@ -1,8 +1,9 @@
-"""The data source's sink: rows become records of topics, at least once.
+"""The data source's sink: rows become records of topics, at least once, or in transactions.
 
 Each task has its own idempotent producer and ends when every record is acknowledged. Spark may run a task
-again, which sends its rows again; a failed batch keeps what its tasks have sent. Like Spark's own Kafka sink,
-this one cannot take records back, so commit and abort do nothing.
+again, which sends its rows again; a failed batch keeps what its tasks have sent. With the option
+`kafka.transactional.id` readers of committed records see each row of a stream exactly once, and of a batch
+write all rows or none: `kcli.spark.datasource.sink_transactions` says how, and what can go wrong.
 
 | column      | type                                             | without it              |
 |-------------|--------------------------------------------------|-------------------------|
@@ -14,7 +15,7 @@ this one cannot take records back, so commit and abort do nothing.
 | `timestamp` | timestamp, or double, the seconds since 1970     | the time of sending     |
 
 Other columns are left out, as by Spark's class `KafkaWriter`. The names of options, and which are refused,
-are those of Spark's own Kafka sink; transactions are refused too.
+are those of Spark's own Kafka sink, but for the transactional id, which that refuses.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, DoubleType, IntegerType, StringType, TimestampType
 
@@ -31,18 +33,28 @@ from kcli.client.client import connect
 from kcli.client.config import ClientConfig, ProducerConfig
 from kcli.client.producer.producer import Producer
 from kcli.errors import KcliError, UsageError
+from kcli.protocol.topics import TopicPartition
 from kcli.spark.datasource.pyspark_version import DataSourceStreamArrowWriter
 from kcli.spark.datasource.reader_options import OptionValues
 from kcli.spark.datasource.row_schema import HEADERS
+from kcli.spark.datasource.sink_transactions import MicroBatch, SinkTransactions, TaskTransaction, id_of
 from kcli.spark.python_worker import hinted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
+    from kcli.client.producer.open_transaction import OpenTransaction
     from kcli.client.producer.producer_batch import Delivery
+
+QUERY_ID = "sql.streaming.queryId"
+"""The local property of a task that names its streaming query (Spark class `StreamExecution`)."""
+
+TRANSACTIONAL_ID = "transactional.id"
+TRANSACTION_TIMEOUT_MS = "900000"
+"""How long transactions, which wait for all tasks, stay open at most: as long as brokers usually allow."""
 
 _TYPES: Mapping[str, tuple[DataType, ...]] = {
     "topic": (StringType(),),
@@ -151,7 +163,12 @@ def _headers(headers: list[dict[str, object]] | None) -> tuple[tuple[str, bytes 
 
 @dataclass(frozen=True)
 class SentRecords(WriterCommitMessage):
+    """What a task has sent: acknowledged, or with `open`, in a transaction that waits for its end."""
+
     records: int
+    query: str = ""
+    """The id of the streaming query, "" for a batch write."""
+    open: TaskTransaction | None = None
 
 
 class _Sender:
@@ -161,63 +178,169 @@ class _Sender:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with hinted():
-            return send(self._options, self._columns, iterator)
+            task = TaskContext.get()
+            assert task is not None
+            query = task.getLocalProperty(QUERY_ID) or ""
+            return send(self._options, self._columns, iterator, task=task.partitionId(), query=query)
+
+    def abort(self, messages: list[WriterCommitMessage | None], *_batch: int) -> None:
+        """Abort the transactions of tasks that are done; what was sent without one cannot be taken back."""
+        self._end(messages, SinkTransactions.abort)
+
+    def _end(
+        self,
+        messages: list[WriterCommitMessage | None],
+        end: Callable[[SinkTransactions, list[TaskTransaction]], Awaitable[None]],
+    ) -> None:
+        sent = _sent(messages)
+        tasks = [message.open for message in sent if message.open is not None]
+        if tasks:
+            with hinted():
+                trio.run(partial(self._end_tasks, tasks, end))
+
+    async def _end_tasks(
+        self,
+        tasks: list[TaskTransaction],
+        end: Callable[[SinkTransactions, list[TaskTransaction]], Awaitable[None]],
+    ) -> None:
+        options = self._options
+        config = ProducerConfig.from_properties(options.properties)
+        async with connect(options.bootstrap, ClientConfig.from_properties(options.properties)) as client:
+            await end(SinkTransactions(client, config), tasks)
 
 
 class KcliSink(_Sender, DataSourceArrowWriter):
     """Writes a batch."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit the tasks' transactions; without them the records are in the topic already."""
+        self._end(messages, SinkTransactions.commit)
 
 
 class KcliStreamSink(_Sender, DataSourceStreamArrowWriter):
     """Writes the batches of a stream."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: the records are in the topic."""
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: sent records cannot be taken back."""
-
-
-def send(options: SinkOptions, columns: SinkColumns, batches: Iterator[pa.RecordBatch]) -> SentRecords:
-    """Send the records of some batches, and return when all are acknowledged; raise the first error."""
-    return trio.run(partial(_send, options, columns, batches))
+        """Commit the tasks' transactions, but for those that an earlier attempt has committed."""
+        query = next((message.query for message in _sent(messages)), "")
+        batch = MicroBatch(query=query, number=batchId, tasks=len(messages))
+        self._end(messages, partial(SinkTransactions.commit_micro_batch, batch=batch))
 
 
-async def _send(options: SinkOptions, columns: SinkColumns, batches: Iterator[pa.RecordBatch]) -> SentRecords:
-    client_config = ClientConfig.from_properties(options.properties)
-    producer_config = ProducerConfig.from_properties(options.properties)
-    failures: list[KcliError] = []
-    records = 0
+def _sent(messages: list[WriterCommitMessage | None]) -> list[SentRecords]:
+    """Return the messages of the tasks that are done."""
+    return [message for message in messages if isinstance(message, SentRecords)]
 
-    def settle(delivery: Delivery) -> None:
-        if delivery.error is not None:
-            failures.append(delivery.error)
 
+def send(
+    options: SinkOptions,
+    columns: SinkColumns,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    task: int = 0,
+    query: str = "",
+) -> SentRecords:
+    """Send the records of some batches, and return when all are acknowledged; raise the first error.
+
+    With a transactional id, their transaction is left open.
+    """
+    return trio.run(partial(_send, options, columns, batches, task=task, query=query))
+
+
+async def _send(
+    options: SinkOptions,
+    columns: SinkColumns,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    task: int,
+    query: str,
+) -> SentRecords:
+    properties = dict(options.properties)
+    prefix = properties.get(TRANSACTIONAL_ID, "")
+    if prefix:
+        properties[TRANSACTIONAL_ID] = id_of(prefix, task)
+    client_config = ClientConfig.from_properties(properties)
     async with (
         connect(options.bootstrap, client_config) as client,
-        Producer(client, producer_config) as producer,
+        Producer(client, ProducerConfig.from_properties(properties)) as producer,
     ):
-        # In a thread, so that sending goes on while Spark computes the next rows.
-        while (batch := await trio.to_thread.run_sync(next, batches, None)) is not None:
-            for record in columns.records(batch):
-                delivery = await producer.send(
-                    record.topic, record.value, record.key,
-                    partition=record.partition, headers=record.headers, timestamp=record.timestamp_ms,
-                )  # fmt: skip
-                delivery.on_settled(settle)
-                if failures:
-                    raise failures[0]
-            records += batch.num_rows
-        await producer.flush()
-        if failures:
-            raise failures[0]
-    return SentRecords(records)
+        task_producer = _TaskProducer(producer, columns)
+        if not prefix:
+            await task_producer.send_all(batches)
+            return SentRecords(task_producer.records, query)
+        transaction = await task_producer.send_in_transaction(batches)
+    if transaction is None:
+        return SentRecords(0, query)
+    assert task_producer.place is not None
+    return SentRecords(task_producer.records, query, TaskTransaction(task, transaction, task_producer.place))
+
+
+class _TaskProducer:
+    """Sends the rows of a task."""
+
+    def __init__(self, producer: Producer, columns: SinkColumns) -> None:
+        self._producer = producer
+        self._columns = columns
+        self._failures: list[KcliError] = []
+        self.records = 0
+        self.place: TopicPartition | None = None
+        """The first partition of a topic that rows go to; None before the first row."""
+
+    async def send_in_transaction(self, batches: Iterator[pa.RecordBatch]) -> OpenTransaction | None:
+        """Send all rows in a transaction and leave it open; None without rows. An error aborts it."""
+        producer = self._producer
+        first = await _next(batches)
+        while first is not None and not first.num_rows:
+            first = await _next(batches)
+        if first is None:
+            return None
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        try:
+            await self._send(first)
+            await self.send_all(batches)
+            return await producer.hand_over()
+        except BaseException as error:
+            with trio.CancelScope(shield=True):
+                await producer.transactions.give_up(error)
+            raise
+
+    async def send_all(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Send all rows and wait until they are acknowledged; raise the first error."""
+        while (batch := await _next(batches)) is not None:
+            await self._send(batch)
+        await self._producer.flush()
+        self._check()
+
+    async def _send(self, batch: pa.RecordBatch) -> None:
+        for record in self._columns.records(batch):
+            delivery = await self._producer.send(
+                record.topic, record.value, record.key,
+                partition=record.partition, headers=record.headers, timestamp=record.timestamp_ms,
+            )  # fmt: skip
+            delivery.on_settled(self._settle)
+            self._check()
+            if self.place is None:
+                self.place = TopicPartition(record.topic, 0)
+        self.records += batch.num_rows
+
+    def _settle(self, delivery: Delivery) -> None:
+        if delivery.error is not None:
+            self._failures.append(delivery.error)
+
+    def _check(self) -> None:
+        if self._failures:
+            raise self._failures[0]
+
+
+async def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Return the next batch; in a thread, so that sending goes on while Spark computes it."""
+    return await trio.to_thread.run_sync(next, batches, None)
 
 
 _REFUSED = {
     "key.serializer": "keys are written as bytes: make them binary or string with DataFrame operations",
     "value.serializer": "values are written as bytes: make them binary or string with DataFrame operations",
-    "transactional.id": "records are written at least once, without transactions",
 }
 
 
@@ -242,6 +365,8 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         raise UsageError(
             "the option `kafka.bootstrap.servers` is needed for writing", hint="give host:port,host:port"
         )
+    if TRANSACTIONAL_ID in properties:
+        properties.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
     ClientConfig.from_properties(properties)
     ProducerConfig.from_properties(properties)
     topic = given.get("topic", "")

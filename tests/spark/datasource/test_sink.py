@@ -142,7 +142,10 @@ def test_a_row_that_is_no_record_is_an_error(column: dict[str, pa.Array], messag
         ({"topic": "t"}, "the option `kafka.bootstrap.servers` is needed for writing"),
         ({**SERVERS, "kafka.key.serializer": "x"}, "the option `kafka.key.serializer` is not supported"),
         ({**SERVERS, "Kafka.Value.Serializer": "x"}, "the option `kafka.value.serializer` is not supported"),
-        ({**SERVERS, "kafka.transactional.id": "x"}, "the option `kafka.transactional.id` is not supported"),
+        (
+            {**SERVERS, "kafka.transactional.id": "x", "kafka.acks": "1"},
+            "a `transactional.id` needs `acks` all, `retries` above 0 and `enable.idempotence` true",
+        ),
         ({**SERVERS, "kafka.acks": "2"}, "invalid value for `acks`: 2"),
     ],
 )
