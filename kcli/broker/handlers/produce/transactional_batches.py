@@ -50,11 +50,10 @@ def refusal(code: ErrorCode, version: int) -> KafkaError:
         return KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be verified now: {code.name}"
         )
-    if code == ErrorCode.PRODUCER_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    elif code == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
-        code = ErrorCode.INVALID_TXN_STATE
-    return KafkaError(code, f"the partition is not part of the transaction: {code.name}")
+    if code == ErrorCode.TRANSACTION_ABORTABLE:
+        known = code if version >= ABORTABLE_FROM else ErrorCode.INVALID_TXN_STATE
+        return KafkaError(known, "the partition is not part of the transaction")
+    return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED else code)
 
 
 class TransactionalBatches:

@@ -10,6 +10,7 @@ import trio
 
 from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse
 from kcli.broker.handlers.produce.slow_batches import WRITTEN_ON_LOOP_BYTES
+from kcli.broker.handlers.produce.transactional_batches import refusal
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -104,6 +105,19 @@ def told(answer: int, version: int) -> int:
     if answer == 90:
         return 47
     return 48 if answer == 120 and version <= 10 else answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (ErrorCode.TRANSACTION_ABORTABLE, "the partition is not part of the transaction"),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the producer id does not belong to the transactional id"),
+        (ErrorCode.PRODUCER_FENCED, "the producer's epoch is older than the one on the broker"),
+        (ErrorCode.NOT_COORDINATOR, "the transaction cannot be verified now: NOT_COORDINATOR"),
+    ],
+)
+def test_a_producer_is_told_why(answer: ErrorCode, message: str) -> None:
+    assert {refusal(answer, version).message for version in EVERY_VERSION} == {message}
 
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
