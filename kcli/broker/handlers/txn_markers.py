@@ -4,6 +4,7 @@
   `kcli transactions abort`, and other tools that end a hanging transaction.
 * A request for very many partitions lets other requests run between them.
 * `MarkerWriter` says which partition gets which error. A refused request has its error in every row.
+* Without a producer id and an epoch nothing is written, and every row is UNKNOWN_SERVER_ERROR, as in Kafka.
 * Versions 0 and 1 mean transaction version 0: the marker has the current epoch of the producer.
 """
 
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_cluster, is_cluster_authorized
 from kcli.broker.transactions.marker_writer import TURN_PARTITIONS
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     from kcli.broker.network.request_context import RequestContext
     from kcli.broker.transactions.marker_writer import DelayedMarkers
-    from kcli.protocol.error_codes import KafkaError
     from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 
@@ -36,6 +37,8 @@ def write_txn_markers(
     """Write a marker to each partition; the response waits for the replicas."""
     if not is_cluster_authorized(context, Operation.ALTER):
         authorize_cluster(context, Operation.CLUSTER_ACTION)
+    if any(marker.producer_id < 0 or marker.producer_epoch < 0 for marker in request.markers):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a producer id and an epoch")
     writer = context.node.marker_writer
     count = sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics)
     if count > TURN_PARTITIONS:
