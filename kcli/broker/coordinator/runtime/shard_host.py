@@ -167,7 +167,7 @@ class LateAppend(DelayedOperation):
     def fall_due(self) -> None:
         if not self.ended:
             super().fall_due()
-            self._host.await_late(self._pending)
+            self._host.await_longer(self, self._pending)
 
 
 S = TypeVar("S", bound=Shard)
@@ -296,6 +296,11 @@ class ShardHost(Generic[S]):
         late = LateAppend(self, pending)
         self._late[late] = None
         self._purgatory.park(late, [self.partition.key], _LATE_MS)
+
+    def await_longer(self, late: LateAppend, pending: PendingAppend) -> None:
+        """Wait on after `late`, whose time is up."""
+        del self._late[late]
+        self.await_late(pending)
 
     def settle_late(self, late: LateAppend, pending: PendingAppend) -> None:
         del self._late[late]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +10,7 @@ import trio
 import trio.testing
 
 from kcli.broker.coordinator.effects import Append, Effect, Now, Reply, Send
-from kcli.broker.coordinator.runtime.shard_host import CoordinatorSettings
+from kcli.broker.coordinator.runtime.shard_host import CoordinatorSettings, LateAppend
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.broker.coordinator.runtime.notebook import (
     OTHER_NODE,
@@ -39,6 +40,12 @@ def settling(name: str, *effects: Effect) -> Append:
     return Append((record(name, 1),), then, settled)
 
 
+def late_appends() -> int:
+    """Return how many batches wait for a late commit, or are kept although they do not."""
+    gc.collect()
+    return sum(isinstance(each, LateAppend) for each in gc.get_objects())
+
+
 async def test_one_replica_settles_at_once_and_after_the_response(
     autojump_clock: Clock, tmp_path: Path
 ) -> None:
@@ -61,11 +68,13 @@ async def test_a_batch_settles_when_the_followers_have_it(autojump_clock: Clock,
 async def test_a_batch_that_was_answered_with_a_time_out_settles_later(
     autojump_clock: Clock, tmp_path: Path
 ) -> None:
+    before = late_appends()
     async with notebook_node(tmp_path) as node:
         replicated(node)
         node.do(settling("a"))
         await trio.sleep(8000)  # longer than the batch is parked at a time
         assert shard(node).numbers == {"a": 1, "a COORDINATOR_NOT_AVAILABLE": 5000}
+        assert late_appends() == before + 1
         node.partition.follower_fetched(OTHER_NODE, 1)
         await trio.sleep(0.01)
         assert list(shard(node).numbers) == ["a", "a COORDINATOR_NOT_AVAILABLE", "a settled"]
