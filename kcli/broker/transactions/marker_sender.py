@@ -403,8 +403,9 @@ class MarkerSender:
             retry.put(pending, key)
 
         def again() -> None:
-            del self._retries[retry]
-            self._route(retry.listed())
+            # A new image may have come first.
+            if self._retries.pop(retry, None) is not None:
+                self._route(retry.listed())
 
         timer = self._retries[retry] = TimerCallback(again)
         self._timer.add(timer, pending.retry_ms(keys), monotonic_ms())
