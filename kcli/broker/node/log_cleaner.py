@@ -17,6 +17,7 @@ A thread works in small steps and sleeps between them; it waits while the node i
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ from kcli.storage.disk import StorageShortage
 from kcli.storage.index.index_file import CorruptIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kcli.broker.config.broker_config import BrokerConfig
     from kcli.broker.waiting.pause_gate import PauseGate
@@ -60,6 +61,8 @@ class RoundOptions:
     """The time from which the ages of records and tombstones count."""
     ignores_lag: bool = False
     is_dry_run: bool = False
+    rolls: bool = False
+    """Whether the active segment is closed first."""
     is_given_up: Callable[[], bool] = lambda: False
     """Whether nobody wants the result any more; asked in a thread."""
 
@@ -67,14 +70,14 @@ class RoundOptions:
 class _Round:
     """One round on one log: how much there was to clean, and the work on it, None if there is nothing."""
 
-    __slots__ = ("cleanable", "compaction", "log", "run")
+    __slots__ = ("cleanable", "compaction", "is_dry", "log", "run")
 
-    def __init__(self, log: UnifiedLog, cleanable: Cleanable) -> None:
+    def __init__(self, log: UnifiedLog, cleanable: Cleanable, *, is_dry: bool) -> None:
         self.log = log
         self.cleanable = cleanable
+        self.is_dry = is_dry
         self.run: CleaningRun | None = None
         self.compaction: Compaction | None = None
-        """The tie to the log, which a dry run does not have."""
 
     def report(self) -> CompactionReport:
         return CompactionReport.of(self.log.topic_partition, self.cleanable, self.run)
@@ -145,6 +148,8 @@ class LogCleaner:
         return (
             log.config.is_compacted
             and len(log.segments) > 1
+            # Most logs are clean, and measuring each segment of all would hold up the loop.
+            and not log.segments.active.base_offset <= (log.cleaner_offset or 0) <= log.log_end_offset
             and log.cleaning is None
             and log.failure is None
             and self._uncleanable.get(log.topic_partition) is not log
@@ -168,7 +173,7 @@ class LogCleaner:
         return None
 
     def _begin(self, log: UnifiedLog, options: RoundOptions) -> _Round:
-        """Plan a round, and tie it to its log unless it is a dry one.
+        """Plan a round and tie it to its log, which makes it void when it changes.
 
         Raises `CorruptIndex`, and `KafkaError` KAFKA_STORAGE_ERROR.
         """
@@ -187,23 +192,24 @@ class LogCleaner:
             )
         except OSError as error:
             raise log.failed("compact", error) from error
-        begun = _Round(log, cleanable)
+        begun = _Round(log, cleanable, is_dry=options.is_dry_run)
         if job is not None:
             begun.run = run_job(
                 job,
-                throttle=partial(self._spend, job.cleaning),
+                throttle=partial(self._spend, job.cleaning, options),
                 is_discarded=options.is_given_up,
                 is_dry=options.is_dry_run,
             )
-            if not options.is_dry_run:
-                begun.compaction = Compaction(log, job)
-                self._running.append(job.cleaning)
+            begun.compaction = Compaction(log, job)
+            self._running.append(job.cleaning)
         return begun
 
-    def _spend(self, cleaning: Cleaning, size: int) -> None:
+    def _spend(self, cleaning: Cleaning, options: RoundOptions, size: int) -> None:
         """Slow down a thread that has read or written so many bytes."""
         self._throttle.spend(
-            size, is_held=lambda: self._gate.is_closed, is_discarded=lambda: cleaning.is_discarded
+            size,
+            is_held=lambda: self._gate.is_closed,
+            is_discarded=lambda: cleaning.is_discarded or options.is_given_up(),
         )
 
     async def _work_in_background(self, begun: _Round) -> None:
@@ -234,20 +240,17 @@ class LogCleaner:
 
         Raises `CleaningDiscarded`, `CorruptRecord`, and `KafkaError` KAFKA_STORAGE_ERROR.
         """
-        log, run, compaction = begun.log, begun.run, begun.compaction
+        run, compaction = begun.run, begun.compaction
         if run is None or compaction is None:
-            if run is not None:
-                await run_in_thread(partial(_count, run))
             return
-        cleaned: CleanedSegments | None = None
-        try:
+        with self._ending(begun.log, compaction):
+            if begun.is_dry:
+                await run_in_thread(partial(_count, run))
+                return
+            cleaned: CleanedSegments | None = None
             while (cleaned := await run_in_thread(partial(_step, run, cleaned))) is not None:
                 compaction.swap(cleaned, self._wall_ms())
             self._finish(compaction, run)
-        except OSError as error:
-            raise log.failed("compact", error) from error
-        finally:
-            self._end(compaction)
         plan = self._log_manager.plan_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         await run_in_thread(plan.run)
         self._log_manager.commit_checkpoint(plan)
@@ -256,29 +259,37 @@ class LogCleaner:
         """Do a round that was begun in this thread; raises what `_work` raises."""
         run, compaction = begun.run, begun.compaction
         if run is None or compaction is None:
-            if run is not None:
-                _count(run)
             return
-        cleaned: CleanedSegments | None = None
-        try:
+        with self._ending(begun.log, compaction):
+            if begun.is_dry:
+                _count(run)
+                return
+            cleaned: CleanedSegments | None = None
             while (cleaned := _step(run, cleaned)) is not None:
                 compaction.swap(cleaned, self._wall_ms())
             self._finish(compaction, run)
-        except OSError as error:
-            raise begun.log.failed("compact", error) from error
-        finally:
-            self._end(compaction)
         self._log_manager.checkpoint(CLEANER_OFFSET_CHECKPOINT)
+
+    @contextmanager
+    def _ending(self, log: UnifiedLog, compaction: Compaction) -> Iterator[None]:
+        """Untie a round from its log when its work ends; raise what an `OSError` in it means."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            if compaction.misses(error):
+                raise CleaningDiscarded(f"a file is gone: `{error.filename}`") from error
+            raise log.failed("compact", error) from error
+        except OSError as error:
+            raise log.failed("compact", error) from error
+        finally:
+            compaction.end()
+            self._running.remove(compaction.job.cleaning)
+            self._ended.set()
+            self._ended = trio.Event()
 
     def _finish(self, compaction: Compaction, run: CleaningRun) -> None:
         if not compaction.finish(run):
             raise CleaningDiscarded("the log has changed")
-
-    def _end(self, compaction: Compaction) -> None:
-        compaction.end()
-        self._running.remove(compaction.job.cleaning)
-        self._ended.set()
-        self._ended = trio.Event()
 
     def clean_once(self, now_ms: int) -> CompactionReport | None:
         """Compact the log that is due most in this thread; None if none is due.
@@ -299,10 +310,14 @@ class LogCleaner:
 
     async def compact(self, log: UnifiedLog, options: RoundOptions) -> CompactionReport:
         """Do a round on a log, after the one that may be running there; raises what `clean_here` raises."""
-        while log.cleaning is not None and not options.is_dry_run:
+        while log.cleaning is not None:
             await self._ended.wait()
         if self._log_manager.get(*log.topic_partition) is not log:
             raise CleaningDiscarded("the log was deleted or moved")
+        if not log.config.is_compacted:
+            raise CleaningDiscarded("the topic is not compacted any more")
+        if options.rolls and log.segments.active.size:
+            log.roll(now_ms=self._wall_ms())
         begun = self._begin(log, options)
         await self._work(begun)
         return begun.report()

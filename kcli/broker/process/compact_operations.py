@@ -56,13 +56,11 @@ class _Request(NamedTuple):
         return {"partitions": rows, "failures": failures}
 
     async def _compact(self, broker: Broker, log: UnifiedLog, left: trio.Event) -> CompactionReport:
-        now_ms = broker.wall_ms()
-        if self.rolls and log.segments.active.size:
-            log.roll(now_ms=now_ms)
         options = RoundOptions(
-            now_ms=now_ms if self.now_ms is None else self.now_ms,
+            now_ms=broker.wall_ms() if self.now_ms is None else self.now_ms,
             ignores_lag=self.ignores_lag,
             is_dry_run=self.is_dry_run,
+            rolls=self.rolls,
             is_given_up=left.is_set,
         )
         return await broker.log_cleaner.compact(log, options)

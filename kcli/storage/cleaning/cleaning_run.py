@@ -121,17 +121,15 @@ class CleaningRun:
     def next_group(self) -> CleanedSegments | None:
         """Write the next cleaned segment and return it, None after the last one.
 
-        Raises `CleaningDiscarded`, `CorruptRecord` and `OSError`; no `.cleaned` file is left then.
+        Raises `CleaningDiscarded`, `CorruptRecord` and `OSError` (see `Compaction.misses`); no `.cleaned`
+        file is left then.
         """
         if self._groups is None:
             self._groups = self._clean()
         try:
             return next(self._groups, None)
-        except FileNotFoundError as error:
-            # Retention deletes segments, and a replica's directory gets another name, at any time.
-            raise CleaningDiscarded(f"a file is gone: `{error.filename}`") from error
-        except CorruptRecord as error:
-            # What looks like damage may be a truncation under way.
+        except (CorruptRecord, FileNotFoundError) as error:
+            # What looks like damage may be a truncation under way; files of a deleted log have other names.
             if self._is_void():
                 raise CleaningDiscarded("the log has changed") from error
             raise

@@ -48,6 +48,13 @@ class Compaction:
         log, cleaning = self._log, self.job.cleaning
         return log.cleaning is cleaning and not cleaning.is_discarded and log.failure is None
 
+    def misses(self, error: FileNotFoundError) -> bool:
+        """Whether a file that the round has not found is one that the log does not have any more, either.
+
+        Retention deletes segments, and a replica's directory gets another name, at any time.
+        """
+        return not self.is_valid or error.filename not in [each.records.path for each in self._log.segments]
+
     def swap(self, cleaned: CleanedSegments, now_ms: int) -> None:
         """Put a cleaned segment in the place of its sources; its `sync_directory` is the next step.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -472,3 +473,94 @@ async def test_a_broker_without_a_cleaner_compacts_only_what_it_is_told_to(
             result = await operation.until(trio.Event())
             assert result["failures"] == []
             assert partition.log.cleaner_offset == result["partitions"][0]["end_offset"] > 0
+
+
+async def test_a_segment_file_that_somebody_deleted_is_an_error_of_the_disk(cleaning: Cleaning) -> None:
+    """Not a change of the log: the cleaner would look at it again and again."""
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    os.unlink(log.segments.first.records.path)
+    async with cleaning.running():
+        await cleaning.ended()
+    assert log.failure is not None
+    assert "No such file" in log.failure
+
+
+async def test_a_log_that_is_not_compacted_any_more_is_left_alone(cleaning: Cleaning) -> None:
+    """`kcli broker compact` comes to it after other logs."""
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    set_config(cleaning.node, "t", "cleanup.policy", "delete")
+    before = records(log)
+    with pytest.raises(CleaningDiscarded):
+        await cleaning.cleaner.compact(log, RoundOptions(now_ms=cleaning.node.now_ms))
+    assert records(log) == before
+
+
+async def test_a_log_that_is_gone_is_not_rolled(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    cleaning.node.controller.delete_topics([cleaning.node.image.topics["t"].topic_id])
+    shutil.rmtree(log.directory)
+    options = RoundOptions(now_ms=cleaning.node.now_ms, rolls=True)
+    with pytest.raises(CleaningDiscarded):
+        await cleaning.cleaner.compact(log, options)
+    assert all(each.is_online for each in cleaning.node.log_manager.directories)
+
+
+async def test_the_active_segment_is_closed_first_if_asked_for(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.update(1, 3)
+    options = RoundOptions(now_ms=cleaning.node.now_ms, rolls=True)
+    assert (await cleaning.cleaner.compact(log, options)).stats.superseded == 2
+    # An empty one stays.
+    again = await cleaning.cleaner.compact(log, options)
+    assert (again.first_dirty_offset, again.end_offset, log.segments.active.base_offset) == (3, 3, 3)
+
+
+async def test_a_dry_run_is_void_if_the_log_changes(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    slow(cleaning)
+    outcomes: list[object] = []
+
+    async def compact() -> None:
+        options = RoundOptions(now_ms=cleaning.node.now_ms, is_dry_run=True)
+        try:
+            outcomes.append(await cleaning.cleaner.compact(log, options))
+        except CleaningDiscarded as error:
+            outcomes.append(error)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(compact)
+        await trio.testing.wait_all_tasks_blocked()
+        log.truncate_to(1, now_ms=cleaning.node.now_ms)
+        # It must not take the truncation for damage, nor hold up whoever waits for it.
+        with trio.fail_after(PATIENCE_SECONDS):
+            while not outcomes:
+                await trio.lowlevel.checkpoint()
+    (outcome,) = outcomes
+    assert isinstance(outcome, CleaningDiscarded)
+    assert log.cleaning is None
+
+
+async def test_a_client_that_leaves_does_not_wait_for_the_throttle(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    slow(cleaning)
+    left = threading.Event()
+    options = RoundOptions(now_ms=cleaning.node.now_ms, is_given_up=left.is_set)
+    refused: list[CleaningDiscarded] = []
+
+    async def compact() -> None:
+        with pytest.raises(CleaningDiscarded) as error:
+            await cleaning.cleaner.compact(log, options)
+        refused.append(error.value)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(compact)
+        await trio.testing.wait_all_tasks_blocked()
+        left.set()
+        with trio.fail_after(PATIENCE_SECONDS):
+            while not refused:
+                await trio.lowlevel.checkpoint()

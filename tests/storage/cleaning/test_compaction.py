@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -159,9 +158,13 @@ def test_retention_may_take_a_source(log: CleaningHarness, is_before: bool) -> N
     cleaned = None if is_before else begun.run.next_group()
     assert log.log.delete_old_segments(NOW_MS) == 1
     log.delete_files()
-    step = begun.run.next_group if cleaned is None else partial(begun.compaction.swap, cleaned, NOW_MS)
-    with pytest.raises(CleaningDiscarded):
-        step()
+    if cleaned is None:
+        with pytest.raises(FileNotFoundError) as missing:
+            begun.run.next_group()
+        assert begun.compaction.misses(missing.value)
+    else:
+        with pytest.raises(CleaningDiscarded):
+            begun.compaction.swap(cleaned, NOW_MS)
     begun.compaction.end()
     assert log.bases == [4, 8, 12]
     assert log.names(".cleaned") == []
