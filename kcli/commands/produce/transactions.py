@@ -128,6 +128,9 @@ class LineTransactions:
         from kcli.client.producer.transaction_states import TransactionState
         from kcli.protocol.error_codes import ErrorCode, KafkaError
 
+        if self.producer.transactions.state is TransactionState.READY:
+            # The interrupt came with the answer.
+            return self._outcome()
         unknown = "no answer in time"
         with trio.move_on_after(ABORT_SECONDS):
             try:
@@ -140,15 +143,19 @@ class LineTransactions:
                     return "the transaction was aborted"
                 unknown = error.message
             else:
-                was_committed = self.producer.transactions.was_committed
-                self._ended(was_committed=was_committed)
-                return f"the transaction was {'committed' if was_committed else 'aborted'}"
+                return self._outcome()
         is_asked = self.producer.transactions.state is TransactionState.COMMITTING
         self.failed += self._sent
         await self.producer.close(0)
         if is_asked:
             return f"whether the transaction was committed is unknown: {unknown}"
         return f"the broker aborts the transaction when its timeout is over: {unknown}"
+
+    def _outcome(self) -> str:
+        """Count the transaction that has ended; return how."""
+        was_committed = self.producer.transactions.was_committed
+        self._ended(was_committed=was_committed)
+        return f"the transaction was {'committed' if was_committed else 'aborted'}"
 
     def result(self, topic: str, bytes_read: int, failure: KcliError | None) -> ProducedInTransactions:
         """Return the counts, and the error that ended the input."""

@@ -13,13 +13,13 @@ from kcli.client.config import ProducerConfig
 from kcli.commands.produce.json_reader import JsonReader
 from kcli.commands.produce.line_reader import LineReader, ReaderFormat
 from kcli.commands.produce.line_sender import Target, send_in_transactions
-from kcli.commands.produce.transactions import Ends, ProducedInTransactions
+from kcli.commands.produce.transactions import Ends, LineTransactions, ProducedInTransactions
 from kcli.errors import Interrupted, KcliError, UsageError
 from kcli.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
 from kcli.protocol.messages.produce import ProduceRequest
 from tests.client.fake_brokers import NoAnswer
-from tests.client.fake_transactions import TransactionalBrokers, transactional_cluster
+from tests.client.fake_transactions import TransactionalBrokers, transactional, transactional_cluster
 from tests.client.producer.sending import produced
 from tests.commands.produce.test_line_sender import Lines, interrupt
 
@@ -162,6 +162,21 @@ async def test_ctrl_c_at_a_commit_tells_what_became_of_it(autojump_clock: Clock)
     assert (brokers.committed, brokers.ends) == (VALUES, ["commit"])
     [error] = result.failures
     assert error.message == "interrupted; the transaction was committed"
+
+
+async def test_ctrl_c_as_a_commit_ends_tells_that_it_ended(autojump_clock: Clock) -> None:
+    """The answer is there, but the cancellation comes before `finish` has seen it."""
+    async with transactional_cluster() as (brokers, client), transactional(client) as producer:
+        await producer.init_transactions()
+        transactions = LineTransactions(producer, Ends())
+        await transactions.room()
+        await producer.send("orders", b"value", partition=0)
+        transactions.sent(1)
+        await producer.commit_transaction()
+        error = await transactions.give_up(Interrupted("interrupted"))
+    assert error.message == "interrupted; the transaction was committed"
+    assert transactions.result("orders", 5, error)[1:6] == (1, 0, 5, 1, 0)
+    assert brokers.ends == ["commit"]
 
 
 async def silent(node_id: int, request: Any, version: int) -> Any:
