@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from kcli.client.groups.coordinator_link import CoordinatorLink
-from kcli.client.network.bootstrap import Unreachable
-from kcli.client.network.connection import Disconnected, UnsupportedVersion
+from kcli.client.network.connection import UnsupportedVersion
 from kcli.client.network.retry_warnings import RetryWarnings, request_error
 from kcli.client.producer.transaction_states import Reaction, reaction
+from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kcli.protocol.messages.add_partitions_to_txn import (
@@ -235,9 +235,6 @@ class TransactionRequests:
                 raise TransactionFailed(
                     ErrorCode.UNSUPPORTED_VERSION, error.message, is_fatal=True, hint=error.hint
                 ) from error
-            except (Disconnected, Unreachable) as error:
-                link.forget()
-                lost = request_error(error)
             except KafkaError as error:
                 # The look-up of the coordinator was refused.
                 link.forget()
@@ -245,6 +242,10 @@ class TransactionRequests:
                 if how not in (Reaction.AGAIN, Reaction.LOOK_UP):
                     raise TransactionFailed.of(error, how) from error
                 lost = error
+            except KcliError as error:
+                # No connection, or none any more, or another program listens there meanwhile.
+                link.forget()
+                lost = request_error(error)
             else:
                 errors = read(response)
                 if not errors:

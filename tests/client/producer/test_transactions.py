@@ -8,6 +8,8 @@ from trio.testing import MockClock
 
 from kcli.client.admin.types import CommittedOffset
 from kcli.client.groups.classic_membership import GroupMetadata
+from kcli.client.groups.coordinator_link import CoordinatorLink
+from kcli.client.network.connection import Connection, NotKafka
 from kcli.client.producer.producer import Producer
 from kcli.client.producer.transaction_states import TransactionState
 from kcli.client.producer.transactions import TransactionAborted
@@ -393,6 +395,26 @@ async def test_a_record_that_waits_for_memory_does_not_slip_into_the_next_transa
         await refused.wait()
         assert producer.budget.available == 1000
         assert brokers.committed == [bytes(800)]
+
+
+async def test_a_coordinator_whose_port_another_program_has_is_looked_up_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with transactional_cluster() as (brokers, client), transactional(client) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send("orders", b"value", partition=0)
+        await producer.flush()
+        connection, refusals = CoordinatorLink.connection, [NotKafka("no Kafka")] * 2
+
+        async def without_kafka(link: CoordinatorLink) -> Connection:
+            if refusals:
+                raise refusals.pop()
+            return await connection(link)
+
+        monkeypatch.setattr(CoordinatorLink, "connection", without_kafka)
+        await producer.commit_transaction()
+    assert (refusals, brokers.ends, brokers.committed) == ([], ["commit"], [b"value"])
 
 
 async def test_calls_wait_at_most_max_block_ms_and_name_the_last_error(autojump_clock: MockClock) -> None:
