@@ -163,7 +163,9 @@ class LogManager:
                 checkpointed=loader.checkpointed(topic_partition),
             )
             log.set_high_watermark(loader.high_watermark(topic_partition))
-            log.cleaner_offset = loader.cleaner_offset(topic_partition)
+            clean_until = loader.cleaner_offset(topic_partition)
+            # Records that take the place of lost ones are dirty.
+            log.cleaner_offset = None if (clean_until or 0) > log.log_end_offset else clean_until
             self._add(log)
 
         jobs = [partial(load_replica, replica) for replica in loader.replicas]

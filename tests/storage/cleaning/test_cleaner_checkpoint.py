@@ -72,3 +72,15 @@ def test_a_move_to_another_directory_takes_the_entry_along(tmp_path: Path) -> No
     assert not (node.paths[source] / CLEANER_OFFSET_CHECKPOINT).exists()
     assert node.offsets(CLEANER_OFFSET_CHECKPOINT, 1 - source) == {ORDERS: 20}
     node.stop()
+
+
+def test_records_in_the_place_of_lost_ones_are_not_clean(node: NodeLogs) -> None:
+    fill(node.create(), 30)
+    node.log().cleaner_offset = 20
+    node.stop()
+    for path in (node.paths[0] / "orders-0").iterdir():
+        path.unlink()
+    node.start()
+    assert node.log().log_end_offset < 20
+    fill(node.log(), 30)
+    assert node.log().cleaner_offset is None
