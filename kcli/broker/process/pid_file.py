@@ -1,10 +1,10 @@
 """PidFile: how `broker stop` and `broker status` find the process that serves a data directory.
 
 `<data-dir>/kcli-broker.json` holds one JSON object: ``pid``, ``bootstrap_servers``, ``cluster_id``,
-``started_at_ms`` (wall clock), ``record_walk`` ("compiled" or "python") and ``is_ephemeral``: whether the
-directory is removed when the broker ends. The broker holds an exclusive
-lock on it while it runs. If a reader gets the lock, the file is left over from a killed process, even if its
-process id is in use again.
+``started_at_ms`` (wall clock), ``record_walk`` ("compiled", "outdated" or "python") and ``is_ephemeral``:
+whether the directory is removed when the broker ends. The broker holds an exclusive lock on it while it
+runs. If a reader gets the lock, the file is left over from a killed process, even if its process id is in
+use again.
 """
 
 from __future__ import annotations

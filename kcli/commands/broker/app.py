@@ -111,10 +111,18 @@ class FileDescriptors(NamedTuple):
         )
 
 
+RECORD_WALKS = {
+    "compiled": "compiled",
+    "outdated": "compiled, compaction in Python (slower: reinstall kcli with a C compiler)",
+    "python": "in Python (slower: reinstall kcli with a C compiler)",
+}
+
+
 class BrokerStatus(NamedTuple):
     """The process of a data directory; if no node runs, `bootstrap_servers` are their last addresses.
 
-    `record_walk` is "compiled" or "python": whether the optional extension module checks produced records.
+    `record_walk` tells whether the optional extension module checks produced records: "compiled", "python",
+    or "outdated" for a module of a former version, which leaves compaction to Python.
     """
 
     running: bool
@@ -133,8 +141,7 @@ class BrokerStatus(NamedTuple):
             return [f"not running: {self.data_dir}"]
         where = f"{self.bootstrap_servers} cluster {self.cluster_id} data {self.data_dir} pid {self.pid}"
         if self.record_walk is not None:
-            slow = "in Python (slower: reinstall kcli with a C compiler)"
-            where += f" record checks {slow if self.record_walk == 'python' else self.record_walk}"
+            where += f" record checks {RECORD_WALKS.get(self.record_walk, self.record_walk)}"
         is_plain = len(self.nodes) < 2 and all(node.state == "running" for node in self.nodes)
         state = "running" if any(node.state != "dead" for node in self.nodes) else "running without a node"
         lines = [f"{state}: {where}", *(() if is_plain else (node.line() for node in self.nodes))]

@@ -170,7 +170,7 @@ async def compact(
     """Compact logs of topics with `cleanup.policy=compact` now, whatever their share of dirty bytes.
 
     The last record of each key stays, with its offset. Tombstones stay for `delete.retention.ms` after the
-    compaction that meets them first. The active segment is not compacted, but with `--roll`.
+    compaction that meets them first. The active segment is compacted only with `--roll`, which closes it.
 
     With `--log-dirs` no broker runs, and the last one has stopped in order; the configurations of topics are
     those in the metadata log there. A dry run may look at the directories of a running broker, too.

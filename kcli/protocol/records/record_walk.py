@@ -153,9 +153,11 @@ def _wrapped_extremes(data: Buffer, position: int, count: int, base_timestamp: i
 
 walk_records: Callable[[Buffer, int, int, int], tuple[int, int, bool, bool]]
 try:
+    from kcli.protocol.records import _record_walk
     from kcli.protocol.records._record_walk import walk_records
 
-    RECORD_WALK = "compiled"
+    # That of a former version, in a checkout: `record_filter` does without it.
+    RECORD_WALK = "compiled" if hasattr(_record_walk, "select_records") else "outdated"
     WALKED_BYTES_PER_RECORD = 8
 except ImportError:
     walk_records = walk_records_in_python

@@ -185,7 +185,15 @@ def test_the_nodes_of_a_process_come_and_go(tmp_path: Path, kcli: Callable[..., 
         assert broker.stop() == 0
 
 
-def test_status_says_that_records_are_checked_in_python() -> None:
-    status = BrokerStatus(running=True, data_dir="data", pid=1, record_walk="python")
+@pytest.mark.parametrize(
+    ("record_walk", "told"),
+    [
+        ("compiled", "compiled"),
+        ("python", "in Python (slower: reinstall kcli with a C compiler)"),
+        ("outdated", "compiled, compaction in Python (slower: reinstall kcli with a C compiler)"),
+    ],
+)
+def test_status_says_how_records_are_checked(record_walk: str, told: str) -> None:
+    status = BrokerStatus(running=True, data_dir="data", pid=1, record_walk=record_walk)
     [line] = status.lines()
-    assert line.endswith(" record checks in Python (slower: reinstall kcli with a C compiler)")
+    assert line.endswith(f" record checks {told}")

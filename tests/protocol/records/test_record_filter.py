@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -58,6 +60,20 @@ def parsed(data: bytes, count: int) -> list[tuple[int, int, bytes | None, bytes 
 
 def test_it_is_compiled_where_the_walk_is() -> None:
     assert (index_keys is not index_keys_in_python) == (RECORD_WALK == "compiled")
+
+
+def test_a_module_of_a_former_version_leaves_it_to_python() -> None:
+    program = """if True:
+        import sys, types
+        former = types.ModuleType("kcli.protocol.records._record_walk")
+        former.walk_records = print
+        sys.modules[former.__name__] = former
+        from kcli.protocol.records import record_filter, record_walk
+        print(record_walk.RECORD_WALK, record_walk.walk_records is print,
+              record_filter.index_keys is record_filter.index_keys_in_python)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "outdated True True\n"
 
 
 @given(RECORDS, st.lists(KEYS | st.none(), min_size=1), st.integers(BASE_OFFSET, BASE_OFFSET + 20))
