@@ -6,26 +6,24 @@ fault: the record of the decision is written into the log of the killed broker.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 
-from kcli.protocol.internal.coordinator_records import decode_transaction_record, encode_value
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kcli.protocol.records.batch import iter_batches
-from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.producing import create_topic
 from tests.support.raw_client import RawClient
 from tests.support.raw_transactions import RawTransactions
+from tests.support.transaction_records import append_state
 from tests.support.waiting import first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from kcli.protocol.internal.coordinator_records import TransactionLogValue
     from tests.conftest import Finished
     from tests.support.apache_kafka import KafkaTools
     from tests.support.kcli_broker import KcliBroker
@@ -72,35 +70,12 @@ def decide(client: RawClient, name: str, state: str) -> None:
 
 def write_decision(node_directory: Path, name: str, state: str) -> None:
     """Append the end of an open transaction to `__transaction_state` of a broker that does not run."""
-    path = node_directory / "__transaction_state-0" / f"{0:020}.log"
-    data = path.read_bytes()
-    *_, last = batches = list(iter_batches(data))
-    values = [
-        (record.key, decode_transaction_record(record.key, record.value))
-        for batch in batches
-        for record in batch.records()
-        if record.key is not None
-    ]
-    key, found = [each for each in values if each[1].key.transactional_id == name][-1]
-    assert found.value.transaction_status == ONGOING
-    found.value.transaction_status = DECIDED[state]
-    builder = RecordBatchBuilder()
-    builder.append(last.max_timestamp, key, encode_value(found.value, found.value_version))
-    batch = builder.build()
-    # Base offset and leader epoch are outside of the checksum.
-    batch[:8] = struct.pack(">q", last.next_offset)
-    batch[12:16] = data[last_position(data) + 12 : last_position(data) + 16]
-    path.write_bytes(data + batch)
 
+    def decide(value: TransactionLogValue) -> None:
+        assert value.transaction_status == ONGOING
+        value.transaction_status = DECIDED[state]
 
-def last_position(data: bytes) -> int:
-    """Return where the last batch begins."""
-    position = 0
-    while (following := position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")) < len(
-        data
-    ):
-        position = following
-    return position
+    append_state(node_directory, name, decide)
 
 
 def end_transactions(bootstrap: str, prefix: str, *, marks_all: bool) -> None:
