@@ -1,4 +1,4 @@
-"""Copiers that read, write and commit their offsets in transactions, while they and the nodes are killed.
+"""Copiers that read, write and commit offsets in transactions, while they and nodes are killed or stopped.
 
 A topic and its copies are equal in the end, whichever protocol the copiers' group has.
 `KCLI_COPIER_BOUNCES` sets how often something is killed, `KCLI_KILL_SEED` what.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import threading
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ BOUNCES = int(os.environ.get("KCLI_COPIER_BOUNCES", "4"))
 SEED = int(os.environ.get("KCLI_KILL_SEED", "1"))
 COPIERS = 3
 PARTITIONS = 6
+STOPPED = 128 + signal.SIGTERM
+"""What a JVM ends with that was asked to."""
 RECORDS_PER_SECOND = 300
 RECORDS_PER_TRANSACTION = 20
 INPUT = "input"
@@ -77,9 +80,12 @@ class Copiers:
         )
 
     def bounce(self, number: int) -> None:
-        """SIGKILL, and another one of the same transactional ids."""
+        """SIGKILL, and SIGTERM to the next one; others of the same transactional ids."""
+        stopped = (number + 1) % COPIERS
         self._processes[number].kill()
-        self._processes[number] = self._start(number)
+        assert self._processes[stopped].stop() == STOPPED
+        for each in (number, stopped):
+            self._processes[each] = self._start(each)
 
     def wait_for_copies(self) -> None:
         """Both groups have copied more."""
@@ -123,13 +129,15 @@ class Copying:
                 if bounce % 2 == 0:
                     self.copiers.bounce(self._source.randrange(COPIERS))
                 else:
-                    self._bounce_node()
+                    self._bounce_node(self._cluster.kill_node)
+            self.copiers.wait_for_copies()
+            self._bounce_node(self._cluster.stop_node)
             self.copiers.wait_for_copies()
             return load.stop()
 
-    def _bounce_node(self) -> None:
+    def _bounce_node(self, end: Callable[[int], None]) -> None:
         node = self._source.randint(1, NODES)
-        self._cluster.kill_node(node)
+        end(node)
         threading.Event().wait(self._source.uniform(0.0, 2.0))
         self._cluster.start_node(node)
         wait_until_in_sync(self._bootstrap)

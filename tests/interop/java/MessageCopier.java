@@ -1,7 +1,9 @@
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
@@ -18,7 +20,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * Copies a topic exactly once, in transactions that hold the copies and the offsets of the originals, until it is
- * killed.
+ * killed, or stopped: then it ends its transaction and leaves the groups.
  *
  * <p>Arguments: bootstrap, number of this copier, input topic, records per transaction, then OUTPUT:PROTOCOL of each
  * group that copies: a topic and {@code classic} or {@code consumer}. Each group has a thread of its own, and the name
@@ -28,6 +30,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public final class MessageCopier {
     private static final Duration POLL = Duration.ofMillis(100);
     private static PrintStream lines;
+    private static volatile boolean isStopping;
     private final String bootstrap;
     private final String number;
     private final String input;
@@ -48,16 +51,38 @@ public final class MessageCopier {
 
     public static void main(String[] arguments) {
         lines = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+        List<Thread> threads = new ArrayList<>();
         for (int i = 4; i < arguments.length; i++) {
             MessageCopier copier = new MessageCopier(arguments, arguments[i].split(":"));
-            new Thread(copier::run).start();
+            threads.add(new Thread(copier::run));
+        }
+        threads.forEach(Thread::start);
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(threads)));
+    }
+
+    private static void stop(List<Thread> threads) {
+        isStopping = true;
+        for (Thread thread : threads) {
+            try {
+                thread.join();
+            } catch (InterruptedException error) {
+                return;
+            }
         }
     }
 
     private void run() {
         consumer = newConsumer();
         consumer.subscribe(Set.of(input));
-        while (true) {
+        copyUntilStopped();
+        if (producer != null) {
+            producer.close();
+        }
+        consumer.close();
+    }
+
+    private void copyUntilStopped() {
+        while (!isStopping) {
             try {
                 if (producer == null) {
                     producer = newProducer();
