@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -145,6 +146,42 @@ async def test_the_marker_comes_when_the_only_replica_does(tmp_path: Path, autoj
         await perform(cluster.cluster, "start", {"node": 2})
         await described_as(producer, "CompleteCommit")
         assert open_records(cluster, "t") == 0
+
+
+@pytest.mark.parametrize("how", ["kill", "freeze"])
+async def test_a_decision_without_enough_replicas_writes_no_marker(
+    how: str, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    """The coordinator is there, but the record has too few replicas, or none that acknowledges it."""
+    async with running(tmp_path) as cluster:
+        create(cluster.cluster, "t", on=(COORDINATOR,), replicas=1)
+        producer = await introduced(cluster)
+        await producer.send("t", 0, b"v")
+        state = leader_of(cluster.cluster, TRANSACTION_STATE_TOPIC)
+        await until(lambda: state.log.high_watermark == state.log.log_end_offset)
+        if how == "kill":
+            for node_id in (2, 3):
+                await perform(cluster.cluster, "kill", {"node": node_id})
+            await until(lambda: len(state.isr) == 1)
+        else:
+            for node_id in (2, 3):
+                cluster.cluster.faults.add("freeze", node=node_id)
+        before = state.log.log_end_offset
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(producer.end, commit=True))
+            await trio.sleep(30)
+            assert state.log.log_end_offset == before + (how == "freeze")
+            assert state.log.high_watermark == before
+            assert written_markers(leader_of(cluster.cluster, "t")) == []
+            assert open_records(cluster, "t") == 1
+            if how == "kill":
+                for node_id in (2, 3):
+                    await perform(cluster.cluster, "start", {"node": node_id})
+            else:
+                cluster.cluster.faults.clear_all()
+        await described_as(producer, "CompleteCommit")
+        assert open_records(cluster, "t") == 0
+        assert [each[2] for each in written_markers(leader_of(cluster.cluster, "t"))] == [True]
 
 
 async def test_the_next_coordinator_completes_what_the_former_prepared(
