@@ -11,7 +11,7 @@ sequence numbers. Which of the two holds is looked up between transactions (Kafk
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, NoReturn
 
 import trio
@@ -268,7 +268,7 @@ class Transactions:
         if self.state is before:
             return
         self.cause = error
-        if self._ending is not None:
+        if self._ending is not None and not self._ending.is_sent:
             self._ending.error = error
         self.drop(error)
         self.wake()
@@ -347,9 +347,10 @@ class Transactions:
                     await self._decide(ending)
             if ending.done.is_set():
                 return  # it was withdrawn
-            self._happened(Event.ENDED)
             self.was_committed = ending.is_commit
-            self.cause = None
+            if self.state is not TransactionState.FATAL:
+                self._happened(Event.ENDED)
+                self.cause = None
         except KafkaError as error:
             ending.error = error
         finally:
@@ -374,7 +375,9 @@ class Transactions:
             self._added.clear()
             self.is_tv2 = self._client.links.finalized_level(FEATURE) >= TV2
             if self._sequences.has_gaps or (self.is_tv2 and not was_tv2):
-                await self._start_over()
+                # A transaction that is committed stays so: the next call learns of the error.
+                with suppress(TransactionFailed) if ending.is_commit else nullcontext():
+                    await self._start_over()
         except TransactionFailed as error:
             # An abort that is answered like that leads nowhere.
             self._failed(error, is_fatal=error.is_fatal or not ending.is_commit)

@@ -459,6 +459,24 @@ async def test_the_level_is_looked_at_between_transactions(autojump_clock: MockC
     assert brokers.committed == [b"first", b"second", b"third"]
 
 
+async def test_a_commit_stands_although_no_next_epoch_is_had(autojump_clock: MockClock) -> None:
+    """The level rises while another producer takes over: the next call learns of that."""
+    async with transactional_cluster(0) as (brokers, client), transactional(client) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        brokers.features, brokers.features_epoch = {"transaction.version": 2}, 2
+        brokers.disconnect(1)
+        await producer.send("orders", b"value", partition=0)
+        brokers.script(InitProducerIdRequest, InitProducerIdResponse(error_code=90, producer_epoch=-1))
+        await producer.commit_transaction()
+        assert producer.transactions.was_committed
+        for call in (producer.begin_transaction, producer.commit_transaction):
+            with pytest.raises(KafkaError) as raised:
+                await call()
+            assert raised.value.code is ErrorCode.PRODUCER_FENCED
+    assert brokers.committed == [b"value"]
+
+
 @LEVELS
 async def test_offsets_of_a_member_are_sent_with_its_generation(
     level: int, autojump_clock: MockClock
