@@ -16,7 +16,8 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.apache_kafka import ApacheKafka
+from tests.support.apache_kafka import JVM_OPTIONS, ApacheKafka
+from tests.support.class_archive import ClassArchive
 from tests.support.kcli_broker import KcliBroker
 from tests.support.kcli_cluster import NODES, KcliCluster, wait_until_in_sync
 from tests.support.producing import PATIENT_PRODUCER, create_topic
@@ -37,6 +38,7 @@ KILLS = int(os.environ.get("KCLI_COMPACTION_KILLS", "6"))
 NODE_KILLS = int(os.environ.get("KCLI_COMPACTION_NODE_KILLS", "4"))
 SEED = int(os.environ.get("KCLI_KILL_SEED", "1"))
 KEYS = 1000
+CLEANER_LOG = "org.slf4j.simpleLogger.log.org.apache.kafka.storage.internals.log.Cleaner"
 PAUSE_SECONDS = 0.02
 """Between two hundred updates: the cleaner keeps up."""
 EAGER = {"log.cleaner.backoff.ms": "20", "log.cleaner.min.cleanable.ratio": "0.01"}
@@ -337,6 +339,57 @@ def test_kills_while_logs_are_compacted_lose_nothing(
         apache.stop()
     assert "ERROR" not in (directory / "broker.log").read_text()
     assert problems(kcli, idle.node_directory) == set()
+
+
+def test_each_broker_goes_on_from_the_checkpoint_of_the_other(
+    new_kcli_broker: Callable[..., KcliBroker],
+    tmp_path: Path,
+    kafka_tool: KafkaTools,
+    kcli: Callable[..., Finished],
+) -> None:
+    broker = new_kcli_broker({"log.cleaner.enable": "false"}).start()
+    create_topic(broker.bootstrap, "shared", 1, {**COMPACTED, "internal.segment.bytes": "20000"})
+    updates = Updates(broker.bootstrap, "shared")
+    updates.send(4000)
+    updates.flush()
+    compact_shared = ("broker", "compact", "shared", "--data-dir", str(broker.data), "-o", "json")
+    (first,) = json.loads(kcli(*compact_shared).out)["partitions"]
+    assert first["first_dirty_offset"] == 0
+    updates.send(4000)
+    latest = updates.flush()
+    assert broker.stop() == 0
+    left_by_kcli = clean_until(broker.node_directory, "shared")
+    assert 0 < left_by_kcli == first["end_offset"]
+
+    directory = tmp_path / "apache"
+    directory.mkdir()
+    apache = ApacheKafka(
+        directory,
+        kafka_tool,
+        data=broker.node_directory,
+        settings={"log.cleaner.backoff.ms": "100"},
+        jvm_options=(*JVM_OPTIONS, "-Xmx320m", *ClassArchive().options(), f"-D{CLEANER_LOG}=info"),
+    )
+    apache.start()
+    try:
+        eventually(lambda: is_compacted(broker.node_directory, "shared"), "Apache Kafka compacts the topic")
+        # Too few to be compacted.
+        more = Updates(apache.bootstrap, "shared")
+        more.send(500)
+        latest = {**latest, **more.flush()}
+    finally:
+        apache.stop()
+    left_by_apache = clean_until(broker.node_directory, "shared")
+    assert left_by_apache > left_by_kcli
+    told = (directory / "broker.log").read_text()
+    assert f"in offset range [{left_by_kcli}, {left_by_apache})" in told
+
+    broker.start()
+    (last,) = json.loads(kcli(*compact_shared).out)["partitions"]
+    assert last["first_dirty_offset"] == left_by_apache < last["end_offset"]
+    check_latest(dumped(kcli, broker.node_directory, "shared"), latest)
+    assert broker.stop() == 0
+    assert problems(kcli, broker.node_directory) == set()
 
 
 def test_killed_nodes_lose_nothing_of_compacted_replicas(
