@@ -159,6 +159,28 @@ async def test_a_fenced_producer_commits_no_offsets(tmp_path: Path, autojump_clo
         assert await offsets.stable() == -1
 
 
+@pytest.mark.parametrize("is_tv2", [True, False], ids=["TV2", "TV1"])
+async def test_only_epochs_keep_a_late_commit_out_of_the_next_transaction(
+    is_tv2: bool, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    async with group_of(tmp_path, is_tv2=is_tv2) as (_, producer, offsets):
+        former = producer.producer_epoch
+        await offsets.send(1)
+        await producer.end(commit=True)
+        await offsets.become(1)
+        await offsets.send(2)
+        current, producer.producer_epoch = producer.producer_epoch, former
+        if is_tv2:
+            with pytest.raises(Refused) as refused:
+                await offsets.commit(3, 5)
+            assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+        else:
+            await offsets.commit(3, 3)
+        producer.producer_epoch = current
+        await producer.end(commit=True)
+        await offsets.become(2 if is_tv2 else 3)
+
+
 async def move(cluster: SimulatedCluster) -> None:
     move_coordinator(cluster.controller, GROUP, 3)
 
