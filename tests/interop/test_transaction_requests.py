@@ -5,11 +5,16 @@ A producer's id is where a broker has its ids from; epochs and codes are compare
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 
+from kcli.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from kcli.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.support.raw_client import RawClient
 from tests.support.raw_transactions import Outcome, RawTransactions
@@ -193,6 +198,46 @@ def test_partitions_are_added_and_verified(new: Callable[[], RawTransactions], t
     assert list(listed) == ["__consumer_offsets"]
     assert raw.end(producer, commit=ABORT, version=4).code == 0
     raw.settled("CompleteAbort")
+
+
+def test_each_transaction_of_a_request_has_its_own_codes(
+    new: Callable[[], RawTransactions], topic: str
+) -> None:
+    (known, producer_id), (other, other_id), unknown = begun(new), begun(new), new()
+
+    def wanted(raw: RawTransactions, producer_id: int, *names: str, verifies: bool = False) -> Any:
+        return AddPartitionsToTxnTransaction(
+            transactional_id=raw.id,
+            producer_id=producer_id,
+            producer_epoch=0,
+            verify_only=verifies,
+            topics=[AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in names],
+        )
+
+    def codes(*transactions: Any, version: int) -> dict[str, set[int]]:
+        request = AddPartitionsToTxnRequest(transactions=list(transactions))
+        response = known.client.ask(request, version)
+        assert response.error_code == 0
+        return {
+            result.transactional_id: {
+                row.partition_error_code for each in result.topic_results for row in each.results_by_partition
+            }
+            for result in response.results_by_transaction
+        }
+
+    for version in (4, 5):
+        assert codes(
+            wanted(known, producer_id, topic),
+            wanted(unknown, producer_id, topic),
+            wanted(other, other_id, topic, "absent"),
+            version=version,
+        ) == {known.id: {0}, unknown.id: {UNKNOWN_PRODUCER}, other.id: {NOT_ATTEMPTED, ABSENT}}
+        assert codes(
+            wanted(known, producer_id, topic, verifies=True),
+            wanted(other, other_id, topic, verifies=True),
+            version=version,
+        ) == {known.id: {0}, other.id: {NOT_ADDED}}
+    assert [each.describe().transaction_state for each in (known, other)] == ["Ongoing", "Empty"]
 
 
 # --- EndTxn
