@@ -4,7 +4,8 @@ What an attack may cost is one connection. `strike` sends bytes and reads what c
 `check` makes sure that the next client is served, that nothing was written without an answer that says so,
 that no handler failed unexpectedly and that memory stayed below its bound.
 
-What is written for groups is left out: their coordinator writes by itself, too, when a session ends.
+What is written for groups and transactions is left out: their coordinators write by themselves, too, when a
+session or a transaction times out.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ from kcli.protocol.messages.join_group import JoinGroupRequest
 from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.messages.produce import ProduceRequest
 from kcli.protocol.messages.sync_group import SyncGroupRequest
+from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from kcli.protocol.schema.declaration import DecodeError, codec, message_info
 from kcli.protocol.schema.fields import fields_of
-from kcli.protocol.topics import GROUP_METADATA_TOPIC
+from kcli.protocol.topics import INTERNAL_TOPICS
 from tests.support.raw_client import RawClient
 
 if TYPE_CHECKING:
@@ -61,8 +63,10 @@ _WRITERS = {
         AlterConfigsRequest,
         IncrementalAlterConfigsRequest,
         InitProducerIdRequest,
+        WriteTxnMarkersRequest,
     )
 }
+_GROUP, _TRANSACTION = 0, 1
 _PRODUCE = message_info(ProduceRequest).key
 _FETCH = message_info(FetchRequest).key
 _REBALANCE = {message_info(JoinGroupRequest).key, message_info(SyncGroupRequest).key}
@@ -122,7 +126,9 @@ class BesiegedBroker:
         self._witness = RawClient(broker.bootstrap)
         self._log_read = 0
         self._files: dict[str, int] = {}
-        assert self.ask(FindCoordinatorRequest(key="group"), 0).error_code == ErrorCode.NONE
+        for kind in (_GROUP, _TRANSACTION):
+            request = FindCoordinatorRequest(key="any", key_type=kind)
+            assert self.ask(request, 1).error_code == ErrorCode.NONE
         self.settle()
 
     def close(self) -> None:
@@ -215,7 +221,8 @@ class BesiegedBroker:
         with os.scandir(self.broker.node_directory) as entries:
             directories = [entry.path for entry in entries if entry.is_dir()]
         for directory in directories:
-            if directory.endswith("-delete") or os.path.basename(directory).startswith(GROUP_METADATA_TOPIC):
+            name = os.path.basename(directory)
+            if name.endswith("-delete") or name.rpartition("-")[0] in INTERNAL_TOPICS:
                 continue
             sizes[directory] = 0
             with os.scandir(directory) as entries:
