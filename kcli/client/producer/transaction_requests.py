@@ -129,8 +129,20 @@ class TransactionRequests:
         )
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
-    async def add_partitions(self, partitions: Iterable[TopicPartition], *, is_first: bool) -> None:
-        """Add partitions to the transaction: all of them, or none and `TransactionFailed`."""
+    async def add_partitions(
+        self, partitions: Iterable[TopicPartition], *, is_first: bool, is_wanted: Callable[[], bool]
+    ) -> None:
+        """Add partitions to the transaction: all of them, or none and `TransactionFailed`.
+
+        What was refused is asked for again only as long as it `is_wanted`: an abort does not wait for it.
+        """
+
+        def read(response: AddPartitionsToTxnResponse) -> list[tuple[KafkaError, Reaction]]:
+            errors = _errors_of_partitions(response)
+            if errors and errors[0][1] in _PASSING and not is_wanted():
+                return [(errors[0][0], Reaction.ABORTABLE)]
+            return errors
+
         producer_id, epoch = self.owner
         topics = [
             AddPartitionsToTxnTopic(name=name, partitions=indexes)
@@ -145,7 +157,7 @@ class TransactionRequests:
         await self._ask(
             self._link,
             request,
-            _errors_of_partitions,
+            read,
             max_version=LAST_TV1_ADD_VERSION,
             concurrent_ms=FIRST_ADD_BACKOFF_MS if is_first else None,
         )
@@ -239,7 +251,7 @@ class TransactionRequests:
                 # The look-up of the coordinator was refused.
                 link.forget()
                 how = reaction(error.code, of_items=False)
-                if how not in (Reaction.AGAIN, Reaction.LOOK_UP):
+                if how not in _PASSING:
                     raise TransactionFailed.of(error, how) from error
                 lost = error
             except KcliError as error:
@@ -260,6 +272,8 @@ class TransactionRequests:
             self._warnings.note(f"transactional id {self.transactional_id}", lost, since=since)
             await trio.sleep(pause_ms / 1000)
 
+
+_PASSING = (Reaction.AGAIN, Reaction.LOOK_UP)
 
 _ORDER = (Reaction.FENCED, Reaction.FATAL, Reaction.ABORTABLE, Reaction.LOOK_UP, Reaction.AGAIN)
 """Which error of a response counts: the one that leaves least."""

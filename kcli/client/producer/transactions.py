@@ -400,7 +400,9 @@ class Transactions:
         try:
             async with self._turn:
                 if self.may_retry:
-                    await self._requests.add_partitions(partitions, is_first=not self._is_started)
+                    await self._requests.add_partitions(
+                        partitions, is_first=not self._is_started, is_wanted=lambda: self.may_retry
+                    )
                     self._added.update(partitions)
                     self._is_started = True
         except TransactionFailed as error:

@@ -15,7 +15,12 @@ from kcli.client.producer.transaction_states import TransactionState
 from kcli.client.producer.transactions import TransactionAborted
 from kcli.errors import UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from kcli.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
 from kcli.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kcli.protocol.messages.produce import ProduceRequest
@@ -475,6 +480,38 @@ async def test_a_commit_stands_although_no_next_epoch_is_had(autojump_clock: Moc
                 await call()
             assert raised.value.code is ErrorCode.PRODUCER_FENCED
     assert brokers.committed == [b"value"]
+
+
+@pytest.mark.parametrize("level", [0, 1])
+async def test_an_abort_does_not_wait_for_a_partition_that_cannot_be_added(
+    level: int, autojump_clock: MockClock
+) -> None:
+    """Its topic is deleted, so that every answer may pass, and none does."""
+
+    async def unknown(node_id: int, request: AddPartitionsToTxnRequest, version: int) -> object:
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=[
+                AddPartitionsToTxnTopicResult(
+                    name=topic.name,
+                    results_by_partition=[
+                        AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=3)
+                        for index in topic.partitions
+                    ],
+                )
+                for topic in request.v3_and_below_topics
+            ]
+        )
+
+    async with transactional_cluster(level) as (brokers, client), transactional(client) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        brokers.script(AddPartitionsToTxnRequest, *[unknown] * 20)
+        await producer.send("orders", b"value", partition=0)
+        await trio.sleep(1)
+        await producer.abort_transaction()
+        assert producer.transactions.state is TransactionState.READY
+        assert 5 < len(brokers.received(AddPartitionsToTxnRequest)) < 20
+    assert brokers.ends == []
 
 
 @LEVELS
