@@ -57,11 +57,12 @@ TOMBSTONES_BYTES = 16 << 10
 TOMBSTONE_BATCHES = 2
 """The most batches of forgotten ids in one turn of the event loop."""
 
-TURN_TIMEOUTS = 100
-"""The most transactions that are aborted for their timeout in one turn of the event loop."""
+TURN_WRITES = 300
+"""About the most records and markers that one turn of the event loop writes, where nothing else bounds it."""
 
 _TIMEOUTS = "timeouts"
 _EXPIRATION = "expiration"
+_MARKERS = "markers"
 _NEXT_TURN_MS = 10
 
 
@@ -118,6 +119,8 @@ class TransactionCoordinator:
         self._looks_for_timeouts = False
         self._timed_out: deque[str] = deque()
         """The ids that are yet to be aborted, of those that had timed out when the check began."""
+        self._prepared: deque[Transaction] = deque()
+        """The transactions that had ended when the shard was loaded, whose markers are yet to be sent."""
 
     def reconfigure(self, config: TransactionConfig) -> None:
         """Take over another configuration."""
@@ -338,20 +341,28 @@ class TransactionCoordinator:
 
     def loaded(self, now: Now) -> list[Effect]:
         """Send the markers of transactions whose end was decided, once the log is committed."""
-        prepared = []
         for transaction in self._transactions.values():
             if transaction.state.is_prepared:
                 transition = Transition(self._record(transaction), transaction)
                 transition.is_written = True
                 self._transitions[transaction.transactional_id] = transition
-                prepared.append(transition)
+                self._prepared.append(transaction)
         effects = self._look_for_timeouts()
-        if prepared:
-            effects.append(Append((), settled=lambda now: self._send_all_markers(now, prepared)))
+        if self._prepared:
+            effects.append(Append((), settled=self._send_next_markers))
         return effects
 
-    def _send_all_markers(self, now: Now, prepared: list[Transition]) -> list[Effect]:
-        return [effect for transition in prepared for effect in self._send_markers(now, transition)]
+    def _send_next_markers(self, now: Now) -> list[Effect]:
+        """Send the markers of the next transactions that were prepared when the shard was loaded."""
+        effects: list[Effect] = []
+        left = TURN_WRITES
+        while self._prepared and left > 0:
+            transaction = self._prepared.popleft()
+            effects += self._send_markers(now, self._transitions[transaction.transactional_id])
+            left -= _writes_for(transaction)
+        if self._prepared:
+            effects.append(Schedule(_MARKERS, _NEXT_TURN_MS))
+        return effects
 
     def unloaded(self, now: Now) -> list[Effect]:
         """End: the next leader sends the markers."""
@@ -368,6 +379,8 @@ class TransactionCoordinator:
                 return self._abort_timed_out(now)
             case "expiration":
                 return self.forget_expired(now)
+            case "markers":
+                return self._send_next_markers(now)
             case ("complete", str(transactional_id)):
                 transition = self._transitions.get(transactional_id)
                 if transition is not None and transition.remaining == set() and not transition.is_written:
@@ -386,7 +399,8 @@ class TransactionCoordinator:
         due = self._timed_out
         if not due:
             due.extend(each for each in self._ongoing if self._is_timed_out(each, now))
-        for _ in range(min(TURN_TIMEOUTS, len(due))):
+        left = TURN_WRITES
+        while due and left > 0:
             transactional_id = due.popleft()
             if not self._is_timed_out(transactional_id, now):
                 continue
@@ -397,6 +411,7 @@ class TransactionCoordinator:
                 # Without a producer id to go on with, the transaction is looked at again.
                 continue
             effects += self._prepare(before, after, _no_answer)
+            left -= _writes_for(after)
         if due:
             return [*effects, Schedule(_TIMEOUTS, _NEXT_TURN_MS)]
         self._looks_for_timeouts = False
@@ -533,6 +548,11 @@ class TransactionCoordinator:
             return [Schedule(("complete", transactional_id), COMPLETE_RETRY_MS)]
 
         return [Append((transition.record,), then, self._end_with(after))]
+
+
+def _writes_for(prepared: Transaction) -> int:
+    """Return how many records and markers the end of a transaction causes."""
+    return 2 + len(prepared.partitions)
 
 
 def _answer(token: Token, response: object) -> Then:

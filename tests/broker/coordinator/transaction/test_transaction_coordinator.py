@@ -7,7 +7,7 @@ import pytest
 from kcli.broker.config.transaction_definitions import TransactionConfig
 from kcli.broker.coordinator.transaction.messages import Markers
 from kcli.broker.coordinator.transaction.transaction import Producer, Transaction
-from kcli.broker.coordinator.transaction.transaction_coordinator import COMPLETE_RETRY_MS, TURN_TIMEOUTS
+from kcli.broker.coordinator.transaction.transaction_coordinator import COMPLETE_RETRY_MS, TURN_WRITES
 from kcli.broker.coordinator.transaction.transaction_states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -365,23 +365,45 @@ def test_a_timeout_waits_for_a_transition_and_for_a_producer_id() -> None:
     assert states(coordinator)[-1] == PREPARE_ABORT
 
 
-def test_very_many_timeouts_are_handled_turn_by_turn() -> None:
-    """Those that cannot be aborted wait for the next check, and do not keep the others from their turn."""
-    count = 3 * TURN_TIMEOUTS - 1
+PER_TURN = TURN_WRITES // 3
+"""How many transactions with one partition are ended in one turn."""
+
+
+def with_open_transactions(count: int) -> VirtualTransactions:
+    """Return a coordinator of so many transactions with one partition each."""
     coordinator = VirtualTransactions()
     for number in range(count):
         producer = coordinator.init(name=f"{number}")
         coordinator.add(producer, A, name=f"{number}")
+    return coordinator
+
+
+def test_very_many_timeouts_are_handled_turn_by_turn() -> None:
+    """Those that cannot be aborted wait for the next check, and do not keep the others from their turn."""
+    coordinator = with_open_transactions(3 * PER_TURN - 1)
     coordinator.timers["timeouts"] = coordinator.wall_ms + 70_000
     coordinator.pass_time(70_000)
-    assert len(coordinator.take_markers()) == TURN_TIMEOUTS
+    assert len(coordinator.take_markers()) == PER_TURN
     coordinator.append_error = UNAVAILABLE
     coordinator.pass_time(10)
     coordinator.append_error = None
     coordinator.pass_time(9_000)
-    assert len(coordinator.take_markers()) == TURN_TIMEOUTS - 1
+    assert len(coordinator.take_markers()) == PER_TURN - 1
     coordinator.pass_time(2_000)
-    assert len(coordinator.take_markers()) == TURN_TIMEOUTS
+    assert len(coordinator.take_markers()) == PER_TURN
+
+
+def test_very_many_prepared_transactions_are_completed_turn_by_turn_after_a_restart() -> None:
+    count = 2 * PER_TURN + 1
+    coordinator = with_open_transactions(count)
+    for number in range(count):
+        coordinator.end((FIRST_PRODUCER_ID + number, 0), name=f"{number}")
+    coordinator.restart()
+    assert len(coordinator.take_markers()) == PER_TURN
+    assert coordinator.init(name=f"{count - 1}") == CONCURRENT
+    coordinator.pass_time(20)
+    coordinator.write_all()
+    assert coordinator.init(name=f"{count - 1}") == Producer(FIRST_PRODUCER_ID + count - 1, 2)
 
 
 def test_a_timeout_at_the_last_epoch_waits_for_a_producer_id() -> None:
