@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from tests.support.kcli_broker import KcliBroker
 from tests.support.producing import create_topic
 from tests.support.raw_client import RawClient
 from tests.support.raw_transactions import RawTransactions
@@ -21,20 +20,19 @@ from tests.support.waiting import eventually, first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from kcli.protocol.internal.coordinator_records import TransactionLogValue
+    from tests.support.kcli_broker import KcliBroker
 
 pytestmark = pytest.mark.interop
 
 LOADING, TRANSACTIONAL_ID_NOT_FOUND = 14, 105
 LAST_EPOCH = 32766
 """With the end of its transaction a producer gets another id."""
-FORGETFUL = {
-    "producer.id.expiration.ms": "200",
-    "producer.id.expiration.check.interval.ms": "50",
-    "transactional.id.expiration.ms": "4000",
-    "transaction.remove.expired.transaction.cleanup.interval.ms": "100",
+FORGETS_PRODUCERS = {"producer.id.expiration.ms": "200", "producer.id.expiration.check.interval.ms": "50"}
+FORGETS_IDS = {
+    "transactional.id.expiration.ms": "1",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "50",
 }
 WORDS = {
     "Java 4.3.1": "InvalidPidMappingException: ",
@@ -52,75 +50,34 @@ class Session:
         self.client = client
         self.bootstrap = bootstrap
         self.name = client.name.lower().replace(" ", "-")
-        self.raw = RawClient(bootstrap)
-        self.transactions = RawTransactions(self.raw, self.name)
+        self.producer = ""
+        """The newest producer."""
         self.producers = 0
 
     def open(self, name: str = "") -> str:
         """Make a producer of an id, by default the own one; return its name."""
         self.producers += 1
-        producer = f"{self.name}-{self.producers}"
-        self.client.do(
-            "open", producer=producer, bootstrap=self.bootstrap, id=name or self.name, timeout=60_000
-        )
-        return producer
+        self.producer = f"{self.name}-{self.producers}"
+        options = {"bootstrap": self.bootstrap, "id": name or self.name, "timeout": 60_000}
+        self.client.do("open", producer=self.producer, **options)
+        return self.producer
 
-    def close(self, producer: str) -> None:
-        self.client.do("close", producer=producer)
+    def close(self, producer: str = "") -> None:
+        self.client.do("close", producer=producer or self.producer)
 
-    def begin(self, producer: str, tag: str) -> None:
+    def begin(self, tag: str) -> None:
         """Begin a transaction with one record."""
-        self.client.do("begin", producer=producer)
-        self.client.do("send", producer=producer, topic=self.name, partitions=1, count=1, tag=tag)
+        self.client.do("begin", producer=self.producer)
+        self.client.do("send", producer=self.producer, topic=self.name, partitions=1, count=1, tag=tag)
 
-    def transact(self, producer: str, tag: str, end: str = "commit") -> None:
-        self.begin(producer, tag)
-        self.client.do(end, producer=producer)
+    def transact(self, tag: str, end: str = "commit") -> None:
+        self.begin(tag)
+        self.client.do(end, producer=self.producer)
 
     def committed(self, last_offset: int) -> list[str]:
         """Return the values up to an offset that a reader of committed records sees."""
         (found,) = self.client.read(self.bootstrap, "read_committed", [(self.name, 0, last_offset)])
         return [value.removesuffix("-0-0") for _, _, value in found]
-
-
-# --- forgotten
-
-
-def known_producers(session: Session) -> int:
-    """Return how many producers the partition knows."""
-    request = DescribeProducersRequest(topics=[TopicRequest(name=session.name, partition_indexes=[0])])
-    (topic,) = session.raw.ask(request, 0).topics
-    return len(topic.partitions[0].active_producers)
-
-
-def be_forgotten(session: Session) -> str:
-    """Go on when the partition has forgotten the producer, but not when the coordinator has the id.
-
-    Return what the client says then.
-    """
-    with session.raw:
-        create_topic(session.bootstrap, session.name, 1)
-        producer = session.open()
-        session.transact(producer, "lost", "abort")
-        eventually(lambda: not known_producers(session), "a partition that has forgotten its producer")
-        session.transact(producer, "kept")
-        first(
-            lambda: session.transactions.describe().error_code,
-            lambda code: code == TRANSACTIONAL_ID_NOT_FOUND,
-            "a coordinator that has forgotten the transactional id",
-        )
-        try:
-            session.transact(producer, "refused")
-        except Refused as refused:
-            said = str(refused)
-        else:
-            raise AssertionError(f"{session.name} went on")
-        session.close(producer)
-        last = session.open()
-        session.transact(last, "again")
-        session.close(last)
-        assert session.committed(4) == ["kept", "again"]
-    return said
 
 
 @pytest.fixture(scope="module")
@@ -134,79 +91,140 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Transacti
         client.kill()
 
 
-def all_do(scenario: Callable[[Session], str], clients: list[TransactionClient], bootstrap: str) -> list[str]:
-    """Have every client go through a scenario at a time."""
-    with ThreadPoolExecutor(len(clients)) as pool:
-        return list(pool.map(lambda client: scenario(Session(client, bootstrap)), clients))
+class Sessions:
+    """A broker, and a session of every client."""
+
+    def __init__(self, clients: list[TransactionClient], broker: KcliBroker) -> None:
+        self.broker = broker.start()
+        self.all = [Session(client, self.broker.bootstrap) for client in clients]
+
+    def do(self, scenario: Callable[[Session, RawClient], str | None]) -> list[str | None]:
+        """Have every client go through a scenario at a time, each with a raw connection."""
+
+        def go(session: Session) -> str | None:
+            with RawClient(session.bootstrap) as client:
+                return scenario(session, client)
+
+        with ThreadPoolExecutor(len(self.all)) as pool:
+            return list(pool.map(go, self.all))
+
+    def stop(self) -> None:
+        assert self.broker.stop() == 0
+
+    def restart(self, settings: dict[str, str]) -> None:
+        self.stop()
+        self.broker.configure(settings)
+        self.broker.start()
 
 
-def test_what_is_forgotten_stops_no_client_for_good(clients: list[TransactionClient], tmp_path: Path) -> None:
-    broker = KcliBroker(tmp_path, settings=FORGETFUL)
-    broker.start()
-    said = all_do(be_forgotten, clients, broker.bootstrap)
-    for words, expected in zip(said, WORDS.values(), strict=True):
-        assert expected in words
-    assert broker.stop() == 0
+# --- forgotten
+
+
+def lose_the_producer(session: Session, client: RawClient) -> None:
+    """Go on when the partition has forgotten the producer."""
+
+    def known() -> int:
+        request = DescribeProducersRequest(topics=[TopicRequest(name=session.name, partition_indexes=[0])])
+        return len(client.ask(request, 0).topics[0].partitions[0].active_producers)
+
+    create_topic(session.bootstrap, session.name, 1)
+    session.open()
+    session.transact("lost", "abort")
+    eventually(lambda: known() == 0, "a partition that has forgotten its producer")
+    session.transact("kept")
+
+
+def lose_the_id(session: Session, client: RawClient) -> None:
+    """Wait until the coordinator has forgotten the transactional id."""
+    raw = RawTransactions(client, session.name)
+    first(lambda: raw.describe().error_code, lambda code: code == TRANSACTIONAL_ID_NOT_FOUND, "no such id")
+
+
+def begin_anew(session: Session, _: RawClient) -> str:
+    """Return what the client of a forgotten id says, and go on with another one."""
+    try:
+        session.transact("refused")
+    except Refused as refused:
+        said = str(refused)
+    else:
+        raise AssertionError(f"{session.name} went on")
+    session.close()
+    session.open()
+    session.transact("again")
+    session.close()
+    assert session.committed(4) == ["kept", "again"]
+    return said
+
+
+def test_what_is_forgotten_stops_no_client_for_good(
+    clients: list[TransactionClient], new_kcli_broker: Callable[..., KcliBroker]
+) -> None:
+    sessions = Sessions(clients, new_kcli_broker(FORGETS_PRODUCERS))
+    sessions.do(lose_the_producer)
+    sessions.restart(FORGETS_IDS)
+    sessions.do(lose_the_id)
+    sessions.restart({})
+    for said, expected in zip(sessions.do(begin_anew), WORDS.values(), strict=True):
+        assert said is not None
+        assert expected in said
+    sessions.stop()
 
 
 # --- epochs
 
 
-def begin_ids(session: Session) -> str:
+def begin_ids(session: Session, client: RawClient) -> None:
     """Make the ids, and the topic."""
-    with session.raw:
-        create_topic(session.bootstrap, session.name, 1)
-        for name in (session.name, f"fenced-{session.name}"):
-            raw = RawTransactions(session.raw, name)
-            raw.find()
-            begun = first(raw.init, lambda found: found.code != LOADING, "a producer id")
-            assert (begun.code, begun.epoch) == (0, 0)
-    return session.name
+    create_topic(session.bootstrap, session.name, 1)
+    for name in (session.name, f"fenced-{session.name}"):
+        raw = RawTransactions(client, name)
+        raw.find()
+        begun = first(raw.init, lambda found: found.code != LOADING, "a producer id")
+        assert (begun.code, begun.epoch) == (0, 0)
 
 
-def use_up_epochs(session: Session) -> str:
+def use_up_epochs(session: Session, client: RawClient) -> None:
     """Commit across the last epoch, and leave an open transaction to the next session there."""
-    with session.raw:
-        before = session.transactions.describe()
-        for number in range(3):
-            producer = session.open()
-            session.transact(producer, f"{number}-a")
-            session.transact(producer, f"{number}-b")
-            session.close(producer)
-        after = session.transactions.describe()
-        assert before.producer_epoch == LAST_EPOCH - 2
-        assert after.producer_id != before.producer_id
-        assert after.producer_epoch < 10
-        producer = session.open(f"fenced-{session.name}")
-        session.begin(producer, "fenced")
-        fenced = RawTransactions(session.raw, f"fenced-{session.name}")
-        before = fenced.describe()
-        assert before.producer_epoch == LAST_EPOCH
-        successor = session.open(f"fenced-{session.name}")
-        after = fenced.describe()
-        assert after.producer_id != before.producer_id
-        # The abort ended with epoch 0.
-        assert after.producer_epoch == 1
-        session.transact(successor, "successor")
-        assert session.client.refusal("commit", producer=producer)
-        session.close(producer)
-        session.close(successor)
-        wanted = [f"{number}-{letter}" for number in range(3) for letter in "ab"]
-        assert session.committed(14) == [*wanted, "successor"]
-    return session.name
+    own = RawTransactions(client, session.name)
+    before = own.describe()
+    for number in range(3):
+        session.open()
+        session.transact(f"{number}-a")
+        session.transact(f"{number}-b")
+        session.close()
+    after = own.describe()
+    assert before.producer_epoch == LAST_EPOCH - 2
+    assert after.producer_id != before.producer_id
+    assert after.producer_epoch < 10
+    fenced = RawTransactions(client, f"fenced-{session.name}")
+    former = session.open(fenced.id)
+    session.begin("fenced")
+    before = fenced.describe()
+    assert before.producer_epoch == LAST_EPOCH
+    session.open(fenced.id)
+    after = fenced.describe()
+    assert after.producer_id != before.producer_id
+    assert after.producer_epoch == 1, "the abort has ended with epoch 0"
+    session.transact("successor")
+    assert session.client.refusal("commit", producer=former)
+    session.close(former)
+    session.close()
+    wanted = [f"{number}-{letter}" for number in range(3) for letter in "ab"]
+    assert session.committed(14) == [*wanted, "successor"]
 
 
-def test_epochs_that_are_used_up_stop_no_client(clients: list[TransactionClient], tmp_path: Path) -> None:
-    broker = KcliBroker(tmp_path, settings={"transaction.state.log.num.partitions": "1"})
-    broker.start()
-    names = all_do(begin_ids, clients, broker.bootstrap)
-    assert broker.stop() == 0
-    for name in names:
-        append_state(broker.node_directory, name, in_epoch(LAST_EPOCH - 2))
-        append_state(broker.node_directory, f"fenced-{name}", in_epoch(LAST_EPOCH - 1))
-    broker.start()
-    assert all_do(use_up_epochs, clients, broker.bootstrap) == names
-    assert broker.stop() == 0
+def test_epochs_that_are_used_up_stop_no_client(
+    clients: list[TransactionClient], new_kcli_broker: Callable[..., KcliBroker]
+) -> None:
+    sessions = Sessions(clients, new_kcli_broker({"transaction.state.log.num.partitions": "1"}))
+    sessions.do(begin_ids)
+    sessions.stop()
+    for session in sessions.all:
+        append_state(sessions.broker.node_directory, session.name, in_epoch(LAST_EPOCH - 2))
+        append_state(sessions.broker.node_directory, f"fenced-{session.name}", in_epoch(LAST_EPOCH - 1))
+    sessions.broker.start()
+    sessions.do(use_up_epochs)
+    sessions.stop()
 
 
 def in_epoch(epoch: int) -> Callable[[TransactionLogValue], None]:

@@ -53,6 +53,10 @@ class KcliBroker:
             command += ["--override", f"{name}={value}"]
         return command
 
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Replace the settings, for the next start."""
+        self._settings = dict(settings)
+
     def launch(self) -> ChildProcess:
         """Start the process without waiting for its ready line."""
         if self._process is not None:
