@@ -14,6 +14,7 @@ class SeenRecord(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
+    timestamp_ms: int
 
 
 def seen_records(
@@ -45,9 +46,9 @@ def seen_records(
                     assert error.code() == KafkaError._PARTITION_EOF, error
                     left.discard(message.partition())
                 else:
-                    found.append(
-                        SeenRecord(message.partition(), message.offset(), message.key(), message.value())
-                    )
+                    when = message.timestamp()[1]
+                    where = (message.partition(), message.offset())
+                    found.append(SeenRecord(*where, message.key(), message.value(), when))
     finally:
         consumer.close()
     return sorted(found)
