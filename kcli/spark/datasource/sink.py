@@ -33,6 +33,7 @@ from kcli.client.client import connect
 from kcli.client.config import ClientConfig, ProducerConfig
 from kcli.client.producer.producer import Producer
 from kcli.errors import KcliError, UsageError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
 from kcli.spark.datasource.pyspark_version import DataSourceStreamArrowWriter
 from kcli.spark.datasource.reader_options import OptionValues
@@ -55,6 +56,11 @@ QUERY_ID = "sql.streaming.queryId"
 TRANSACTIONAL_ID = "transactional.id"
 TRANSACTION_TIMEOUT_MS = "900000"
 """How long transactions, which wait for all tasks, stay open at most: as long as brokers usually allow."""
+
+_TIMEOUT_HINT = (
+    "set `kafka.transaction.timeout.ms` to at most `transaction.max.timeout.ms` of the brokers, "
+    "and to more than a job takes"
+)
 
 _TYPES: Mapping[str, tuple[DataType, ...]] = {
     "topic": (StringType(),),
@@ -294,7 +300,12 @@ class _TaskProducer:
             first = await _next(batches)
         if first is None:
             return None
-        await producer.init_transactions()
+        try:
+            await producer.init_transactions()
+        except KafkaError as error:
+            if error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+                error.hint = _TIMEOUT_HINT
+            raise
         await producer.begin_transaction()
         try:
             await self._send(first)
@@ -310,7 +321,8 @@ class _TaskProducer:
         while (batch := await _next(batches)) is not None:
             await self._send(batch)
         await self._producer.flush()
-        self._check()
+        if self._failures:
+            raise self._failures[0]
 
     async def _send(self, batch: pa.RecordBatch) -> None:
         for record in self._columns.records(batch):
@@ -319,7 +331,8 @@ class _TaskProducer:
                 partition=record.partition, headers=record.headers, timestamp=record.timestamp_ms,
             )  # fmt: skip
             delivery.on_settled(self._settle)
-            self._check()
+            if self._failures:
+                raise self._failures[0]
             if self.place is None:
                 self.place = TopicPartition(record.topic, 0)
         self.records += batch.num_rows
@@ -327,10 +340,6 @@ class _TaskProducer:
     def _settle(self, delivery: Delivery) -> None:
         if delivery.error is not None:
             self._failures.append(delivery.error)
-
-    def _check(self) -> None:
-        if self._failures:
-            raise self._failures[0]
 
 
 async def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:

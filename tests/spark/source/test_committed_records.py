@@ -37,7 +37,7 @@ from tests.support.waiting import eventually
 
 TOPIC = "compacted-transactions"
 PARTITIONS = 2
-COMPACTED = {"cleanup.policy": "compact", "delete.retention.ms": "1000", "min.cleanable.dirty.ratio": "1.0"}
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
 PRODUCERS = 4
 ROUNDS = 12
 ISOLATIONS = {"read_committed": True, "read_uncommitted": False}
