@@ -14,10 +14,12 @@ from kcli.protocol.records.batch import iter_batches
 from kcli.storage.cleaning.cleanable import Bound, LogToClean
 from tests.storage.cleaning.cleaning_harness import COMPACTED, CleaningHarness
 from tests.storage.cleaning.random_log import CODECS, RandomLog
+from tests.storage.cleaning.test_cleaning_rounds import SCENARIOS, Round, write
+from tests.storage.log_harness import NOW_MS
 from tests.support.apache_cleaner import ApacheCleaner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 pytestmark = pytest.mark.interop
 
@@ -110,3 +112,27 @@ def test_both_leave_the_same_files(
                 assert path.read_bytes() == others[name].read_bytes(), name
             elif name.endswith(".log"):
                 assert content_of(path) == content_of(others[name]), name
+
+
+WHOLE = {name: rounds for name, rounds in SCENARIOS.items() if all(each.keys == 1000 for each in rounds)}
+"""Those whose keys fit into the map: with a smaller one, rounds of kcli end with a batch, others in one."""
+
+
+@pytest.mark.parametrize("rounds", WHOLE.values(), ids=WHOLE)
+def test_both_go_through_the_same_rounds(
+    tmp_path: Path, apache: ApacheCleaner, rounds: Sequence[Round]
+) -> None:
+    log, now_ms = CleaningHarness(tmp_path), NOW_MS
+    for number, each in enumerate(rounds):
+        write(log, each.writes)
+        now_ms += COMPACTED.delete_retention_ms if each.waits else 1
+        cleaner_offset = log.log.cleaner_offset
+        log.reopen()
+        log.log.cleaner_offset = cleaner_offset
+        twin = tmp_path / f"twin-{number}" / log.directory.name
+        shutil.copytree(log.directory, twin)
+        clean_both(log, twin, apache, now_ms)
+        own, others = files_of(log.directory), files_of(twin)
+        assert sorted(own) == sorted(others)
+        for name, path in own.items():
+            assert path.read_bytes() == others[name].read_bytes(), name
