@@ -27,7 +27,7 @@ from tests.broker.records import batch
 from tests.broker.schedules.simulated_cluster import no_threads
 from tests.broker.single_node import Node
 from tests.support.running_cluster import running_cluster
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -240,8 +240,7 @@ async def test_damage_makes_a_log_uncleanable_and_no_other(
     assert good is not None
     os.pwrite(bad.segments.first.records.handle.descriptor, b"\x09", 16)  # the magic
     async with cleaning.running():
-        await cleaning.ended()
-        await cleaning.ended()
+        await until(lambda: good.cleaner_offset is not None)
         assert cleaning.cleaner.due(cleaning.node.now_ms) is None
     assert (bad.cleaner_offset, good.cleaner_offset) == (None, good.segments.active.base_offset)
     told = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
@@ -321,8 +320,7 @@ async def test_as_many_logs_are_compacted_at_a_time_as_there_are_threads(cleanin
         await trio.testing.wait_all_tasks_blocked()
         assert sum(log.cleaning is not None for log in logs) == 2
         cleaning.node.config = BrokerConfig.from_properties({})
-        for _ in logs:
-            await cleaning.ended()
+        await until(lambda: all(log.cleaner_offset is not None for log in logs))
     assert [log.cleaner_offset for log in logs] == [log.segments.active.base_offset for log in logs]
 
 
@@ -536,9 +534,7 @@ async def test_a_dry_run_is_void_if_the_log_changes(cleaning: Cleaning) -> None:
         await trio.testing.wait_all_tasks_blocked()
         log.truncate_to(1, now_ms=cleaning.node.now_ms)
         # It must not take the truncation for damage, nor hold up whoever waits for it.
-        with trio.fail_after(PATIENCE_SECONDS):
-            while not outcomes:
-                await trio.lowlevel.checkpoint()
+        await until(lambda: outcomes)
     (outcome,) = outcomes
     assert isinstance(outcome, CleaningDiscarded)
     assert log.cleaning is None
@@ -561,6 +557,4 @@ async def test_a_client_that_leaves_does_not_wait_for_the_throttle(cleaning: Cle
         nursery.start_soon(compact)
         await trio.testing.wait_all_tasks_blocked()
         left.set()
-        with trio.fail_after(PATIENCE_SECONDS):
-            while not refused:
-                await trio.lowlevel.checkpoint()
+        await until(lambda: refused)
