@@ -314,6 +314,8 @@ class LogCleaner:
             await self._ended.wait()
         if self._log_manager.get(*log.topic_partition) is not log:
             raise CleaningDiscarded("the log was deleted or moved")
+        if not self._log_manager.directories.of(log).is_locked:
+            raise CleaningDiscarded("the node has ended")
         if not log.config.is_compacted:
             raise CleaningDiscarded("the topic is not compacted any more")
         if options.rolls and log.segments.active.size:

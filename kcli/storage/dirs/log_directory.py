@@ -243,6 +243,11 @@ class LogDirectory:
         self._made.clear()
         self.release()
 
+    @property
+    def is_locked(self) -> bool:
+        """Whether it belongs to this node, which has not ended."""
+        return self._lock is not None
+
     def release(self) -> None:
         """Release the lock and close the directory."""
         for descriptor in (self._lock, self._directory):

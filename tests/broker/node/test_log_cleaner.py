@@ -558,3 +558,14 @@ async def test_a_client_that_leaves_does_not_wait_for_the_throttle(cleaning: Cle
         await trio.testing.wait_all_tasks_blocked()
         left.set()
         await until(lambda: refused)
+
+
+async def test_the_logs_of_a_node_that_has_ended_are_left_alone(cleaning: Cleaning) -> None:
+    """They may belong to its next life already."""
+    log = cleaning.create()
+    cleaning.update(1, 60)
+    cleaning.node.log_manager.close(clean=False, now_ms=cleaning.node.now_ms)
+    before = sorted(os.listdir(log.directory))
+    with pytest.raises(CleaningDiscarded):
+        await cleaning.cleaner.compact(log, RoundOptions(now_ms=cleaning.node.now_ms))
+    assert sorted(os.listdir(log.directory)) == before
