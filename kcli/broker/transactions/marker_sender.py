@@ -1,14 +1,14 @@
 """MarkerSender: brings the markers of ended transactions to all their partitions (Kafka class
 `TransactionMarkerChannelManager`).
 
-A coordinator hands over `Markers` when its decision is committed, and hears of every partition that has its
+A coordinator hands over `Markers` when its decision is committed, and is told of every partition that has its
 marker, or needs none. Markers for partitions of the own node are written in the same turn, the first
 `TURN_PARTITIONS` of them; for other nodes they queue, with one call at a time to each node, and what has
 queued meanwhile goes together. What happens next depends on the answer for a partition (`ANSWERS`):
 
 | answer | then |
 |---|---|
-| DONE | the coordinator hears of it |
+| DONE | the coordinator is told |
 | AGAIN, and an unreachable node | the leader is looked up after 20 ms, doubling to 1 s, or with a new image |
 | FENCED | all markers of the transaction are given up: another coordinator or producer has it |
 | LATER, whatever else | a line in the log, and again after 30 s (Kafka's broker ends) |

@@ -20,7 +20,7 @@ NO_START = -1
 
 MAX_EPOCH = 2**15 - 1
 LAST_USABLE_EPOCH = MAX_EPOCH - 1
-"""The last epoch of a client's transactions: the highest epoch is left for whoever fences the client."""
+"""The last epoch of a client's transactions: the highest one is left for fencing them."""
 
 TV2 = 2
 """The client version, and the level of `transaction.version`, with an epoch for each transaction."""

@@ -36,7 +36,7 @@ async def convert_rows(rows: Sequence[FetchedPartition], version: int) -> list[F
     """Convert rows for a Fetch `version` below `CONVERTED_BELOW`, in a thread.
 
     Returns the rows that had nothing but markers of transactions, which no message set has. Their requests
-    now begin behind these: a client that got nothing would ask for the same offset for ever.
+    now begin behind these: a client that got nothing would ask for the same offset forever.
     """
 
     def convert() -> list[FetchedPartition]:
