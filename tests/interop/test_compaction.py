@@ -1,7 +1,8 @@
 """Compaction by kcli: what Apache Kafka's tools and clients see of it, kills in the middle, other brokers.
 
-`KCLI_COMPACTION_UPDATES`, `_COMMITS`, `_KILLS` and `_NODE_KILLS` set how many updates of a thousand keys,
-committed offsets, and rounds of `kill -9` of the process and of a node there are; the defaults are small.
+`KCLI_COMPACTION_UPDATES`, `_COMMITS`, `_TRANSACTIONS`, `_KILLS` and `_NODE_KILLS` set how many updates of a
+thousand keys, committed offsets, transactions, and rounds of `kill -9` of the process and of a node there
+are; the defaults are small.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from tests.support.class_archive import ClassArchive
 from tests.support.kcli_broker import KcliBroker
 from tests.support.kcli_cluster import NODES, KcliCluster, wait_until_in_sync
 from tests.support.producing import PATIENT_PRODUCER, create_topic
+from tests.support.raw_client import RawClient
+from tests.support.raw_transactions import RawTransactions
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ pytestmark = pytest.mark.interop
 
 UPDATES = int(os.environ.get("KCLI_COMPACTION_UPDATES", "50000"))
 COMMITS = int(os.environ.get("KCLI_COMPACTION_COMMITS", "40000"))
+TRANSACTIONS = int(os.environ.get("KCLI_COMPACTION_TRANSACTIONS", "1000"))
 KILLS = int(os.environ.get("KCLI_COMPACTION_KILLS", "6"))
 NODE_KILLS = int(os.environ.get("KCLI_COMPACTION_NODE_KILLS", "4"))
 SEED = int(os.environ.get("KCLI_KILL_SEED", "1"))
@@ -277,6 +281,53 @@ def test_a_coordinator_loads_its_group_from_compacted_offsets(
     assert broker.stop() == 0
     broker.start()
     assert described() == before
+    assert broker.stop() == 0
+
+
+def test_a_coordinator_loads_its_transactions_from_a_compacted_log(
+    new_kcli_broker: Callable[..., KcliBroker], kafka_tool: KafkaTools
+) -> None:
+    settings = {
+        **EAGER,
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.segment.bytes": "1048576",
+    }
+    broker = new_kcli_broker(settings).start()
+    create_topic(broker.bootstrap, "in-transactions", 1)
+    # Long names fill segments soon.
+    names = [f"id-{number}-{'x' * 500}" for number in range(5)]
+    with RawClient(broker.bootstrap) as client:
+        begun = [RawTransactions(client, name) for name in names]
+        begun[0].find()
+        sessions = [each.init_at_last() for each in begun]
+        for _ in range(TRANSACTIONS // len(names)):
+            for each, session in zip(begun, sessions, strict=True):
+                producer = session.producer_id, session.epoch
+                assert each.add(producer, ("in-transactions", 0)) == [0]
+                assert each.end(producer, commit=True, version=4).code == 0
+        before = [each.settled("CompleteCommit") for each in begun]
+    topic = "__transaction_state"
+    eventually(lambda: is_compacted(broker.node_directory, topic), "the states are compacted")
+    assert broker.stop() == 0
+    files = files_of(broker.node_directory, topic, ".log")
+    assert sum(path.stat().st_size for path in files[:-1]) < 10_000
+    assert int(files[-1].stem) > TRANSACTIONS
+    dumped = kafka_tool("kafka-dump-log", "--transaction-log-decoder", "--files", ",".join(map(str, files)))
+    assert dumped.code == 0, dumped.errors
+    assert "isvalid: false" not in dumped.output
+    last = {
+        name: json.loads(
+            [line for line in dumped.lines if f'"{name}"' in line][-1].partition(" payload: ")[2]
+        )
+        for name in names
+    }
+    assert {name: record["data"]["transactionStatus"] for name, record in last.items()} == dict.fromkeys(
+        names, 4
+    )
+    broker.start()
+    with RawClient(broker.bootstrap) as client:
+        RawTransactions(client, names[0]).find()
+        assert [RawTransactions(client, name).settled("CompleteCommit") for name in names] == before
     assert broker.stop() == 0
 
 
