@@ -20,6 +20,7 @@ import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import trio
@@ -101,6 +102,8 @@ class LogCleaner:
         self._throttle = CleanerThrottle(lambda: self._config().log_cleaner_io_max_bytes_per_second)
         self._running: list[Cleaning] = []
         self._uncleanable: dict[TopicPartition, UnifiedLog] = {}
+        self._due: list[UnifiedLog] = []
+        """What was due when all logs were measured and waits for its turn, the next one last."""
         self._woken = trio.Event()
         self._ended = trio.Event()
         """Set, and replaced, when a round ends."""
@@ -127,22 +130,41 @@ class LogCleaner:
 
     def due(self, now_ms: int) -> UnifiedLog | None:
         """Return the log with the largest share of dirty bytes among those that are due, None without one."""
-        found: tuple[float, UnifiedLog] | None = None
-        for log in self._log_manager:
-            if not self._may_clean(log):
-                continue
-            try:
-                cleanable = LogToClean(log).measure(now_ms)
-            except OSError as error:
-                _log.error("%s", log.failed("measure", error).message)
-                continue
-            if cleanable.has_invalid_checkpoint:
-                log.cleaner_offset = cleanable.first_dirty
-            if cleanable.is_eligible(log.config.min_cleanable_dirty_ratio) and (
-                found is None or cleanable.ratio > found[0]
-            ):
-                found = cleanable.ratio, log
-        return None if found is None else found[1]
+        logs = self._all_due(now_ms)
+        return logs[-1] if logs else None
+
+    def _all_due(self, now_ms: int) -> list[UnifiedLog]:
+        """Return the logs that are due, the one with the largest share of dirty bytes last."""
+        ratios = [(ratio, log) for log in self._log_manager if (ratio := self._due_ratio(log, now_ms)) > 0]
+        ratios.reverse()  # The first of equal ones comes last.
+        return [log for _, log in sorted(ratios, key=itemgetter(0))]
+
+    def _due_ratio(self, log: UnifiedLog, now_ms: int) -> float:
+        """Return the share of dirty bytes of a log that is due, 0 if it is not."""
+        if not self._may_clean(log):
+            return 0.0
+        try:
+            cleanable = LogToClean(log).measure(now_ms)
+        except OSError as error:
+            _log.error("%s", log.failed("measure", error).message)
+            return 0.0
+        if cleanable.has_invalid_checkpoint:
+            log.cleaner_offset = cleanable.first_dirty
+        is_eligible = cleanable.is_eligible(log.config.min_cleanable_dirty_ratio)
+        return cleanable.ratio if is_eligible else 0.0
+
+    def _take_due(self, now_ms: int) -> UnifiedLog | None:
+        """Return the next log to compact, None if none is due.
+
+        All logs are measured only when those are through that were due the last time.
+        """
+        present = {*map(id, self._log_manager)} if self._due else set()
+        while self._due:
+            log = self._due.pop()
+            if id(log) in present and self._due_ratio(log, now_ms) > 0:
+                return log
+        self._due = self._all_due(now_ms)
+        return self._due.pop() if self._due else None
 
     def _may_clean(self, log: UnifiedLog) -> bool:
         return (
@@ -160,7 +182,7 @@ class LogCleaner:
         if len(self._running) >= self._config().log_cleaner_threads:
             return None
         options = RoundOptions(now_ms=self._wall_ms())
-        while (log := self.due(options.now_ms)) is not None:
+        while (log := self._take_due(options.now_ms)) is not None:
             try:
                 begun = self._begin(log, options)
             except CorruptIndex as error:

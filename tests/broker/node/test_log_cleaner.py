@@ -21,6 +21,7 @@ from kcli.broker.process.compact_operations import compact_logs
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
+from kcli.storage.cleaning.cleanable import Cleanable, LogToClean
 from kcli.storage.cleaning.cleaning_run import CleaningDiscarded
 from kcli.storage.log_paths import CLEANED_SUFFIX
 from tests.broker.records import batch
@@ -569,3 +570,25 @@ async def test_the_logs_of_a_node_that_has_ended_are_left_alone(cleaning: Cleani
     with pytest.raises(CleaningDiscarded):
         await cleaning.cleaner.compact(log, RoundOptions(now_ms=cleaning.node.now_ms))
     assert sorted(os.listdir(log.directory)) == before
+
+
+async def test_not_every_log_is_measured_before_each_round(
+    cleaning: Cleaning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds of dirty logs would hold up the event loop again and again."""
+    logs = [cleaning.create(f"t{number}") for number in range(10)]
+    for log in logs:
+        cleaning.update(1, 30, log.topic_partition.topic)
+    measured = 0
+    measure = LogToClean.measure
+
+    def counted(self: LogToClean, now_ms: int, *, ignore_lag: bool = False) -> Cleanable:
+        nonlocal measured
+        measured += 1
+        return measure(self, now_ms, ignore_lag=ignore_lag)
+
+    monkeypatch.setattr(LogToClean, "measure", counted)
+    async with cleaning.running():
+        await until(lambda: all(log.cleaner_offset is not None for log in logs))
+    # Once all together, then each before its turn, for its report, and for its job.
+    assert measured <= 4 * len(logs)
