@@ -4,7 +4,8 @@ A request to `<data-dir>/control.sock` is one line of JSON,
 ``{"operation": "node.stop", "arguments": {"node": 2}}``, and so is its response, ``{"result": …}`` or
 ``{"error": message, "hint": hint, "exit_code": number}``. The socket exists while the process runs, and only
 the user of the process may open it. A long operation, such as `requests.measure`, ends with the result so far
-when the client shuts down its side or is gone, and when the process stops in order.
+when the client shuts down its side or is gone, and when the process stops in order. If the request says
+``"progress": true``, lines ``{"progress": …}`` may come before the response to a long operation.
 
 A socket's name has at most a hundred bytes: a longer path is reached through the directory's descriptor.
 """
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from kcli.errors import KcliError, UsageError, reason_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 SOCKET_NAME = "control.sock"
 MAX_LINE_BYTES = 1 << 20
@@ -31,6 +32,7 @@ MAX_LINE_BYTES = 1 << 20
 _MAX_NAME_BYTES = 100
 _CONNECT_SECONDS = 5.0
 _RECEIVE_BYTES = 65536
+_PROGRESS = b'{"progress": '
 _PEER = struct.Struct("3i")
 """Process id, user id and group id."""
 
@@ -52,13 +54,23 @@ def socket_name(data_dir: Path) -> Iterator[str]:
         os.close(descriptor)
 
 
-def ask(data_dir: Path, operation: str, *, timeout_seconds: float, **arguments: object) -> Any:  # noqa: ANN401 - JSON
+def ask(
+    data_dir: Path,
+    operation: str,
+    *,
+    timeout_seconds: float,
+    on_progress: Callable[[Mapping[str, Any]], None] | None = None,
+    **arguments: object,
+) -> Any:  # noqa: ANN401 - JSON
     """Send an operation to the process of a data directory and return its result, a JSON value.
+
+    `on_progress` gets what the process tells until then.
 
     Raises `KcliError` if no process listens there, if it is stopped or refuses, or if the time is over.
     """
-    with running_operation(data_dir, operation, **arguments) as running:
-        return running.result(timeout_seconds=timeout_seconds)
+    with _connected(data_dir) as running:
+        running.send(operation, arguments, with_progress=on_progress is not None)
+        return running.result(timeout_seconds=timeout_seconds, on_progress=on_progress)
 
 
 @contextmanager
@@ -67,11 +79,16 @@ def running_operation(data_dir: Path, operation: str, **arguments: object) -> It
 
     Raises `KcliError` if no process listens there, or if it is stopped.
     """
-    with _connect(data_dir) as connection:
-        refuse_stopped(_peer(connection))  # It would run the operation later, when no client waits for it.
-        running = RunningOperation(connection, data_dir)
+    with _connected(data_dir) as running:
         running.send(operation, arguments)
         yield running
+
+
+@contextmanager
+def _connected(data_dir: Path) -> Iterator[RunningOperation]:
+    with _connect(data_dir) as connection:
+        refuse_stopped(_peer(connection))  # It would run the operation later, when no client waits for it.
+        yield RunningOperation(connection, data_dir)
 
 
 class RunningOperation:
@@ -85,9 +102,11 @@ class RunningOperation:
         """Return the descriptor, which is readable when the response or the end of the connection arrives."""
         return self._connection.fileno()
 
-    def send(self, operation: str, arguments: Mapping[str, object]) -> None:
+    def send(self, operation: str, arguments: Mapping[str, object], *, with_progress: bool = False) -> None:
         """Send the operation. Raises `KcliError`."""
-        request = {"operation": operation, "arguments": arguments}
+        request: dict[str, object] = {"operation": operation, "arguments": arguments}
+        if with_progress:
+            request["progress"] = True
         try:
             self._connection.sendall(json.dumps(request).encode() + b"\n")
         except OSError as error:
@@ -100,10 +119,16 @@ class RunningOperation:
         except OSError as error:
             raise self._went_away(error) from error
 
-    def result(self, *, timeout_seconds: float) -> Any:  # noqa: ANN401 - JSON
+    def result(
+        self, *, timeout_seconds: float, on_progress: Callable[[Mapping[str, Any]], None] | None = None
+    ) -> Any:  # noqa: ANN401 - JSON
         """Return the result. Raises `KcliError` if the operation is refused or the time is over."""
+        end, received = time.monotonic() + timeout_seconds, bytearray()
         try:
-            line = _receive_line(self._connection, timeout_seconds)
+            line = _receive_line(self._connection, end, received)
+            while on_progress is not None and line.startswith(_PROGRESS):
+                on_progress(json.loads(line)["progress"])
+                line = _receive_line(self._connection, end, received)
         except TimeoutError as error:
             raise KcliError(
                 f"the broker did not finish within {timeout_seconds:g} s",
@@ -147,10 +172,9 @@ def refuse_stopped(process_id: int) -> None:
         )
 
 
-def _receive_line(connection: socket.socket, timeout_seconds: float) -> bytes:
-    received = bytearray()
-    end = time.monotonic() + timeout_seconds
-    while not received.endswith(b"\n"):
+def _receive_line(connection: socket.socket, end: float, received: bytearray) -> bytes:
+    """Take the next line, or what comes before the end of the connection, from what is received."""
+    while b"\n" not in received:
         connection.settimeout(max(0.001, min(SILENT_SECONDS, end - time.monotonic())))
         try:
             data = connection.recv(_RECEIVE_BYTES)
@@ -162,7 +186,9 @@ def _receive_line(connection: socket.socket, timeout_seconds: float) -> bytes:
         if not data:
             break
         received += data
-    return bytes(received)
+    line = bytes(received[: received.find(b"\n") + 1 or None])
+    del received[: len(line)]
+    return line
 
 
 def _peer(connection: socket.socket) -> int:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 FINISH_SECONDS = 1.0
 """The time for clients to take their answers in `finish`."""
 
+TELL_SECONDS = 0.25
+"""How often a client is told the progress."""
+
 _RECEIVE_BYTES = 65536
 _log = logging.getLogger(__name__)
 
@@ -38,10 +41,12 @@ _log = logging.getLogger(__name__)
 class LongOperation(NamedTuple):
     """An operation that runs while its client stays: `until` returns the result.
 
-    It gets an event that is set when the client closes its side or the process ends.
+    It gets an event that is set when the client closes its side or the process ends. `progress` returns how
+    far it is, as JSON values, for clients that want to be told.
     """
 
     until: Callable[[trio.Event], Awaitable[object]]
+    progress: Callable[[], object] | None = None
 
 
 class _Waiting:
@@ -112,7 +117,7 @@ class ControlServer:
             while (line := await _next_line(stream, received)) is not None:
                 client = _Waiting()
                 try:
-                    answer = await self._answer(line, client, partial(_has_left, stream, received))
+                    answer = await self._answer(line, client, stream, received)
                     await stream.send_all(json.dumps(answer).encode() + b"\n")
                 finally:
                     self._waiting.discard(client)
@@ -121,7 +126,7 @@ class ControlServer:
             _log.debug("a control connection ended: %s", error)
 
     async def _answer(
-        self, line: bytes, client: _Waiting, has_left: Callable[[trio.Event], Awaitable[None]]
+        self, line: bytes, client: _Waiting, stream: trio.SocketStream, received: bytearray
     ) -> dict[str, Any]:
         try:
             request = _parse(line)
@@ -131,7 +136,9 @@ class ControlServer:
             result = await operation(self._cluster, request["arguments"])
             if isinstance(result, LongOperation):
                 self._waiting.add(client)
-                result = await _last(result, client.left, has_left)
+                has_left = partial(_has_left, stream, received)
+                tell = partial(_tell, stream, result.progress if request["progress"] else None)
+                result = await _last(result, client.left, has_left, tell)
             return {"result": result}
         except KcliError as error:
             return {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
@@ -141,20 +148,40 @@ class ControlServer:
 
 
 async def _last(
-    operation: LongOperation, left: trio.Event, has_left: Callable[[trio.Event], Awaitable[None]]
+    operation: LongOperation,
+    left: trio.Event,
+    has_left: Callable[[trio.Event], Awaitable[None]],
+    tell: Callable[[trio.Event], Awaitable[None]],
 ) -> object:
     """Return the result of an operation that ends with its client at the latest."""
     refusal, result = None, None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(has_left, left)
-        try:
-            result = await operation.until(left)
-        except KcliError as error:
-            refusal = error  # Not raised here: the nursery would wrap it in a group.
+        # `tell` is not cancelled: half a line must not stand before the answer.
+        async with trio.open_nursery() as telling:
+            over = trio.Event()
+            telling.start_soon(tell, over)
+            try:
+                result = await operation.until(left)
+            except KcliError as error:
+                refusal = error  # Not raised here: the nursery would wrap it in a group.
+            over.set()
         nursery.cancel_scope.cancel()
     if refusal is not None:
         raise refusal
     return result
+
+
+async def _tell(stream: trio.SocketStream, progress: Callable[[], object] | None, over: trio.Event) -> None:
+    """Send the progress of an operation, if there is any, until it is over or its client is gone."""
+    try:
+        while progress is not None:
+            with trio.move_on_after(TELL_SECONDS):
+                await over.wait()
+                return
+            await stream.send_all(json.dumps({"progress": progress()}).encode() + b"\n")
+    except trio.BrokenResourceError as error:
+        _log.debug("a control connection ended: %s", error)
 
 
 async def _has_left(stream: trio.SocketStream, received: bytearray, left: trio.Event) -> None:
@@ -183,8 +210,9 @@ def _parse(line: bytes) -> dict[str, Any]:
     try:
         request = json.loads(line)
         operation, arguments = request["operation"], request.get("arguments", {})
+        progress = request.get("progress", False)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError("a request is an object with `operation` and `arguments`") from error
     if not isinstance(operation, str) or not isinstance(arguments, dict):
         raise UsageError("a request is an object with `operation` and `arguments`")
-    return {"operation": operation, "arguments": arguments}
+    return {"operation": operation, "arguments": arguments, "progress": progress}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kcli.broker.process.control_server import FINISH_SECONDS, ControlServer, LongOperation
+from kcli.broker.process.control_server import FINISH_SECONDS, TELL_SECONDS, ControlServer, LongOperation
 from kcli.control_socket import MAX_LINE_BYTES, SOCKET_NAME, ask, running_operation, socket_name
 from kcli.errors import KcliError, UsageError
 from tests.support import waiting
@@ -216,6 +216,38 @@ async def test_what_is_never_over_delays_the_end_for_some_seconds_only(
             began = trio.current_time()
             await serving.finish()
             assert trio.current_time() - began == pytest.approx(FINISH_SECONDS)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_client_that_wants_it_is_told_the_progress(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def count(cluster: object, arguments: Mapping[str, Any]) -> object:
+        async def until(left: trio.Event) -> object:
+            await trio.sleep(2.5 * TELL_SECONDS)
+            if arguments.get("refuse"):
+                raise KcliError("no longer")
+            return "over"
+
+        began = trio.current_time()
+        return LongOperation(until, progress=lambda: round((trio.current_time() - began) / TELL_SECONDS))
+
+    async def received(**request: object) -> list[dict[str, Any]]:
+        lines = bytearray()
+        async with await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream:
+            await stream.send_all(json.dumps({"operation": "count", **request}).encode() + b"\n")
+            while b"result" not in lines and b"error" not in lines:
+                lines += await stream.receive_some()
+        return [json.loads(line) for line in lines.splitlines()]
+
+    serving = ControlServer(None, tmp_path, operations=lambda: {"count": count})  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serving.run)
+        told = [{"progress": 1}, {"progress": 2}]
+        assert await received() == [{"result": "over"}]
+        assert await received(progress=True) == [*told, {"result": "over"}]
+        refused = await received(progress=True, arguments={"refuse": True})
+        assert refused == [*told, {"error": "no longer", "hint": None, "exit_code": 1}]
         nursery.cancel_scope.cancel()
 
 
