@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.broker.node.cleaner_throttle import CleanerThrottle
+from kcli.broker.node.compaction_progress import CompactionProgress
 from kcli.broker.node.compaction_report import CompactionReport
 from kcli.broker.waiting.threads import run_in_thread
 from kcli.protocol.error_codes import KafkaError
@@ -66,6 +67,7 @@ class RoundOptions:
     """Whether the active segment is closed first."""
     is_given_up: Callable[[], bool] = lambda: False
     """Whether nobody wants the result any more; asked in a thread."""
+    progress: CompactionProgress = field(default_factory=CompactionProgress)
 
 
 class _Round:
@@ -224,10 +226,12 @@ class LogCleaner:
             )
             begun.compaction = Compaction(log, job)
             self._running.append(job.cleaning)
+            options.progress.begin_round(begun.run)
         return begun
 
     def _spend(self, cleaning: Cleaning, options: RoundOptions, size: int) -> None:
         """Slow down a thread that has read or written so many bytes."""
+        options.progress.worked()
         self._throttle.spend(
             size,
             is_held=lambda: self._gate.is_closed,

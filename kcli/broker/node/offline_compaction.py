@@ -152,7 +152,10 @@ class LogDirectoriesAtRest:
         cleaner = LogCleaner(manager, config=lambda: self._config, wall_ms=wall_ms, gate=PauseGate())
         reports: list[CompactionReport] = []
         failures: list[Failure] = []
-        for log in targets.select(logs):
+        chosen = targets.select(logs)
+        options.progress.expect(len(chosen))
+        for log in chosen:
+            options.progress.begin_log(log.topic_partition)
             try:
                 reports.append(cleaner.clean_here(log, options))
             except (KcliError, CorruptRecord) as error:

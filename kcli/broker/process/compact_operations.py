@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.broker.config.option_values import flag, whole
+from kcli.broker.node.compaction_progress import CompactionProgress
 from kcli.broker.node.compaction_targets import CompactionTargets
 from kcli.broker.node.log_cleaner import RoundOptions
 from kcli.broker.node_context import NodeState
@@ -34,25 +35,28 @@ class _Request(NamedTuple):
     is_dry_run: bool
     ignores_lag: bool
     rolls: bool
+    progress: CompactionProgress
 
     async def perform(self, left: trio.Event) -> dict[str, Any]:
         """Compact one log after the other, until the client has left."""
         logs = {node.node_id: [*node.broker.log_manager] for node in self.nodes}
         self.targets.check(log for each in logs.values() for log in each)
+        chosen = [(node, log) for node in self.nodes for log in self.targets.select(logs[node.node_id])]
+        self.progress.expect(len(chosen))
         rows: list[dict[str, Any]] = []
         failures: list[dict[str, Any]] = []
-        for node in self.nodes:
-            for log in self.targets.select(logs[node.node_id]):
-                if left.is_set():
-                    break
-                try:
-                    report = await self._compact(node.broker, log, left)
-                except (KcliError, CorruptRecord) as error:
-                    why = "it was interrupted" if left.is_set() else error
-                    what = f"node {node.node_id} did not compact {log.topic_partition}: {why}"
-                    failures.append({"error": what, "hint": None})
-                else:
-                    rows.append(report.row(node.node_id))
+        for node, log in chosen:
+            if left.is_set():
+                break
+            self.progress.begin_log(log.topic_partition)
+            try:
+                report = await self._compact(node.broker, log, left)
+            except (KcliError, CorruptRecord) as error:
+                why = "it was interrupted" if left.is_set() else error
+                what = f"node {node.node_id} did not compact {log.topic_partition}: {why}"
+                failures.append({"error": what, "hint": None})
+            else:
+                rows.append(report.row(node.node_id))
         return {"partitions": rows, "failures": failures}
 
     async def _compact(self, broker: Broker, log: UnifiedLog, left: trio.Event) -> CompactionReport:
@@ -62,6 +66,7 @@ class _Request(NamedTuple):
             is_dry_run=self.is_dry_run,
             rolls=self.rolls,
             is_given_up=left.is_set,
+            progress=self.progress,
         )
         return await broker.log_cleaner.compact(log, options)
 
@@ -79,8 +84,9 @@ async def compact_logs(cluster: Cluster, arguments: Mapping[str, Any]) -> LongOp
         is_dry_run=flag(arguments, "dry_run"),
         ignores_lag=flag(arguments, "ignore_lag"),
         rolls=flag(arguments, "roll"),
+        progress=CompactionProgress(),
     )
-    return LongOperation(request.perform)
+    return LongOperation(request.perform, progress=request.progress.row)
 
 
 def _running(nodes: Mapping[int, Node], node_id: int | None) -> list[Node]:

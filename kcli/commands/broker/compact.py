@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -12,7 +13,11 @@ from kcli.commands.shared.output import OutputFormat, Table
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from kcli.broker.node.log_cleaner import RoundOptions
+
+    OnProgress = Callable[[Mapping[str, Any]], None]
 
 MOST_SECONDS = 7 * 24 * 3600.0
 """Compaction takes as long as it takes; Ctrl-C ends it."""
@@ -181,47 +186,72 @@ async def compact(
         raise UsageError("`--dry-run` and `--roll` exclude each other: a dry run writes nothing")
     chosen = [_target(text) for text in partitions or ()]
     now_ms = None if now is None else parse_time(now, "--now")
-    if log_dirs is None:
-        answer = ask_process(
-            data_dir,
-            "log.compact",
-            timeout_seconds=MOST_SECONDS,
-            node=node,
-            partitions=chosen,
-            dry_run=dry_run,
-            roll=roll,
-            ignore_lag=ignore_lag,
-            now_ms=now_ms,
-        )
-        return compacted(answer, dry_run=dry_run)
-    for is_given, option in ((node is not None, "--node"), (roll, "--roll")):
-        if is_given:
-            raise UsageError(f"`{option}` and `--log-dirs` exclude each other")
-    answer = _compact_at_rest(log_dirs, chosen, now_ms, ignores_lag=ignore_lag, is_dry_run=dry_run)
-    return compacted(answer, dry_run=dry_run)
+    if log_dirs is not None:
+        for is_given, option in ((node is not None, "--node"), (roll, "--roll")):
+            if is_given:
+                raise UsageError(f"`{option}` and `--log-dirs` exclude each other")
+    with _progress(output) as on_progress:
+        if log_dirs is None:
+            answer = ask_process(
+                data_dir,
+                "log.compact",
+                timeout_seconds=MOST_SECONDS,
+                on_progress=on_progress,
+                node=node,
+                partitions=chosen,
+                dry_run=dry_run,
+                roll=roll,
+                ignore_lag=ignore_lag,
+                now_ms=now_ms,
+            )
+            return compacted(answer, dry_run=dry_run)
+        how = _options(now_ms, on_progress, ignores_lag=ignore_lag, is_dry_run=dry_run)
+        return compacted(_compact_at_rest(log_dirs, chosen, how), dry_run=dry_run)
 
 
-def _compact_at_rest(
-    log_dirs: str,
-    chosen: Sequence[object],
-    now_ms: int | None,
-    *,
-    ignores_lag: bool,
-    is_dry_run: bool,
-) -> Mapping[str, Any]:
+@contextmanager
+def _progress(output: OutputFormat | None) -> Iterator[OnProgress | None]:
+    """Give what shows the progress that a broker tells; None if nothing is shown."""
+    if output is OutputFormat.JSON:
+        yield None
+        return
+    from kcli.commands.shared.progress import part_bar
+
+    with part_bar() as show:
+        if show is None:
+            yield None
+        else:
+            yield lambda told: show(
+                f"log {told['number']} of {told['logs']}: {told['log']}",
+                told["bytes_read"],
+                told["bytes_to_read"],
+            )
+
+
+def _compact_at_rest(log_dirs: str, chosen: Sequence[object], options: RoundOptions) -> Mapping[str, Any]:
     from kcli.broker.node.compaction_targets import CompactionTargets
-    from kcli.broker.node.log_cleaner import RoundOptions
     from kcli.broker.node.offline_compaction import compact_directories
-    from kcli.broker.waiting.timer import wall_ms
     from kcli.commands.shared.output import note
 
     directories = [each.strip() for each in log_dirs.split(",") if each.strip()]
     if not directories:
         raise UsageError("`--log-dirs` cannot be empty")
-    options = RoundOptions(
-        now_ms=wall_ms() if now_ms is None else now_ms, ignores_lag=ignores_lag, is_dry_run=is_dry_run
-    )
     return compact_directories(directories, CompactionTargets.from_pairs(chosen), options, report=note)
+
+
+def _options(
+    now_ms: int | None, on_progress: OnProgress | None, *, ignores_lag: bool, is_dry_run: bool
+) -> RoundOptions:
+    from kcli.broker.node.compaction_progress import CompactionProgress
+    from kcli.broker.node.log_cleaner import RoundOptions
+    from kcli.broker.waiting.timer import wall_ms
+
+    return RoundOptions(
+        now_ms=wall_ms() if now_ms is None else now_ms,
+        ignores_lag=ignores_lag,
+        is_dry_run=is_dry_run,
+        progress=CompactionProgress(on_progress),
+    )
 
 
 def compacted(answer: Mapping[str, Any], *, dry_run: bool) -> Compacted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -14,6 +14,9 @@ from kcli.commands.shared.output import Table
 from kcli.commands.shared.runner import command
 from kcli.control_socket import ask
 from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 DataDir = Annotated[
     Path, typer.Option(metavar="DIR", envvar=DATA_DIR_VARIABLE, help="Directory of the logs of all nodes")
@@ -221,7 +224,18 @@ def nodes_of(data_dir: Path) -> NodeRows:
 
 
 def ask_process(
-    data_dir: Path, operation: str, *, timeout_seconds: float = LOAD_SECONDS, **arguments: object
+    data_dir: Path,
+    operation: str,
+    *,
+    timeout_seconds: float = LOAD_SECONDS,
+    on_progress: Callable[[Mapping[str, Any]], None] | None = None,
+    **arguments: object,
 ) -> Any:  # noqa: ANN401 - the result of the operation
     """Return the result of an operation in the process of a data directory."""
-    return ask(data_dir.absolute(), operation, timeout_seconds=timeout_seconds, **arguments)
+    return ask(
+        data_dir.absolute(),
+        operation,
+        timeout_seconds=timeout_seconds,
+        on_progress=on_progress,
+        **arguments,
+    )

@@ -106,6 +106,9 @@ class CleaningRun:
         self.job = job
         self.stats = CleaningStats()
         self.is_map_full = False
+        self.bytes_read = 0
+        self.bytes_to_read = sum(source.size for source in (*self._dirty(), *job.sources))
+        """Of log files, by both passes. Exact from the first step on: its pass may end early."""
         self._throttle = throttle
         self._is_discarded = is_discarded
         self._is_dry = is_dry
@@ -152,6 +155,7 @@ class CleaningRun:
         if clean:
             legacy_horizon_ms = self._modified_ns(clean[-1]) // 1_000_000 - job.config.delete_retention_ms
         sources = {source.base_offset: source for source in job.sources if source.base_offset < self._map.end}
+        self.bytes_to_read = self.bytes_read + sum(source.size for source in sources.values())
         groups = group_segments(
             [self._measured(source) for source in sources.values()],
             segment_bytes=job.config.segment_bytes,
@@ -222,12 +226,7 @@ class CleaningRun:
             each for each in job.aborted if each.last_offset >= job.first_dirty
         )
         offset_map.end = job.first_dirty
-        dirty = [
-            source
-            for source, following in zip(job.sources, (*job.sources[1:], None), strict=True)
-            if following is None or following.base_offset > job.first_dirty
-        ]
-        for source in dirty:
+        for source in self._dirty():
             records = self._records(source)
             for _, run in self._runs(source, records, self._start_in(source, records)):
                 self.stats.map_bytes_read += len(run)
@@ -242,6 +241,15 @@ class CleaningRun:
                     at = head.end
                     self._pauses.maybe()
         offset_map.end = job.first_uncleanable
+
+    def _dirty(self) -> list[SourceSegment]:
+        """Return the sources from the one that holds the first dirty offset on."""
+        job = self.job
+        return [
+            source
+            for source, following in zip(job.sources, (*job.sources[1:], None), strict=True)
+            if following is None or following.base_offset > job.first_dirty
+        ]
 
     def _map_batch(self, run: bytes, head: BatchHead, transactions: CleanedTransactions) -> bool:
         """Enter the keys of one batch; return False if they do not fit."""
@@ -304,6 +312,7 @@ class CleaningRun:
     ) -> Iterator[tuple[int, bytes]]:
         """Yield the runs of whole batches of a source. Raises `CorruptRecord` if it does not end with one."""
         for run_position, run in records.scan(position, run_bytes=self.job.read_bytes):
+            self.bytes_read += len(run)
             self._throttle(len(run))
             self._check()
             yield run_position, run

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
+from kcli.broker.process import control_server
 from kcli.broker.process.control_server import LongOperation
+from kcli.cli import main
+from kcli.commands.shared import progress
 from kcli.errors import KcliError
 from tests.commands.broker.control import answering
 from tests.support.kcli_broker import KcliBroker
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
-
-    import trio
 
     from tests.commands.conftest import Transcript
     from tests.conftest import Finished
@@ -114,6 +118,63 @@ def test_what_makes_no_sense_is_refused(
     assert finished.err.splitlines()[0] == f"error: {message}"
 
 
+def moved(shown: bytes) -> list[str]:
+    """Return the lines that a terminal got, without what moves its cursor."""
+    return re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", shown.decode()).replace("\r", "\n").splitlines()
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show the progress of short work, too, on a terminal without colours."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.setattr(progress, "SHORT_SECONDS", 0)
+    monkeypatch.setattr(progress, "STEP_SECONDS", 0)
+    monkeypatch.setattr(control_server, "TELL_SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_terminal_gets_a_bar_and_json_none(tmp_path: Path) -> None:
+    told: list[int] = []
+    enough = trio.Event()
+
+    def tell() -> dict[str, Any]:
+        told.append(len(told))
+        if len(told) > 20:
+            enough.set()
+        return {
+            "log": f"orders-{len(told) // 10}\x1b[31m",
+            "number": 1 + len(told) // 10,
+            "logs": 3,
+            "bytes_read": 1_000_000 * len(told),
+            "bytes_to_read": 40_000_000 if len(told) > 5 else 0,
+        }
+
+    async def slow(cluster: object, arguments: Mapping[str, Any]) -> LongOperation:
+        async def until(left: trio.Event) -> dict[str, Any]:
+            if not arguments["dry_run"]:
+                await enough.wait()
+            return {"partitions": ROWS[:1], "failures": []}
+
+        return LongOperation(until, progress=tell)
+
+    with answering(tmp_path, {"log.compact": slow}):
+        line = ["broker", "compact", "--data-dir", str(tmp_path)]
+        with Terminal() as terminal:
+            assert main(line) == 0
+        assert len(told) > 20
+        with Terminal() as silent:
+            assert main([*line, "-o", "json"]) == 0
+    lines = moved(terminal.shown)
+    bars = [each for each in lines if each.startswith("log ")]
+    assert any(each.startswith("log 1 of 3: orders-0\\x1b[31m ") and "/?" in each for each in bars)
+    assert any(each.startswith("log 3 of 3: orders-2") and "/40.0 MB" in each for each in bars)
+    assert any("orders-0" in each and "28,990" in each for each in lines)
+    assert b"log 1 of" not in silent.shown
+    assert json.loads(silent.shown)["partitions"][0]["topic"] == "orders"
+
+
 class Compacting:
     """Runs `broker compact`, and returns its JSON."""
 
@@ -141,6 +202,7 @@ def files(directory: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
+@pytest.mark.usefixtures("at_once")
 def test_a_running_broker_and_its_directory_at_rest(tmp_path: Path, kcli: Callable[..., Finished]) -> None:
     broker = KcliBroker(tmp_path, settings={"log.cleaner.enable": "false"}).start()
     node = broker.node_directory
@@ -179,6 +241,9 @@ def test_a_running_broker_and_its_directory_at_rest(tmp_path: Path, kcli: Callab
     assert broker.stop() == 0
     before = files(node)
     (foreseen,) = at_rest("compacted", "--dry-run")
+    with Terminal() as terminal:
+        assert main(["broker", "compact", "compacted", "--dry-run", "--log-dirs", str(node)]) == 0
+    assert any(each.startswith("log 1 of 1: compacted-0 ") for each in moved(terminal.shown))
     assert files(node) == before
     assert foreseen["first_dirty_offset"] == 3000
     assert at_rest("compacted") == [foreseen]

@@ -62,6 +62,7 @@ class CleaningHarness(LogHarness):
             compaction.swap(cleaned, now_ms)
             cleaned.sync_directory()
         assert compaction.finish(run)
+        assert run.bytes_read == run.bytes_to_read > 0
         return run
 
     def clean_without_swap(self, now_ms: int = NOW_MS) -> None:
