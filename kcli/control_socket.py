@@ -142,6 +142,12 @@ class RunningOperation:
         return KcliError(f"the broker in `{self._data_dir}` went away: {reason_of(error)}")
 
 
+def no_broker(data_dir: Path) -> KcliError:
+    """Return the error that no broker runs in a directory."""
+    hint = "name its directory with `--data-dir`, or start one with `kcli broker start`"
+    return KcliError(f"no broker runs in `{data_dir}`", hint=hint)
+
+
 def _connect(data_dir: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(_CONNECT_SECONDS)
@@ -150,9 +156,7 @@ def _connect(data_dir: Path) -> socket.socket:
             connection.connect(name)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         connection.close()
-        raise KcliError(
-            f"no broker runs in `{data_dir}`", hint="name its directory with `--data-dir`"
-        ) from error
+        raise no_broker(data_dir) from error
     except BaseException:
         connection.close()
         raise

@@ -33,6 +33,7 @@ SCRIPTS = {
     "server-start": "kcli broker start",
     "server-stop": "kcli broker stop",
     "topics": "kcli topics",
+    "transactions": "kcli transactions",
 }
 """Kafka's scripts, without `kafka-` and `.sh`, and the commands that do the same."""
 
@@ -55,7 +56,6 @@ OTHER_SCRIPTS = {
             "share-groups",
             "streams-application-reset",
             "streams-groups",
-            "transactions",
             "verifiable-consumer",
             "verifiable-producer",
         ),
@@ -125,6 +125,12 @@ OPTIONS = {
 }
 """Former options of Kafka's tools that connect to brokers, and what to do instead."""
 
+SYNONYMS = {
+    **dict.fromkeys(("--remove", "--unset", "--reset"), ("--delete", "--delete-config")),
+    "--set": ("--add", "--config"),
+}
+"""Other words for options that change configurations; of these, the one that a command has is meant."""
+
 
 def hint_for(path: str, word: str) -> str | None:
     """Return what kcli has for a word of Kafka's after `path`, None if it has nothing."""
@@ -182,6 +188,9 @@ def option_hint(option: str, context: typer.Context) -> str | None:
             return f"{FORMAT_HINTS[option]}; it follows a command: kcli topics list -o json"
     listed = [each for each in parameters if not getattr(each, "hidden", False)]
     names = [name for each in listed for name in (*each.opts, *each.secondary_opts)]
+    meant = next((name for name in SYNONYMS.get(option, ()) if name in names), None)
+    if meant is not None:
+        return f"did you mean `{meant}`?"
     return nearest_hint(option, ["--help", *(name for name in names if name.startswith("--"))])
 
 

@@ -107,6 +107,9 @@ def test_a_misspelt_command_is_told_what_is_near_it(
         ("topics --topic t", "--topic", "kcli topics --help"),
         ("--verify-index data", "--verify-index", "a verb has no dashes: kcli verify-index"),
         ("broker node --list", "--list", "a verb has no dashes: kcli broker node list"),
+        ("configs alter t --remove x", "--remove", "did you mean `--delete`?"),
+        ("configs alter t --set x=1", "--set", "did you mean `--add`?"),
+        ("topics alter t --remove x", "--remove", "did you mean `--delete-config`?"),
         (
             "--bootstrap-server localhost:9092 topics list",
             "--bootstrap-server",

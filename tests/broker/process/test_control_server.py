@@ -314,4 +314,4 @@ def test_where_no_broker_runs_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(KcliError) as caught:
         ask(tmp_path, "echo", timeout_seconds=1)
     assert caught.value.message == f"no broker runs in `{tmp_path}`"
-    assert caught.value.hint == "name its directory with `--data-dir`"
+    assert caught.value.hint == "name its directory with `--data-dir`, or start one with `kcli broker start`"
