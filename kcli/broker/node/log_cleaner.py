@@ -64,7 +64,7 @@ class RoundOptions:
     ignores_lag: bool = False
     is_dry_run: bool = False
     rolls: bool = False
-    """Whether the active segment is closed first."""
+    """Whether the active segment is closed first; a dry run only counts it as closed."""
     is_given_up: Callable[[], bool] = lambda: False
     """Whether nobody wants the result any more; asked in a thread."""
     progress: CompactionProgress = field(default_factory=CompactionProgress)
@@ -205,14 +205,18 @@ class LogCleaner:
         threads = config.log_cleaner_threads
         map_bytes = config.log_cleaner_dedupe_buffer_size // threads
         try:
-            cleanable = LogToClean(log).measure(options.now_ms, ignore_lag=options.ignores_lag)
+            cleanable = LogToClean(log).measure(
+                options.now_ms,
+                ignore_lag=options.ignores_lag,
+                as_if_rolled=options.rolls and options.is_dry_run,
+            )
             job = plan_job(
                 log,
                 cleanable.first_dirty,
                 options.now_ms,
                 map_bytes=int(map_bytes * min(config.log_cleaner_io_buffer_load_factor, 1.0)),
                 read_bytes=max(config.log_cleaner_io_buffer_size // threads // 2, LEAST_READ_BYTES),
-                ignore_lag=options.ignores_lag,
+                cleanable=cleanable,
             )
         except OSError as error:
             raise log.failed("compact", error) from error
@@ -344,7 +348,7 @@ class LogCleaner:
             raise CleaningDiscarded("the node has ended")
         if not log.config.is_compacted:
             raise CleaningDiscarded("the topic is not compacted any more")
-        if options.rolls and log.segments.active.size:
+        if options.rolls and not options.is_dry_run and log.segments.active.size:
             log.roll(now_ms=self._wall_ms())
         begun = self._begin(log, options)
         await self._work(begun)

@@ -49,7 +49,12 @@ LogDirs = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and write nothing")]
 Roll = Annotated[
-    bool, typer.Option("--roll", help="Close the active segment first, so that it is compacted too")
+    bool,
+    typer.Option(
+        "--roll",
+        help="Close the active segment first, so that it is compacted too; with --dry-run, tell what that "
+        "would lead to",
+    ),
 ]
 IgnoreLag = Annotated[
     bool, typer.Option("--ignore-lag", help="Compact records younger than min.compaction.lag.ms too")
@@ -182,8 +187,6 @@ async def compact(
     """
     from kcli.commands.shared.times import parse_time
 
-    if dry_run and roll:
-        raise UsageError("`--dry-run` and `--roll` exclude each other: a dry run writes nothing")
     chosen = [_target(text) for text in partitions or ()]
     now_ms = None if now is None else parse_time(now, "--now")
     if log_dirs is not None:

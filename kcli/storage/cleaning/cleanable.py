@@ -81,17 +81,16 @@ class LogToClean:
         offset = self.log.cleaner_offset
         return self.log.log_start_offset if offset is None or self.has_invalid_checkpoint else offset
 
-    def measure(self, now_ms: int, *, ignore_lag: bool = False) -> Cleanable:
+    def measure(self, now_ms: int, *, ignore_lag: bool = False, as_if_rolled: bool = False) -> Cleanable:
         """Return how much of the log can be cleaned; `ignore_lag` is for `min.compaction.lag.ms`.
 
+        With `as_if_rolled` the active segment counts as closed, and an empty one at the log end as active.
         Raises `OSError`.
         """
         log, first_dirty = self.log, self.first_dirty
-        closed = self._closed_segments()
-        bounds = {
-            log.last_stable_offset: Bound.LAST_STABLE_OFFSET,
-            log.segments.active.base_offset: Bound.ACTIVE_SEGMENT,
-        }
+        active = log.log_end_offset if as_if_rolled else log.segments.active.base_offset
+        closed = self._closed_segments(active)
+        bounds = {log.last_stable_offset: Bound.LAST_STABLE_OFFSET, active: Bound.ACTIVE_SEGMENT}
         lag_ms = 0 if ignore_lag else log.config.min_compaction_lag_ms
         if lag_ms > 0:
             young = next((each for each in closed if each.largest_timestamp > now_ms - lag_ms), None)
@@ -100,8 +99,8 @@ class LogToClean:
         lowest = min(bounds)
         first_uncleanable = max(first_dirty, lowest)
         # The segment that holds the first uncleanable offset counts as uncleanable.
-        limit = log.segments.floor(first_uncleanable)
-        limit_base = log.segments.active.base_offset if limit is None else limit.base_offset
+        limit = None if first_uncleanable >= active else log.segments.floor(first_uncleanable)
+        limit_base = active if limit is None else limit.base_offset
         is_unstable = bounds[lowest] is Bound.LAST_STABLE_OFFSET
         return Cleanable(
             first_dirty=first_dirty,
@@ -129,11 +128,9 @@ class LogToClean:
                 break
         return tuple(aborted)
 
-    def _closed_segments(self) -> list[LogSegment]:
-        """Return the closed segments from the one that holds the first dirty offset on."""
-        segments = self.log.segments
-        active = segments.active.base_offset
-        return segments.between(self.first_dirty, active) if self.first_dirty < active else []
+    def _closed_segments(self, active: int) -> list[LogSegment]:
+        """Return the segments below the active one, from the one that holds the first dirty offset on."""
+        return self.log.segments.between(self.first_dirty, active) if self.first_dirty < active else []
 
     def _overdue_ms(self, closed: list[LogSegment], now_ms: int) -> int:
         """Return for how long the oldest dirty record waits beyond `max.compaction.lag.ms`."""

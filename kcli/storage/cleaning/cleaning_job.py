@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kcli.protocol.topics import TopicPartition
-    from kcli.storage.cleaning.cleanable import Bound
+    from kcli.storage.cleaning.cleanable import Bound, Cleanable
     from kcli.storage.index.transaction_index import AbortedTransaction
     from kcli.storage.log.log_config import LogConfig
     from kcli.storage.log.unified_log import UnifiedLog
@@ -29,7 +29,10 @@ LOAD_FACTOR = 0.9
 
 @dataclass(frozen=True, slots=True)
 class SourceSegment:
-    """A closed segment: its base offset and the size of its log file in bytes."""
+    """A closed segment: its base offset and the size of its log file in bytes.
+
+    A dry run may take the active segment for one that is closed, with the size that it has now.
+    """
 
     base_offset: int
     size: int
@@ -74,14 +77,15 @@ def plan_job(
     *,
     map_bytes: int = int(DEDUPE_BUFFER_BYTES * LOAD_FACTOR),
     read_bytes: int = READ_BYTES,
-    ignore_lag: bool = False,
+    cleanable: Cleanable | None = None,
 ) -> CleaningJob | None:
     """Return the next round on a log, None if nothing from `first_dirty` on can be cleaned.
 
-    Changes nothing. Raises `CorruptIndex` and `OSError`.
+    `cleanable` is what was measured; by default the log is measured now. Changes nothing.
+    Raises `CorruptIndex` and `OSError`.
     """
     dirty = LogToClean(log)
-    cleanable = dirty.measure(now_ms, ignore_lag=ignore_lag)
+    cleanable = cleanable or dirty.measure(now_ms)
     if first_dirty >= cleanable.first_uncleanable:
         return None
     sources = log.segments.between(0, cleanable.first_uncleanable)

@@ -129,6 +129,22 @@ def test_young_records_are_the_bound(
     assert measured(log, NOW_MS + age_ms, ignore_lag=True).first_uncleanable == 3
 
 
+@pytest.mark.parametrize("lag_ms", [0, MINUTE_MS // 2])
+@pytest.mark.parametrize("cleaner_offset", [None, 2, 4])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_what_is_measured_as_if_rolled_is_what_a_roll_leads_to(
+    log: CleaningHarness, lag_ms: int, cleaner_offset: int | None, is_open: bool
+) -> None:
+    log.configure(min_compaction_lag_ms=lag_ms)
+    log.log.cleaner_offset = cleaner_offset
+    if is_open:
+        log.put((b"key", b"open"), producer=(7, 0, 0), is_transactional=True)
+    now_ms = NOW_MS + 3 * MINUTE_MS
+    foreseen = measured(log, now_ms, as_if_rolled=True)
+    log.roll()
+    assert foreseen == measured(log, now_ms) == measured(log, now_ms, as_if_rolled=True)
+
+
 def test_old_records_are_overdue(log: CleaningHarness) -> None:
     assert measured(log, NOW_MS * 2).overdue_ms == 0
     log.configure(max_compaction_lag_ms=MINUTE_MS)
