@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -22,6 +23,7 @@ from kcli.commands.groups.findings import (
 from kcli.commands.groups.head import GroupHead
 from kcli.commands.groups.history import GroupHistory
 from kcli.commands.groups.lookup import Found, Offsets, committed_offsets, describe, known_offsets
+from kcli.commands.groups.open_transactions import open_transactions
 from kcli.commands.groups.records import read_histories
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -62,6 +64,15 @@ class GroupSnapshot(NamedTuple):
         committed = offsets.get(partition)
         return OffsetSnapshot(None if committed is None else committed.offset, self.ends.get(partition))
 
+    def ends_behind(self) -> dict[TopicPartition, int]:
+        """Return the ends of the partitions in which a group has lag."""
+        return {
+            partition: self.ends[partition]
+            for offsets in self.committed.values()
+            for partition, committed in offsets.items()
+            if partition in self.ends and committed.offset < self.ends[partition]
+        }
+
 
 INTERVALS = 3
 """The snapshots are one more: with fewer, what a consumer commits at once looks like a trend."""
@@ -92,11 +103,15 @@ async def explain_groups(
     except KcliError as error:
         history_error = error.message
     counts = await topic_counts(client, now.found.groups, timeout_ms=timeout_ms)
+    held = await open_transactions(client, now.ends_behind(), timeout_ms=timeout_ms)
     explained = []
     for group in now.found.groups:
         history = histories.get(group.group_id)
         facts = facts_of(
             group, snapshots=snapshots, history=history, history_error=history_error, counts=counts
+        )
+        facts = replace(
+            facts, partitions=[replace(each, held=held.get(each.partition)) for each in facts.partitions]
         )
         lags = [entry.lag for entry in facts.partitions if entry.now.lag() is not None]
         explained.append(ExplainedGroup(facts.head, sum(lags) if lags else None, explain(facts)))

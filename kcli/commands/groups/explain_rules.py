@@ -23,6 +23,7 @@ from kcli.commands.groups.findings import (
     records,
 )
 from kcli.commands.groups.history import GenerationEvent
+from kcli.commands.groups.open_transactions import held_by_transaction, is_held
 from kcli.commands.shared.formatting import MINUTE_MS, counted, lag_text, listed, moment_text
 from kcli.protocol.topics import TopicPartition
 
@@ -82,7 +83,7 @@ def stuck(facts: GroupFacts) -> Iterator[Finding]:
         return
     for member in facts.members:
         mine = [entry for entry in facts.partitions if entry.owner == member.member_id]
-        behind = [entry for entry in mine if entry.lag and entry.progress == 0]
+        behind = [entry for entry in mine if entry.lag and entry.progress == 0 and not is_held(entry)]
         if not behind:
             continue
         commits = [entry.last_commit_ms for entry in behind if entry.last_commit_ms is not None]
@@ -568,6 +569,7 @@ def unowned_partitions(facts: GroupFacts) -> Iterator[Finding]:
 
 
 RULES: tuple[Rule, ...] = (
+    held_by_transaction,
     stuck,
     empty,
     rebalancing,

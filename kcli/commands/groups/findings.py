@@ -72,6 +72,18 @@ class OffsetSnapshot(NamedTuple):
         return None if self.committed is None or self.end is None else self.end - self.committed
 
 
+class OpenTransaction(NamedTuple):
+    """The first open transaction of a partition: no reader with read_committed gets past its begin.
+
+    `last_timestamp` is that of its producer's last record, in ms since 1970, -1 if unknown.
+    """
+
+    last_stable_offset: int
+    start_offset: int
+    producer_id: int
+    last_timestamp: int
+
+
 class Trend(Enum):
     """What the lag of a partition does. UNKNOWN: there are fewer than three snapshots with offsets."""
 
@@ -87,7 +99,7 @@ class PartitionFacts:
     """A partition that a member owns or the group has committed an offset of, in the first and last snapshot.
 
     `between` are the snapshots between them, without those in which the group did not exist. `has_moved`: an
-    earlier snapshot has another owner, whose progress may be what is seen.
+    earlier snapshot has another owner, whose progress may be what is seen. `held` is an open transaction.
     """
 
     partition: TopicPartition
@@ -98,6 +110,7 @@ class PartitionFacts:
     last_commit_ms: int | None = None
     between: tuple[OffsetSnapshot, ...] = ()
     has_moved: bool = False
+    held: OpenTransaction | None = None
 
     @property
     def lag(self) -> int:

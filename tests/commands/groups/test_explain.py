@@ -9,7 +9,13 @@ from dataclasses import replace
 import pytest
 
 from kcli.commands.groups.explain_rules import explain
-from kcli.commands.groups.findings import GroupFacts, MemberFacts, OffsetSnapshot, PartitionFacts
+from kcli.commands.groups.findings import (
+    GroupFacts,
+    MemberFacts,
+    OffsetSnapshot,
+    OpenTransaction,
+    PartitionFacts,
+)
 from kcli.commands.groups.head import GroupHead
 from kcli.commands.groups.history import CommitEvent, GenerationEvent, PastMember
 from kcli.protocol.topics import TopicPartition
@@ -394,6 +400,62 @@ TABLE: dict[str, tuple[GroupFacts, list[str]]] = {
     "a partition that the group has begun while it was watched": (
         group(partitions=[entry(0, 5, 9, before=OffsetSnapshot(None, 9)), *HEALTHY[1:]]),
         ["note lag-new"],
+    ),
+    "an open transaction keeps its readers waiting": (
+        group(
+            partitions=[
+                replace(
+                    entry(0, 10, 90, before=OffsetSnapshot(10, 80), last_commit_ms=NOW - 5 * MINUTE),
+                    held=OpenTransaction(10, 10, 4000, NOW - 5 * MINUTE),
+                ),
+                *HEALTHY[1:],
+            ]
+        ),
+        ["problem open-transaction"],
+    ),
+    "a transaction at which readers wait is young": (
+        group(
+            partitions=[
+                replace(entry(0, 10, 90), held=OpenTransaction(10, 10, 4000, NOW - 20 * SECOND)),
+                *HEALTHY[1:],
+            ]
+        ),
+        ["warning open-transaction"],
+    ),
+    "a member hangs before it comes to an open transaction": (
+        group(
+            partitions=[
+                replace(
+                    entry(0, 10, 90, last_commit_ms=NOW - 5 * MINUTE),
+                    held=OpenTransaction(50, 50, 4000, NOW - 5 * MINUTE),
+                ),
+                *HEALTHY[1:],
+            ]
+        ),
+        ["problem stopped-committing", "note open-transaction-ahead"],
+    ),
+    "a group that reads uncommitted records is past an open transaction": (
+        group(
+            partitions=[
+                replace(
+                    entry(0, 40, 90, last_commit_ms=NOW - 5 * MINUTE),
+                    held=OpenTransaction(10, 10, 4000, NOW - 5 * MINUTE),
+                ),
+                *HEALTHY[1:],
+            ]
+        ),
+        ["problem stopped-committing"],
+    ),
+    "an open transaction that nobody waits for": (
+        group(
+            partitions=[
+                replace(
+                    entry(0, 40, 90, before=OffsetSnapshot(10, 60)), held=OpenTransaction(50, 50, 4000, -1)
+                ),
+                *HEALTHY[1:],
+            ]
+        ),
+        ["note lag-stays"],
     ),
     "the lag grows": (
         group(partitions=[entry(0, 110, 900, before=OffsetSnapshot(100, 400)), *HEALTHY[1:]]),
