@@ -120,6 +120,18 @@ def new_topic(live: Callable[..., Finished], request: pytest.FixtureRequest) -> 
 
 
 @pytest.fixture
+def hanging_topic(broker: KcliBroker, live: Callable[..., Finished], new_topic: Callable[[int], str]) -> str:
+    """A topic of one partition: a record, one of a transaction that hangs, and one more."""
+    topic = new_topic(1)
+    fault = ("broker", "fault", "add", "hang-transactions", "--topic", topic, "--next", "1")
+    assert live("produce", topic, input=b"before\n").exit_code == 0
+    assert live(*fault, "--data-dir", str(broker.data)).exit_code == 0
+    assert live("produce", topic, "--transactional-id", f"{topic}-hangs", input=b"hangs\n").exit_code == 0
+    assert live("produce", topic, input=b"behind\n").exit_code == 0
+    return topic
+
+
+@pytest.fixture
 def no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make names ending with `.invalid` unknown at once: name servers may be slow, or resolve any name."""
     ask = socket.getaddrinfo

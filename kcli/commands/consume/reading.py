@@ -282,6 +282,7 @@ async def print_records(
     from kcli.commands.shared.output import note, warn
 
     printer = None
+    read: set[TopicPartition] = set()
     tell = note if verbose else lambda line: None
     async with record_output() as output, interruptible(hurry=output.give_up) as scope:
         with scope:
@@ -296,8 +297,13 @@ async def print_records(
                 )
                 with following_new(client, consumer, reading.choice, limits):
                     await print_to_the_end(printer)
+                read = set(limits.end_offsets or ()) if printer.is_at_end() else set()
     if printer is not None:
         note(f"Processed a total of {printer.count} messages")
+    if read and reading.end.now and config.is_read_committed:
+        from kcli.commands.consume.withheld import note_withheld
+
+        await note_withheld(client, read)
     if scope.cancel_called:
         raise typer.Exit(Interrupted.exit_code)
 

@@ -88,6 +88,11 @@ class RecordPrinter:
         limits = self._limits
         if limits.max_messages is not None and self.count >= limits.max_messages:
             return True
+        return self.is_at_end()
+
+    def is_at_end(self) -> bool:
+        """Tell whether every partition is read up to its end offset; False without such offsets."""
+        limits = self._limits
         if limits.end_offsets is None or (self._has_group and not self._consumer.is_settled):
             return False
         for partition, end in limits.end_offsets.items():

@@ -7,18 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conftest import Finished
-from tests.support.kcli_broker import KcliBroker
 
 
 def test_the_transaction_that_a_group_waits_for_is_named(
-    broker: KcliBroker, live: Callable[..., Finished], new_topic: Callable[[int], str]
+    live: Callable[..., Finished], hanging_topic: str
 ) -> None:
-    topic = new_topic(1)
-    fault = ("broker", "fault", "add", "hang-transactions", "--topic", topic, "--next", "1")
-    assert live("produce", topic, input=b"before\n").exit_code == 0
-    assert live(*fault, "--data-dir", str(broker.data)).exit_code == 0
-    assert live("produce", topic, "--transactional-id", f"{topic}-hangs", input=b"hangs\n").exit_code == 0
-    assert live("produce", topic, input=b"behind\n").exit_code == 0
+    topic = hanging_topic
     group = f"{topic}-group"
     read = live(
         *("consume", topic, "--group", group, "--from-beginning", "--until-end"),
