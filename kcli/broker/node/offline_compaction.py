@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.broker.config.broker_config import BrokerConfig
 from kcli.broker.metadata.metadata_log import MetadataLog
 from kcli.broker.metadata.metadata_replay import replay
+from kcli.broker.node.compaction_targets import compacted_among
 from kcli.broker.node.log_cleaner import LogCleaner
 from kcli.broker.node.replica_view import view_of
 from kcli.broker.waiting.pause_gate import PauseGate
@@ -53,8 +53,7 @@ if TYPE_CHECKING:
 _FOREVER_MS = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """A replica that was not compacted, and why."""
 
     topic_partition: TopicPartition
@@ -85,10 +84,7 @@ class LogDirectoriesAtRest:
     ) -> tuple[list[CompactionReport], list[Failure]]:
         """Compact the chosen replicas. Raises `KcliError` if that is impossible for all of them."""
         if options.is_dry_run:
-            with TemporaryDirectory(prefix="kcli-compact-") as directory:
-                return self._compact(
-                    [*self._views(directory)], LogManager([], **self._owner), targets, options
-                )
+            return self._foresee(targets, options)
         manager = LogManager(
             self._paths,
             default_config=self._config.log_config({}),
@@ -101,11 +97,35 @@ class LogDirectoriesAtRest:
         try:
             manager.load(now_ms=wall_ms())
             logs = [*manager]
+            targets.check(compacted_among(logs))
             done = self._compact(logs, manager, targets, options)
             _delete_replaced(logs)
         finally:
             manager.close(broker_epoch=epoch, now_ms=wall_ms())
         return done
+
+    def _foresee(
+        self, targets: CompactionTargets, options: RoundOptions
+    ) -> tuple[list[CompactionReport], list[Failure]]:
+        """Do a dry run. Raises `KcliError`."""
+        with TemporaryDirectory(prefix="kcli-compact-") as directory:
+            for number in range(len(self._paths)):
+                os.mkdir(f"{directory}/{number:04}")
+
+            def named(message: str) -> str:
+                """Name the files themselves in the place of their views."""
+                for number, path in enumerate(self._paths):
+                    message = message.replace(f"{directory}/{number:04}", path)
+                return message
+
+            try:
+                logs = [*self._views(directory, targets)]
+                reports, failures = self._compact(logs, LogManager([], **self._owner), targets, options)
+            except OSError as error:
+                raise unreadable(error, named(str(error.filename or ""))) from error
+            except (KcliError, CorruptRecord) as error:
+                raise KcliError(named(str(error)), hint=getattr(error, "hint", None)) from error
+            return reports, [each._replace(message=named(each.message)) for each in failures]
 
     def _open(self, manager: LogManager) -> int:
         """Lock the directories; return the epoch of the broker that closed them in order.
@@ -148,7 +168,6 @@ class LogDirectoriesAtRest:
         targets: CompactionTargets,
         options: RoundOptions,
     ) -> tuple[list[CompactionReport], list[Failure]]:
-        targets.check(logs)
         cleaner = LogCleaner(manager, config=lambda: self._config, wall_ms=wall_ms, gate=PauseGate())
         reports: list[CompactionReport] = []
         failures: list[Failure] = []
@@ -162,28 +181,51 @@ class LogDirectoriesAtRest:
                 failures.append(Failure(log.topic_partition, str(error)))
         return reports, failures
 
-    def _views(self, directory: str) -> Iterator[UnifiedLog]:
-        """Yield a view of each replica that is compacted, below a directory."""
-        for path in self._paths:
+    def _replicas(self) -> dict[TopicPartition, tuple[int, str]]:
+        """Return the replicas: the number of the log directory, and the name in it. Raises `OSError`."""
+        replicas = {}
+        for number, path in enumerate(self._paths):
+            for name in sorted(os.listdir(path)):
+                parsed = parse_replica_directory(name)
+                if (
+                    parsed is not None
+                    and not parsed.suffix
+                    and parsed.topic_partition.topic != METADATA_TOPIC
+                ):
+                    replicas[parsed.topic_partition] = number, name
+        return replicas
+
+    def _views(self, directory: str, targets: CompactionTargets) -> Iterator[UnifiedLog]:
+        """Yield a view of each chosen replica, below a directory. Raises `KcliError` and `OSError`."""
+        replicas = self._replicas()
+        compacted = {key: self._log_config(key.topic).is_compacted for key in replicas}
+        targets.check(compacted)
+        for number, path in enumerate(self._paths):
             starts = read_offsets(f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
             high_watermarks = read_offsets(f"{path}/{REPLICATION_OFFSET_CHECKPOINT}")
             clean = read_offsets(f"{path}/{CLEANER_OFFSET_CHECKPOINT}")
-            for name in sorted(os.listdir(path)):
-                parsed = parse_replica_directory(name)
-                if parsed is None or parsed.suffix or parsed.topic_partition.topic == METADATA_TOPIC:
+            for key, (place, name) in replicas.items():
+                if place != number or not compacted[key] or not targets.has(key):
                     continue
-                key, log = parsed.topic_partition, None
-                settings = self._settings(key.topic)
-                if settings.config.is_compacted:
-                    os.mkdir(f"{directory}/{name}")
-                    log = view_of(
-                        f"{path}/{name}", f"{directory}/{name}", key, settings=settings, now_ms=wall_ms()
-                    )
+                view, settings = f"{directory}/{number:04}/{name}", self._settings(key.topic)
+                os.mkdir(view)
+                log = view_of(f"{path}/{name}", view, key, settings=settings, now_ms=wall_ms())
                 if log is not None:
                     log.log_start_offset = max(log.log_start_offset, starts.get(key, 0))
                     log.set_high_watermark(high_watermarks.get(key, 0))
                     log.cleaner_offset = clean.get(key)
                     yield log
+
+
+def unreadable(error: OSError, path: str) -> KcliError:
+    """Return the error about a file or directory that cannot be read."""
+    is_denied = isinstance(error, PermissionError)
+    hint = (
+        "run the command as the user of the broker, or let this user read the directory"
+        if is_denied
+        else None
+    )
+    return KcliError(f"cannot read `{path}`: {reason_of(error)}", hint=hint)
 
 
 def _identity_of(paths: Sequence[str]) -> MetaProperties:
@@ -193,7 +235,7 @@ def _identity_of(paths: Sequence[str]) -> MetaProperties:
         try:
             identity = read_identity(path)
         except OSError as error:
-            raise KcliError(f"cannot read `{path}`: {reason_of(error)}") from error
+            raise unreadable(error, path) from error
         if identity is None or identity.node_id is None or identity.cluster_id is None:
             raise KcliError(
                 f"`{path}` is not a log directory of a node",
@@ -218,9 +260,12 @@ def _image_in(paths: Sequence[str]) -> MetadataImage:
     # A copy, because opening the log repairs its end.
     with TemporaryDirectory(prefix="kcli-metadata-") as copy:
         try:
-            shutil.copytree(f"{directory}/{METADATA_TOPIC}-0", f"{copy}/{METADATA_TOPIC}-0")
+            os.mkdir(f"{copy}/{METADATA_TOPIC}-0")
+            for name in os.listdir(f"{directory}/{METADATA_TOPIC}-0"):
+                # Without its mode: the copy is written.
+                shutil.copyfile(f"{directory}/{METADATA_TOPIC}-0/{name}", f"{copy}/{METADATA_TOPIC}-0/{name}")
         except OSError as error:
-            raise KcliError(f"cannot read the metadata log in `{directory}`: {reason_of(error)}") from error
+            raise unreadable(error, str(error.filename or directory)) from error
         log = MetadataLog.open(copy, node_id=-1, wall_ms=wall_ms, report=lambda message: None)
         try:
             return replay(log.replay())

@@ -12,6 +12,7 @@ import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kcli.storage.log.file_records import ReadOnlyRecords
 from kcli.storage.log.leader_epochs import LeaderEpochs
 from kcli.storage.log.local_log import LocalLog, LogSegments
 from kcli.storage.log.log_segment import LogSegment
@@ -23,6 +24,7 @@ from kcli.storage.log_paths import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     base_offset_of,
+    segment_path,
 )
 from kcli.storage.producers.producer_snapshot import ProducerSnapshots
 from kcli.storage.producers.producer_state import ProducerStateManager
@@ -46,7 +48,10 @@ def view_of(
         return None
     segments, config, report = LogSegments(), settings.config, settings.report
     for base_offset in base_offsets:
-        segments.add(LogSegment.open(directory, base_offset, config=config, now_ms=now_ms, report=report))
+        records = ReadOnlyRecords.open(segment_path(directory, base_offset, LOG_SUFFIX))
+        segments.add(
+            LogSegment(directory, base_offset, records=records, config=config, now_ms=now_ms, report=report)
+        )
     end_offset, _ = segments.active.find_end()
     producer_state = ProducerStateManager(
         topic_partition, producer_id_expiration_ms=settings.producer_id_expiration_ms
@@ -91,5 +96,5 @@ def _link(replica: str, directory: str) -> list[int]:
         elif name.endswith(_COPIED):
             # A broker may delete it now.
             with suppress(FileNotFoundError):
-                shutil.copy2(f"{replica}/{name}", f"{directory}/{name}")
+                shutil.copyfile(f"{replica}/{name}", f"{directory}/{name}")
     return base_offsets

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.broker.config.option_values import flag, whole
 from kcli.broker.node.compaction_progress import CompactionProgress
-from kcli.broker.node.compaction_targets import CompactionTargets
+from kcli.broker.node.compaction_targets import CompactionTargets, compacted_among
 from kcli.broker.node.log_cleaner import RoundOptions
 from kcli.broker.node_context import NodeState
 from kcli.broker.process.control_server import LongOperation
@@ -40,7 +40,7 @@ class _Request(NamedTuple):
     async def perform(self, left: trio.Event) -> dict[str, Any]:
         """Compact one log after the other, until the client has left."""
         logs = {node.node_id: [*node.broker.log_manager] for node in self.nodes}
-        self.targets.check(log for each in logs.values() for log in each)
+        self.targets.check(compacted_among(log for each in logs.values() for log in each))
         chosen = [(node, log) for node in self.nodes for log in self.targets.select(logs[node.node_id])]
         self.progress.expect(len(chosen))
         rows: list[dict[str, Any]] = []

@@ -27,7 +27,7 @@ from kcli.storage.cleaning.cleaning_stats import CleaningStats
 from kcli.storage.cleaning.offset_map import ENTRY_BYTES, KEY_FORM, OffsetMap, stored_key
 from kcli.storage.cleaning.segment_groups import Measured, group_segments
 from kcli.storage.cleaning.segment_writer import SegmentWriter
-from kcli.storage.log.file_records import FileRecords
+from kcli.storage.log.file_records import ReadOnlyRecords
 from kcli.storage.log_paths import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kcli.storage.cleaning.cleaning_job import CleaningJob, SourceSegment
+    from kcli.storage.log.file_records import FileRecords
 
 WORK_SECONDS = 0.001
 PAUSE_SECONDS = 0.0001
@@ -323,7 +324,7 @@ class CleaningRun:
             )
 
     def _records(self, source: SourceSegment) -> FileRecords:
-        return FileRecords(self._path(source, LOG_SUFFIX), source.size)
+        return ReadOnlyRecords(self._path(source, LOG_SUFFIX), source.size)
 
     def _path(self, source: SourceSegment, suffix: str) -> str:
         return segment_path(self.job.directory, source.base_offset, suffix)

@@ -58,8 +58,8 @@ class OpenFile:
 
     __slots__ = ("descriptor",)
 
-    def __init__(self, path: str, flags: int = 0) -> None:
-        self.descriptor = disk.open_file(path, os.O_RDWR | flags)
+    def __init__(self, path: str, flags: int = os.O_RDWR) -> None:
+        self.descriptor = disk.open_file(path, flags)
 
     def __del__(self) -> None:
         # An `open` that failed leaves no descriptor behind.
@@ -170,7 +170,7 @@ class FileRecords:
     def create(cls, path: str, *, preallocate_bytes: int = 0) -> FileRecords:
         """Create an empty file, `preallocate_bytes` long on disk until `trim`. Raises `OSError`."""
         records = cls(path, 0)
-        records.file = OpenFile(path, os.O_CREAT | os.O_TRUNC)
+        records.file = OpenFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         if preallocate_bytes:
             os.ftruncate(records.file.descriptor, preallocate_bytes)
         return records
@@ -333,6 +333,18 @@ class FileRecords:
     def close(self) -> None:
         """Release the descriptor; slices keep theirs. The next use opens the file again."""
         self.file = None
+
+
+class ReadOnlyRecords(FileRecords):
+    """The log file of a segment for a user who may only read it."""
+
+    __slots__ = ()
+
+    @property
+    def handle(self) -> OpenFile:
+        if self.file is None:
+            self.file = OpenFile(self.path, os.O_RDONLY)
+        return self.file
 
 
 def _check_bounds(is_whole: bool, base_offset: int, last_offset: int, bounds: tuple[int, int]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -188,9 +190,34 @@ class Compacting:
         return partitions
 
     def error(self, *words: str) -> str:
+        return self.errors(*words)[0]
+
+    def errors(self, *words: str) -> list[str]:
+        """Return the error and its hint."""
         finished = self._kcli("broker", "compact", *words, *self._where)
         assert (finished.exit_code, finished.out) == (1, "")
-        return finished.err.splitlines()[0]
+        return finished.err.splitlines()
+
+
+REFUSED = {
+    "orders": [
+        "error: topic `orders` is not compacted",
+        "hint: `kcli configs alter orders --add cleanup.policy=compact` changes that",
+    ],
+    "nowhere": [
+        "error: there is no replica of `nowhere` here",
+        "hint: `kcli topics list` shows the topics",
+    ],
+    "compacted:7": [
+        "error: there is no replica of `compacted-7` here",
+        "hint: `kcli topics describe compacted` shows its partitions; here: 0",
+    ],
+    "compacted-0": ["error: there is no replica of `compacted-0` here", "hint: write `compacted:0`"],
+    "__cluster_metadata": [
+        "error: `__cluster_metadata` is never compacted",
+        "hint: the controller replaces it with a snapshot when it is long",
+    ],
+}
 
 
 def updates(keys: int, times: int) -> bytes:
@@ -199,6 +226,32 @@ def updates(keys: int, times: int) -> bytes:
 
 def files(directory: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+class Opened:
+    """Records what is opened below a directory, which may only be read, and nothing of `hidden`."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, directory: Path) -> None:
+        self.names: list[str] = []
+        self.hidden = ""
+        self._directory = f"{directory}/"
+        self._open, self._listdir = os.open, os.listdir
+        patch.setattr(os, "open", self._checked_open)
+        patch.setattr(os, "listdir", self._checked_listdir)
+
+    def _checked_open(self, path: str, flags: int, *others: Any, **named: Any) -> int:
+        real = os.path.realpath(path)
+        if real == self.hidden:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        if real.startswith(self._directory):
+            assert not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC), real
+            self.names.append(real.removeprefix(self._directory))
+        return self._open(path, flags, *others, **named)
+
+    def _checked_listdir(self, path: str) -> list[str]:
+        if str(path) == self.hidden:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return self._listdir(path)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -233,9 +286,8 @@ def test_a_running_broker_and_its_directory_at_rest(tmp_path: Path, kcli: Callab
     assert rolled == foreseen_rolled
     assert (rolled["first_dirty_offset"], rolled["end_offset"]) == (foreseen["end_offset"], 3000)
     assert (rolled["records_after"], rolled["segments_after"]) == (10, 1)
-    assert compact.error("orders") == "error: topic `orders` is not compacted"
-    assert compact.error("nowhere") == "error: there is no replica of `nowhere` here"
-    assert compact.error("compacted:7") == "error: there is no replica of `compacted-7` here"
+    for words, errors in REFUSED.items():
+        assert [compact.errors(words), compact.errors(words, "--dry-run")] == [errors, errors]
 
     produce()
     broker.kill()
@@ -248,9 +300,27 @@ def test_a_running_broker_and_its_directory_at_rest(tmp_path: Path, kcli: Callab
         assert main(["broker", "compact", "compacted", "--dry-run", "--log-dirs", str(node)]) == 0
     assert any(each.startswith("log 1 of 1: compacted-0 ") for each in moved(terminal.shown))
     assert files(node) == before
+    with pytest.MonkeyPatch.context() as patch:
+        opened = Opened(patch, node)
+        assert at_rest("compacted", "--dry-run") == [foreseen]
+        logs = [name for name in opened.names if name.endswith(".log")]
+        assert {name for name in logs if "metadata" not in name} == {
+            f"compacted-0/{path.name}" for path in (node / "compacted-0").glob("*.log")
+        }
+        for hidden in (node, node / "compacted-0", node / "__cluster_metadata-0"):
+            opened.hidden = str(hidden)
+            assert at_rest.errors("--dry-run") == [
+                f"error: cannot read `{hidden}`: Permission denied",
+                "hint: run the command as the user of the broker, or let this user read the directory",
+            ]
+        opened.hidden = str(node / "compacted-0" / f"{0:020}.log")
+        assert at_rest.error("--dry-run").endswith(
+            f"cannot compact compacted-0 in `{node}`: Permission denied"
+        )
     assert foreseen["first_dirty_offset"] == 3000
     assert at_rest("compacted") == [foreseen]
-    assert at_rest.error("orders") == "error: topic `orders` is not compacted"
+    for words, errors in REFUSED.items():
+        assert [at_rest.errors(words), at_rest.errors(words, "--dry-run")] == [errors, errors]
     assert not [name for name in files(node) if name.endswith((".deleted", ".cleaned", ".swap"))]
     assert kcli("verify-index", str(node)).exit_code == 0
     broker.start()
