@@ -293,6 +293,14 @@ class ActiveFault:
         self._hit()
         return True
 
+    def holds_marker(self, topic: str, *, is_new: bool) -> bool:
+        """Return whether a marker for a partition of the topic waits; count the hit if the marker is new."""
+        assert isinstance(self.fault, MarkerFault)
+        if not self.fault.concerns(topic):
+            return False
+        self.hits += is_new
+        return True
+
     def _hit(self) -> None:
         self.hits += 1
         if self.left == 0:

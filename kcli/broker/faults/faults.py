@@ -55,11 +55,12 @@ class ActiveMarkerFaults:
     """The active faults of markers, for a `MarkerSender`."""
 
     def __init__(self, faults: Sequence[ActiveFault]) -> None:
-        self._hold = [active.fault for active in faults if active.fault.kind == "hold-markers"]
+        self._hold = [active for active in faults if active.fault.kind == "hold-markers"]
         self._hang = [active for active in faults if active.fault.kind == "hang-transactions"]
 
-    def holds(self, topic: str) -> bool:
-        return any(isinstance(fault, MarkerFault) and fault.concerns(topic) for fault in self._hold)
+    def holds(self, topic: str, *, is_new: bool = True) -> bool:
+        # All are asked, so that each counts the markers that it would hold alone.
+        return bool(sum(active.holds_marker(topic, is_new=is_new) for active in self._hold))
 
     def swallows(self, topic: str) -> bool:
         return any(active.strikes_marker(topic) for active in self._hang)

@@ -5,16 +5,17 @@ Actions take effect at once: they start and stop nodes, and move a leader, a coo
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config.option_values import text, whole
 from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.reassignment_control import Reassignment
-from kcli.broker.faults.fault import RequestFault
+from kcli.broker.faults.fault import MARKER_KINDS, RequestFault
 from kcli.broker.process.node_operations import NODE_OPERATIONS
 from kcli.errors import KcliError, nearest_hint
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topics import GROUP_METADATA_TOPIC, TopicPartition, partition_for
+from kcli.protocol.topics import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TopicPartition, partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,18 +82,34 @@ async def list_faults(cluster: Cluster, arguments: Mapping[str, Any]) -> list[di
 async def add_fault(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Begin the fault `kind` with the other arguments as its options."""
     options = {name: value for name, value in arguments.items() if name != "kind"}
-    return _described(cluster.faults.add(text({"kind": "", **arguments}, "kind"), **options))
+    active = cluster.faults.add(text({"kind": "", **arguments}, "kind"), **options)
+    return {**_described(active), "warning": _no_such_topic(getattr(active.fault, "topic", None), cluster)}
 
 
-async def clear_faults(cluster: Cluster, arguments: Mapping[str, Any]) -> int:
-    """Clear the faults `numbers`, or every fault; return the number of cleared faults."""
+def _no_such_topic(pattern: str | None, cluster: Cluster) -> str | None:
+    """Return a warning if no topic matches: it may be created later, or the name is a typo."""
+    if pattern is None or cluster.election.controller is None:
+        return None
+    topics = {*cluster.controller.image.topics, *INTERNAL_TOPICS}
+    if any(fnmatchcase(name, pattern) for name in topics):
+        return None
+    if {*"*?["} & {*pattern}:
+        return f"no topic matches `{pattern}` now"
+    nearest = nearest_hint(pattern, topics)
+    return f"no topic `{pattern}` exists now" + (f", {nearest}" if nearest else "")
+
+
+async def clear_faults(cluster: Cluster, arguments: Mapping[str, Any]) -> list[int]:
+    """Clear the faults `numbers`, or every fault; return the numbers of the cleared faults."""
     numbers = arguments.get("numbers")
     if not numbers:
-        return cluster.faults.clear_all()
+        cleared = [active.number for active in cluster.faults.active]
+        cluster.faults.clear_all()
+        return cleared
     known = [cluster.faults.active_fault(whole({"number": each}, "number", least=1)) for each in numbers]
     for active in dict.fromkeys(known):
         cluster.faults.clear(active.number)
-    return len(set(known))
+    return sorted({active.number for active in known})
 
 
 def _moving(action: str) -> Operation:
@@ -104,7 +121,7 @@ def _moving(action: str) -> Operation:
 
 def _described(active: ActiveFault) -> dict[str, Any]:
     fault = active.fault
-    counts = isinstance(fault, RequestFault) or fault.kind == "hang-transactions"
+    counts = isinstance(fault, RequestFault) or fault.kind in MARKER_KINDS
     return {
         "number": active.number,
         "kind": fault.kind,

@@ -88,8 +88,8 @@ ANSWERS: Mapping[ErrorCode, Answer] = {
 class MarkerFaults(Protocol):
     """Faults of the markers of a node's coordinators."""
 
-    def holds(self, topic: str) -> bool:
-        """Return whether markers for a topic wait."""
+    def holds(self, topic: str, *, is_new: bool = True) -> bool:
+        """Return whether a marker for a topic waits; `is_new`: it did not wait before."""
 
     def swallows(self, topic: str) -> bool:
         """Return whether the next marker for a topic counts as written and is not; called once for each."""
@@ -270,7 +270,7 @@ class MarkerSender:
     def use_faults(self, faults: MarkerFaults | None) -> None:
         """Let markers meet these faults from now on; go on with those that no fault holds any more."""
         self._faults = faults
-        self._route(self._held.listed())
+        self._route(self._held.listed(), were_held=True)
 
     def _led_elsewhere(self, place: Place, node_id: int) -> list[tuple[PendingMarkers, list[TopicPartition]]]:
         moved = []
@@ -285,14 +285,16 @@ class MarkerSender:
         found = self._manager.current_leader(*key)
         return None if found is None else found[0]
 
-    def _route(self, waiting: Iterable[tuple[PendingMarkers, list[TopicPartition]]]) -> None:
+    def _route(
+        self, waiting: Iterable[tuple[PendingMarkers, list[TopicPartition]]], *, were_held: bool = False
+    ) -> None:
         """Bring partitions to the queues of their leaders, and begin to work on the queues."""
         for pending, keys in waiting:
             if pending.has_ended:
                 continue
             done = []
             for key in keys:
-                place = self._place_for(key)
+                place = self._place_for(key, was_held=were_held)
                 if place is None:
                     done.append(key)
                 else:
@@ -305,13 +307,13 @@ class MarkerSender:
                 queue.is_calling = True
                 self._start_soon(partial(self._call, queue))
 
-    def _place_for(self, key: TopicPartition) -> Place | None:
+    def _place_for(self, key: TopicPartition, *, was_held: bool) -> Place | None:
         """Return where a partition has to go, None if it needs no marker."""
         leader = self._leader(key)
         if leader is None:
             return None
         if self._faults is not None:
-            if self._faults.holds(key.topic):
+            if self._faults.holds(key.topic, is_new=not was_held):
                 return self._held
             if self._faults.swallows(key.topic):
                 return None

@@ -9,7 +9,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from kcli.commands.broker.node import DEFAULT_DATA_DIR, DataDir, ask_process
-from kcli.commands.shared.output import Table
+from kcli.commands.shared.formatting import counted
+from kcli.commands.shared.output import Table, warn
 from kcli.commands.shared.runner import command
 from kcli.errors import MissingArgument, UsageError
 
@@ -122,14 +123,19 @@ class ActiveFaults(NamedTuple):
             (each.number, each.fault, *("" if count is None else count for count in (each.hits, each.left)))
             for each in self.faults
         ]
-        return [Table(("NUMBER", "FAULT", "HITS", "LEFT"), rows)]
+        return [Table(("Number", "Fault", "Hits", "Left"), rows)]
 
 
 class Cleared(NamedTuple):
+    """The result of `broker fault clear`: how many faults, and which."""
+
     cleared: int
+    numbers: tuple[int, ...]
 
     def lines(self) -> list[str]:
-        return [f"cleared: {self.cleared}"]
+        if self.cleared == 1:
+            return [f"cleared fault {self.numbers[0]}"]
+        return [f"cleared {counted(self.cleared, 'fault')}"]
 
 
 class Moved(NamedTuple):
@@ -205,9 +211,13 @@ def add(
     }
     given = {name: value for name, value in options.items() if value is not None}
     try:
-        return ActiveFault(**ask_faults(data_dir, "fault.add", kind=kind, **given))
+        answer = ask_faults(data_dir, "fault.add", kind=kind, **given)
     except UsageError as error:
         raise UsageError(_as_flags(error.message), hint=error.hint and _as_flags(error.hint)) from error
+    warning = answer.pop("warning")
+    if warning is not None:
+        warn(warning)
+    return ActiveFault(**answer)
 
 
 @command(app, "clear", example="kcli broker fault clear --all")
@@ -220,7 +230,8 @@ def clear(*, numbers: Numbers = None, all: All = False, data_dir: DataDir = DEFA
         raise UsageError(
             "name the faults by their numbers, or use `--all`", hint="`kcli broker fault list` shows them"
         )
-    return Cleared(ask_faults(data_dir, "fault.clear", numbers=list(numbers or ())))
+    cleared = ask_faults(data_dir, "fault.clear", numbers=list(numbers or ()))
+    return Cleared(len(cleared), tuple(cleared))
 
 
 @command(app, "move-leader", example="kcli broker fault move-leader orders 0 2")

@@ -59,6 +59,14 @@ def test_a_topic_may_be_a_pattern(nodes: Nodes) -> None:
     assert [met.swallows(topic) for topic in ("orders", "__consumer_offsets")] == [False, True]
 
 
+def test_held_markers_are_counted_once(nodes: Nodes) -> None:
+    faults = Faults(nodes)
+    some, every = faults.add("hold-markers", topic="t"), faults.add("hold-markers")
+    one, other = (node.faults for node in nodes.brokers)
+    assert [one.holds("t"), other.holds("u"), one.holds("t", is_new=False)] == [True, True, True]
+    assert (some.hits, every.hits) == (1, 2)
+
+
 def test_the_next_markers_of_all_nodes_are_counted_together(nodes: Nodes) -> None:
     faults = Faults(nodes)
     active = faults.add("hang-transactions", topic="t", next=3)

@@ -303,8 +303,10 @@ class Faults:
 
     def __init__(self, left: int = 1) -> None:
         self.left = left
+        self.new_held = 0
 
-    def holds(self, topic: str) -> bool:
+    def holds(self, topic: str, *, is_new: bool = True) -> bool:
+        self.new_held += is_new and topic == "h"
         return topic == "h"
 
     def swallows(self, topic: str) -> bool:
@@ -316,10 +318,12 @@ async def test_a_fault_holds_markers_until_it_is_cleared(autojump_clock: Clock) 
     async with running_sender() as (sending, sender):
         held = TopicPartition("h", 0)
         sending.leaders = {A: 1, held: 1}
-        sender.use_faults(Faults())
+        faults = Faults()
+        sender.use_faults(faults)
         sender.send(markers("x", A, held))
         await trio.sleep(1000)
-        sender.use_faults(Faults())
+        sender.use_faults(faults)
+        assert faults.new_held == 1
         assert (told(sending), sender.pending_count) == ([("x", [A])], 1)
         sender.use_faults(None)
         assert (told(sending), sender.pending_count) == ([("x", [A]), ("x", [held])], 0)

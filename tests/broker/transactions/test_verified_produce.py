@@ -39,7 +39,7 @@ class HeldMarkers:
         self._node = node
         node.marker_sender.use_faults(self)
 
-    def holds(self, topic: str) -> bool:
+    def holds(self, topic: str, *, is_new: bool = True) -> bool:
         return True
 
     def swallows(self, topic: str) -> bool:

@@ -25,7 +25,10 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KcliBroke
     running.stop()
 
 
-def test_faults_are_added_listed_and_cleared(nodes: KcliBroker, transcript: Transcript) -> None:
+def test_faults_are_added_listed_and_cleared(
+    nodes: KcliBroker, transcript: Transcript, kcli: Callable[..., Finished]
+) -> None:
+    assert kcli("topics", "create", "orders", "-b", nodes.bootstrap).exit_code == 0
     transcript(
         "broker_fault",
         "broker fault list",
@@ -44,6 +47,12 @@ def test_faults_are_added_listed_and_cleared(nodes: KcliBroker, transcript: Tran
         "broker fault clear 2",
         "broker fault clear",
         "broker fault clear 1 --all",
+        "broker fault clear --all",
+        "broker fault add drop --topic order --next 1",
+        "broker fault add hang-transactions --topic 'x*'",
+        "broker fault add hold-markers --topic __transaction_state",
+        "broker fault clear 8",
+        "broker fault clear 9 10 -o json",
         "broker fault clear --all",
         "broker fault list",
     )
