@@ -147,6 +147,13 @@ class DeliveryWarnings:
         last = f": {error_text(error)}" if error is not None and when >= batch.created_at else ""
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not delivered within {timeout_ms} ms{last}")
 
+    def reason(self, batch: ProducerBatch) -> str | None:
+        """Return why a batch waits: the last error of its partition since it was created."""
+        error, when = self._last.get(batch.partition, (None, 0.0))
+        if error is None or when < batch.created_at:
+            return None
+        return f"{batch.partition}: {error_text(error)}"
+
 
 class Sender:
     """The task behind a producer.
@@ -204,6 +211,7 @@ class Sender:
             accumulator.may_drain = self._may_drain
             transactions.wake = self.wake
             transactions.drop = self.drop_queued
+            transactions.delay_reason = self.delay_reason
         client.cache.listeners.append(self._metadata_changed)
 
     def wake(self) -> None:
@@ -220,6 +228,11 @@ class Sender:
         for batch in self._accumulator.queued():
             self._accumulator.remove(batch)
             self._fail(batch, error)
+
+    def delay_reason(self) -> str | None:
+        """Return why records are not delivered yet: the error of the oldest batch that met one."""
+        reasons = map(self._warnings.reason, self._accumulator.incomplete)
+        return next((reason for reason in reasons if reason is not None), None)
 
     def _may_drain(self, batch: ProducerBatch) -> bool:
         transactions, sequences = self._transactions, self._sequences

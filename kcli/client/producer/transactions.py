@@ -68,8 +68,8 @@ class Ending:
 class Transactions:
     """The transactions of one producer.
 
-    `flush` waits until nothing is queued or in flight, `drop` fails what is queued with an error, and `wake`
-    has the sender look again at what it may send.
+    `flush` waits until nothing is queued or in flight, `drop` fails what is queued with an error, `wake` has
+    the sender look again at what it may send, and `delay_reason` tells why records are not delivered yet.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Transactions:
         """How the last transaction ended: whoever joins the end of one learns it here."""
         self.drop: Callable[[KafkaError], None] = lambda error: None
         self.wake: Callable[[], None] = lambda: None
+        self.delay_reason: Callable[[], str | None] = lambda: None
         self.nursery: trio.Nursery | None = None
         self._client = client
         self._sequences = sequences
@@ -302,7 +303,9 @@ class Transactions:
         with trio.move_on_after(self._max_block) as scope:
             yield
         if scope.cancelled_caught:
-            last = f": {self._requests.last_error}" if self._requests.last_error else ""
+            # A commit is asked for behind the last record: what keeps that waiting comes first.
+            cause = self.delay_reason() or self._requests.last_error
+            last = f": {cause}" if cause else ""
             why = f"waited {round(self._max_block * 1000)} ms for {what}{last}"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, why)
 

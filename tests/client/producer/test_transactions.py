@@ -443,6 +443,24 @@ async def test_calls_wait_at_most_max_block_ms_and_name_the_last_error(autojump_
         assert brokers.committed == [b"value"]
 
 
+async def test_a_commit_that_waits_for_a_leader_names_the_partition(autojump_clock: MockClock) -> None:
+    async with (
+        transactional_cluster() as (brokers, client),
+        transactional(client, max_block_ms=3000) as producer,
+    ):
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await (await producer.send("orders", b"value", partition=0)).wait()
+        brokers.topics["orders"][0].leader = -1
+        brokers.script(ProduceRequest, produced(6))
+        await producer.send("orders", b"value", partition=0)
+        no_leader = "orders-0: LEADER_NOT_AVAILABLE: the partition has no leader at the moment"
+        with pytest.raises(
+            KafkaError, match=f"waited 3000 ms for the commit of the transaction: {no_leader}"
+        ):
+            await producer.commit_transaction()
+
+
 async def test_the_level_is_looked_at_between_transactions(autojump_clock: MockClock) -> None:
     """After an upgrade the next transaction has an epoch of its own, which level 2 takes for granted."""
     async with transactional_cluster(0) as (brokers, client), transactional(client) as producer:
