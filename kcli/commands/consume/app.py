@@ -60,7 +60,7 @@ SkipMessageOnError = Annotated[
 Verbose = Annotated[
     bool,
     typer.Option(
-        "--verbose", help="Show which partitions a member gets and gives up, and the traceback of an error"
+        "--verbose", help="Show which partitions a member gets and gives up, and the traceback of a bug"
     ),
 ]
 

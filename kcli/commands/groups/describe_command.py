@@ -43,7 +43,7 @@ async def describe(
         bool, typer.Option("--time-lag", help="Show the age of the first unread record")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show epochs and assignments, and the traceback of an error")
+        bool, typer.Option("--verbose", help="Show epochs and assignments, and the traceback of a bug")
     ] = False,
     watch: Annotated[
         float | None, typer.Option(min=0.1, metavar="SECONDS", help="Repeat after so many seconds")

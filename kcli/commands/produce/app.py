@@ -307,7 +307,7 @@ async def produce(
         bool,
         typer.Option(
             "--verbose",
-            help="Tell producer id, epoch and end of each transaction, and show the traceback of an error",
+            help="Tell producer id, epoch and end of each transaction, and show the traceback of a bug",
         ),
     ] = False,
     line_reader: Annotated[str | None, typer.Option(hidden=True)] = None,

@@ -1,7 +1,8 @@
 """`@command`: registers a function as a command, runs it, prints its result and its errors.
 
 Only this module turns errors into exit codes; the table stands in `kcli.errors`. An error that is not a
-`KcliError` is reported as a bug, with a traceback under `--verbose`.
+`KcliError` is reported as a bug, with a traceback under `--verbose`. A command whose `--verbose` tells of its
+work shows those of bugs only.
 
 Command lines differ from Typer's in two ways: a number is written in decimal digits (Python, and so Typer,
 takes `1_0` for ten), and an option may be declared to need no value.
@@ -133,6 +134,7 @@ class Callback:
             lambda: self._body(**grouped(self.parameters, arguments)),
             output=output,
             verbose=verbose,
+            has_own_verbose=has_own(self.parameters, "verbose"),
             path=self._path,
         )
 
@@ -181,7 +183,7 @@ def with_common_options(parameters: Mapping[str, inspect.Parameter]) -> inspect.
     """Return the options of a command's function and of its groups, and then `--output` and `--verbose`."""
     added: dict[str, tuple[Any, Any]] = {"output": (Output, None), "verbose": (Verbose, False)}
     for name, (_, default) in added.items():
-        if name in parameters and get_origin(parameters[name].annotation) is Annotated:
+        if has_own(parameters, name):
             added[name] = (parameters[name].annotation, default)
     own = [each for each in flattened(parameters) if each.name not in added]
     common = [
@@ -191,7 +193,19 @@ def with_common_options(parameters: Mapping[str, inspect.Parameter]) -> inspect.
     return inspect.Signature([*own, *common])
 
 
-def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, path: str = "kcli") -> None:
+def has_own(parameters: Mapping[str, inspect.Parameter], name: str) -> bool:
+    """Return whether a command declares a common option anew, for a meaning of its own."""
+    return name in parameters and get_origin(parameters[name].annotation) is Annotated
+
+
+def run(
+    body: Callable[[], Any],
+    *,
+    output: OutputFormat | None,
+    verbose: bool,
+    has_own_verbose: bool = False,
+    path: str = "kcli",
+) -> None:
     """Run a body, print its result and errors, and raise `typer.Exit` after errors; hints name `path`."""
     from kcli.commands.shared.output import note, print_errors, print_result
 
@@ -212,16 +226,23 @@ def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, 
     if verbose:
         from traceback import format_exception
 
-        for failure in failures:
-            if not isinstance(failure, typer.Exit):
-                for line in "".join(format_exception(failure)).rstrip("\n").split("\n"):
-                    note(line)
+        for failure in traced(failures, only_bugs=has_own_verbose):
+            for line in "".join(format_exception(failure)).rstrip("\n").split("\n"):
+                note(line)
     for error in shown:
         if isinstance(error, MissingArgument):
             error.hint = f"{path} --help"
     if shown:
         print_errors(shown, output, exit_code)
     raise typer.Exit(exit_code)
+
+
+def traced(failures: list[BaseException], *, only_bugs: bool) -> list[BaseException]:
+    """Return the failures whose tracebacks tell something: no interrupt, what it caused, or a closed pipe."""
+    expected: tuple[type[BaseException], ...] = (typer.Exit, KeyboardInterrupt, BrokenPipeError)
+    if only_bugs or any(isinstance(each, KeyboardInterrupt | Interrupted) for each in failures):
+        expected += (KcliError,)
+    return [each for each in failures if not isinstance(each, expected)]
 
 
 def wait_for(awaitable: Awaitable[Any]) -> Any:  # noqa: ANN401  # whatever the command returns

@@ -109,6 +109,33 @@ def test_verbose_shows_the_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     assert finished.err.endswith("for a traceback\n")
 
 
+@pytest.mark.parametrize(
+    ("raised", "has_own_verbose", "traced"),
+    [
+        ([KcliError("it failed")], False, ["KcliError"]),
+        ([KcliError("it failed")], True, []),
+        ([KcliError("it failed"), ValueError("odd")], True, ["ValueError"]),
+        ([KeyboardInterrupt(), KcliError("it was cut off")], False, []),
+        ([Interrupted("interrupted")], False, []),
+        ([KeyboardInterrupt(), ValueError("odd")], True, ["ValueError"]),
+        ([BrokenPipeError()], False, []),
+    ],
+)
+def test_verbose_shows_no_traceback_of_what_is_expected(
+    raised: list[BaseException], has_own_verbose: bool, traced: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    saved = os.dup(1)
+    try:
+        with pytest.raises(typer.Exit):
+            run(raising(*raised), output=None, verbose=True, has_own_verbose=has_own_verbose)
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+    err = capfd.readouterr().err
+    assert ("Traceback" in err) == (traced == ["KcliError"]), "an error inside a group has no frames here"
+    assert [name for name in ("KcliError", "Interrupt", "ValueError") if f"{name}: " in err] == traced
+
+
 class Partial(NamedTuple):
     done: str
     failures: tuple[KcliError, ...]
@@ -144,6 +171,19 @@ def test_a_body_is_told_of_the_common_options_that_it_names(capfd: pytest.Captur
 
     app(["-o", "json", "--verbose"], standalone_mode=False)
     assert capfd.readouterr().out == "json True\n"
+
+
+def test_a_command_whose_verbose_tells_of_its_work_shows_no_traceback_of_its_errors(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    app = typer.Typer()
+
+    @command(app, "show", example="kcli show")
+    def show(verbose: Annotated[bool, typer.Option("--verbose", help="Tell more")] = False) -> None:
+        raise KcliError(f"told: {verbose}")
+
+    app(["--verbose"], standalone_mode=False)
+    assert capfd.readouterr().err == "error: told: True\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["topics"]], ids=["kcli", "kcli topics"])
