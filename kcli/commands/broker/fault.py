@@ -193,7 +193,8 @@ def add(
 
     Transactions: `hold-markers` lets no coordinator write markers until it is cleared, so that ended
     transactions stay prepared; `hang-transactions` loses markers that count as written, so that partitions
-    keep open transactions. `kcli transactions abort`, or Kafka's own tool, still ends those.
+    keep open transactions. `kcli transactions abort`, or Kafka's own tool, still ends those;
+    `kcli transactions find-hanging --topic TOPIC --max-transaction-timeout 0` shows them at once.
     """
     options: dict[str, Any] = {
         "node": node,

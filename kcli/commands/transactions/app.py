@@ -201,11 +201,23 @@ async def find_hanging(
             each for each in found if now - each.producer.last_timestamp > max_transaction_timeout * MINUTE_MS
         ]
         hanging = await lookup.hanging(client, old, timeout_ms=timeout_ms)
+    note_younger(len(found) - len(old), max_transaction_timeout)
     result = Hanging([HangingRow.of(each, now) for each in hanging], failures)
     if not hanging or failures:
         return result
     print_result(result, output)
     raise typer.Exit(ChecksFailed.exit_code)
+
+
+def note_younger(count: int, minutes: int) -> None:
+    """Note that there are open transactions that may still end, and were not examined for that."""
+    from kcli.commands.shared.formatting import counted
+    from kcli.commands.shared.output import note
+
+    if count:
+        told = counted(count, "open transaction"), "is" if count == 1 else "are", counted(minutes, "minute")
+        rest = f"`--max-transaction-timeout 0` examines {'it' if count == 1 else 'them'}, too"
+        note(f"{told[0]} {told[1]} younger than {told[2]}: {rest}")
 
 
 @command(app, "abort", needs="target", example="kcli transactions abort orders:0 --start-offset 1042")
