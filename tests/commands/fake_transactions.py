@@ -121,4 +121,6 @@ class FakeTransactions(FakeCluster):
         self, client: object, transactional_id: str, *, timeout_ms: int = 60_000
     ) -> tuple[int, int]:
         known = self.ids[transactional_id]
+        if known.state == "PrepareCommit":
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return known.producer_id, known.producer_epoch + 2

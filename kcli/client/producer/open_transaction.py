@@ -16,6 +16,7 @@ import trio
 from kcli.client.config import ProducerConfig
 from kcli.client.groups.classic_membership import GroupMetadata
 from kcli.client.producer.transaction_requests import ProducerIdAndEpoch, TransactionRequests
+from kcli.client.producer.transaction_states import markers_hint
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ async def end_transaction(
             ErrorCode.REQUEST_TIMED_OUT,
             f"waited {config.max_block_ms} ms for the end of a transaction of "
             f"{transaction.transactional_id}{last}",
+            hint=markers_hint(transaction.transactional_id) if requests.waits_for_markers else None,
         )
     finally:
         requests.close()

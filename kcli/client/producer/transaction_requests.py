@@ -20,7 +20,7 @@ import trio
 from kcli.client.groups.coordinator_link import CoordinatorLink
 from kcli.client.network.connection import UnsupportedVersion
 from kcli.client.network.retry_warnings import RetryWarnings, request_error
-from kcli.client.producer.transaction_states import Reaction, reaction
+from kcli.client.producer.transaction_states import ENDED_HINT, Reaction, ended_hint, reaction
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -80,9 +80,10 @@ class TransactionFailed(KafkaError):
                 ErrorCode.PRODUCER_FENCED,
                 "another producer has taken over the transactional id",
                 is_fatal=True,
-                hint="only one producer at a time may use it",
+                hint=ENDED_HINT,
             )
-        return cls(error.code, error.message, is_fatal=how is Reaction.FATAL, hint=error.hint)
+        hint = error.hint or ended_hint(error.code)
+        return cls(error.code, error.message, is_fatal=how is Reaction.FATAL, hint=hint)
 
 
 class TransactionRequests:
@@ -106,6 +107,8 @@ class TransactionRequests:
         self._client = client
         self._link = CoordinatorLink(client, self.transactional_id, client.transaction_coordinators)
         self._warnings = RetryWarnings(warn)
+        self.waits_for_markers = False
+        """Whether the last answer was that the transaction before has not ended everywhere."""
 
     @property
     def last_error(self) -> str:
@@ -261,6 +264,7 @@ class TransactionRequests:
             else:
                 errors = read(response)
                 if not errors:
+                    self.waits_for_markers = False
                     return response
                 lost, how = errors[0]
                 if how is Reaction.LOOK_UP:
@@ -269,6 +273,7 @@ class TransactionRequests:
                     raise TransactionFailed.of(lost, how)
                 elif lost.code is ErrorCode.CONCURRENT_TRANSACTIONS and concurrent_ms is not None:
                     pause_ms = min(pause_ms, concurrent_ms)
+            self.waits_for_markers = lost.code is ErrorCode.CONCURRENT_TRANSACTIONS
             self._warnings.note(f"transactional id {self.transactional_id}", lost, since=since)
             await trio.sleep(pause_ms / 1000)
 

@@ -140,6 +140,27 @@ _REACTIONS: Mapping[ErrorCode, Reaction] = MappingProxyType(
 )
 
 
+ENDED_HINT = (
+    "one producer at a time may use the id; or the broker ended the transaction: it was open for longer than "
+    "`--transaction-timeout-ms` (transaction.timeout.ms), or by `kcli transactions force-terminate`"
+)
+"""Why a producer is of no more use: brokers tell every reason with the same error codes."""
+
+
+def ended_hint(code: ErrorCode) -> str | None:
+    """Return the hint for an error that may mean that the transaction was ended by someone else."""
+    ended = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
+    return ENDED_HINT if code in ended else None
+
+
+def markers_hint(transactional_id: str) -> str:
+    """Return the hint for CONCURRENT_TRANSACTIONS that lasts: a transaction that does not get ended."""
+    return (
+        f"`kcli transactions describe {transactional_id}` shows what is still open: while it is prepared, "
+        "markers are not written yet, because a partition has no leader or a fault holds them"
+    )
+
+
 def reaction(code: ErrorCode, *, of_items: bool) -> Reaction:
     """Return what an error of a coordinator leads to.
 

@@ -26,6 +26,8 @@ from kcli.client.producer.transaction_states import (
     Event,
     Refusal,
     TransactionState,
+    ended_hint,
+    markers_hint,
 )
 from kcli.errors import UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -238,6 +240,7 @@ class Transactions:
 
     def batch_failed(self, error: KafkaError) -> None:
         """Note that a batch of the transaction was given up."""
+        error.hint = error.hint or ended_hint(error.code)
         self._failed(error, is_fatal=error.code in FATAL_OF_BATCHES)
 
     def request_failed(self, error: KafkaError) -> None:
@@ -307,7 +310,8 @@ class Transactions:
             cause = self.delay_reason() or self._requests.last_error
             last = f": {cause}" if cause else ""
             why = f"waited {round(self._max_block * 1000)} ms for {what}{last}"
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, why)
+            hint = markers_hint(self._requests.transactional_id) if self._requests.waits_for_markers else None
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, why, hint=hint)
 
     async def _end(self, call: Call) -> None:
         ending = await self._enter(call)

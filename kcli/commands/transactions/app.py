@@ -316,7 +316,9 @@ async def force_terminate(
     A producer that is alive fails with PRODUCER_FENCED; a new one with the same id goes on.
     """
     from kcli.client import admin
+    from kcli.client.producer.transaction_states import markers_hint
     from kcli.commands.shared.session import failure
+    from kcli.protocol.error_codes import ErrorCode
 
     names = [*([id] if id is not None else ()), *(id_option or ())]
     if not names:
@@ -332,7 +334,9 @@ async def force_terminate(
                 raise known
             owner = await admin.force_terminate_transaction(client, name, timeout_ms=timeout_ms)
         except KcliError as error:
-            raise failure(f"cannot terminate the transaction of `{name}`", error) from error
+            is_ending = getattr(error, "code", None) is ErrorCode.CONCURRENT_TRANSACTIONS
+            hint = markers_hint(name) if is_ending else None
+            raise failure(f"cannot terminate the transaction of `{name}`", error, hint=hint) from error
     return Terminated(name, *owner)
 
 

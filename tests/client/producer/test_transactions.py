@@ -11,7 +11,7 @@ from kcli.client.groups.classic_membership import GroupMetadata
 from kcli.client.groups.coordinator_link import CoordinatorLink
 from kcli.client.network.connection import Connection, NotKafka
 from kcli.client.producer.producer import Producer
-from kcli.client.producer.transaction_states import TransactionState
+from kcli.client.producer.transaction_states import ENDED_HINT, TransactionState, markers_hint
 from kcli.client.producer.transactions import TransactionAborted
 from kcli.errors import UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -432,6 +432,7 @@ async def test_calls_wait_at_most_max_block_ms_and_name_the_last_error(autojump_
         with pytest.raises(KafkaError, match=r"waited 3000 ms for a producer id.*CONCURRENT") as raised:
             await producer.init_transactions()
         assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+        assert raised.value.hint == markers_hint("me")
         assert producer.transactions.state is TransactionState.UNINITIALIZED
         await producer.init_transactions()
         await producer.begin_transaction()
@@ -566,3 +567,31 @@ async def test_a_producer_without_a_transactional_id_has_no_transactions(autojum
     async with transactional_cluster() as (_, client), Producer(client) as producer:
         with pytest.raises(UsageError, match=r"transactional\.id"):
             await producer.init_transactions()
+
+
+@pytest.mark.parametrize("code", [47, 48, 90])
+async def test_why_a_transaction_may_have_been_ended_is_told(code: int, autojump_clock: MockClock) -> None:
+    """By its timeout, or by somebody else: coordinators tell it with these codes."""
+    async with transactional_cluster() as (brokers, client), transactional(client) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send("orders", b"value", partition=0)
+        brokers.script(EndTxnRequest, EndTxnResponse(error_code=code))
+        with pytest.raises(KafkaError) as raised:
+            await producer.commit_transaction()
+    assert raised.value.hint == ENDED_HINT
+
+
+@pytest.mark.parametrize(("code", "hint"), [(47, ENDED_HINT), (87, None)])
+async def test_a_leader_that_knows_a_newer_epoch_may_know_an_ended_transaction(
+    code: int, hint: str | None, autojump_clock: MockClock
+) -> None:
+    async with transactional_cluster() as (brokers, client), transactional(client) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        brokers.script(ProduceRequest, produced(code))
+        sent = await producer.send("orders", b"value", partition=0)
+        with pytest.raises(KafkaError) as raised:
+            await sent.wait()
+        assert (raised.value.code, raised.value.hint) == (ErrorCode(code), hint)
+        await producer.abort_transaction()

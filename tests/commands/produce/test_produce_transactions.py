@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from kcli.client.config import ProducerConfig
+from kcli.client.producer.transaction_states import ENDED_HINT
 from kcli.commands.produce.json_reader import JsonReader
 from kcli.commands.produce.line_reader import LineReader, ReaderFormat
 from kcli.commands.produce.line_sender import Target, send_in_transactions
@@ -145,7 +146,7 @@ async def test_a_producer_that_came_later_is_told_of(fencing: str, autojump_cloc
     assert error.message == (
         "another producer has taken over the transactional id; the transaction was aborted"
     )
-    assert error.hint == "only one producer at a time may use it"
+    assert error.hint == ENDED_HINT
     assert brokers.committed == []
 
 

@@ -111,6 +111,7 @@ def test_force_terminate(transactions: FakeTransactions, transcript: Transcript)
         "transactions force-terminate payments-1",
         "transactions force-terminate --transactional-id payments-1 -o table",
         "transactions force-terminate payments-1 -o json",
+        "transactions force-terminate ledger",
         "transactions force-terminate nobody",
         "transactions force-terminate",
         "transactions force-terminate a --transactional-id b",
