@@ -12,6 +12,7 @@ from kcli.broker.node_context import NodeState
 from kcli.broker.process.control_server import LongOperation
 from kcli.errors import KcliError
 from kcli.protocol.corruption import CorruptRecord
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ class _Request(NamedTuple):
     """What to compact, and how; `now_ms` None means the present."""
 
     nodes: Sequence[Node]
+    absent: Mapping[int, str]
+    """The states of the nodes that do not run, by their ids."""
     targets: CompactionTargets
     now_ms: int | None
     is_dry_run: bool
@@ -40,8 +43,16 @@ class _Request(NamedTuple):
     async def perform(self, left: trio.Event) -> dict[str, Any]:
         """Compact one log after the other, until the client has left."""
         logs = {node.node_id: [*node.broker.log_manager] for node in self.nodes}
-        self.targets.check(compacted_among(log for each in logs.values() for log in each))
+        away = self._replicas_away()
+        known = {key: True for each in away.values() for key in each}
+        self.targets.check({**known, **compacted_among(log for each in logs.values() for log in each)})
         chosen = [(node, log) for node in self.nodes for log in self.targets.select(logs[node.node_id])]
+        if away and not chosen:
+            node_id, keys = min(away.items())
+            raise KcliError(
+                f"node {node_id} is {self.absent[node_id]}, and no other has replicas of {_topics_of(keys)}",
+                hint=f"`kcli broker node start {node_id}` starts it",
+            )
         self.progress.expect(len(chosen))
         rows: list[dict[str, Any]] = []
         failures: list[dict[str, Any]] = []
@@ -57,7 +68,26 @@ class _Request(NamedTuple):
                 failures.append({"error": what, "hint": None})
             else:
                 rows.append(report.row(node.node_id))
-        return {"partitions": rows, "failures": failures}
+        return {"partitions": rows, "failures": failures, "warnings": self._warnings(away)}
+
+    def _replicas_away(self) -> dict[int, list[TopicPartition]]:
+        """Return the chosen replicas on nodes that do not run."""
+        broker = self.nodes[0].broker
+        away: dict[int, list[TopicPartition]] = {}
+        for topic in broker.image.topics.values() if self.absent else ():
+            if not broker.config.log_config(broker.image.topic_config(topic.name)).is_compacted:
+                continue
+            for number, partition in enumerate(topic.partitions):
+                key = TopicPartition(topic.name, number)
+                for node_id in self.absent.keys() & partition.replicas if self.targets.has(key) else ():
+                    away.setdefault(node_id, []).append(key)
+        return away
+
+    def _warnings(self, away: Mapping[int, Sequence[TopicPartition]]) -> list[str]:
+        return [
+            f"node {node_id} is {self.absent[node_id]}: its replicas of {_topics_of(keys)} stay as they are"
+            for node_id, keys in sorted(away.items())
+        ]
 
     async def _compact(self, broker: Broker, log: UnifiedLog, left: trio.Event) -> CompactionReport:
         options = RoundOptions(
@@ -75,10 +105,18 @@ async def compact_logs(cluster: Cluster, arguments: Mapping[str, Any]) -> LongOp
     """Compact the logs of `partitions` on one `node` or all; it ends early when the client leaves.
 
     Arguments: `partitions`, pairs of topic and partition or null, `node`, `dry_run`, `ignore_lag`, `roll`,
-    `now_ms`. The result has a row for each replica, and the failures.
+    `now_ms`. The result has a row for each replica, the failures, and warnings of replicas on other nodes.
     """
+    node_id = None if arguments.get("node") is None else whole(arguments, "node")
+    nodes = _running(cluster.nodes, node_id)
+    absent = {
+        each: node.state.value
+        for each, node in cluster.nodes.items()
+        if node_id is None and node.state is not NodeState.RUNNING
+    }
     request = _Request(
-        _running(cluster.nodes, None if arguments.get("node") is None else whole(arguments, "node")),
+        nodes,
+        absent,
         CompactionTargets.from_pairs(arguments.get("partitions") or ()),
         None if arguments.get("now_ms") is None else whole(arguments, "now_ms"),
         is_dry_run=flag(arguments, "dry_run"),
@@ -87,6 +125,10 @@ async def compact_logs(cluster: Cluster, arguments: Mapping[str, Any]) -> LongOp
         progress=CompactionProgress(),
     )
     return LongOperation(request.perform, progress=request.progress.row)
+
+
+def _topics_of(keys: Sequence[TopicPartition]) -> str:
+    return ", ".join(f"`{topic}`" for topic in sorted({key.topic for key in keys}))
 
 
 def _running(nodes: Mapping[int, Node], node_id: int | None) -> list[Node]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from kcli.commands.broker.node import DEFAULT_DATA_DIR, DataDir, ask_process, complete_node
-from kcli.commands.shared.formatting import size_text
-from kcli.commands.shared.output import OutputFormat, Table
+from kcli.commands.shared.formatting import counted, size_text
+from kcli.commands.shared.output import OutputFormat, Table, note, warn
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -115,13 +115,17 @@ class CompactedPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
     @property
+    def has_nothing(self) -> bool:
+        return self.first_dirty_offset >= self.end_offset
+
+    @property
     def bound(self) -> str:
         of = "" if self.producer_id is None else f" of producer {self.producer_id}"
         return BOUNDS[self.bounded_by] + of
 
     def line(self, *, with_node: bool) -> str:
         where = f"node {self.node}: {self.name}" if with_node else self.name
-        if self.first_dirty_offset >= self.end_offset:
+        if self.has_nothing:
             return f"{where}: nothing to compact from offset {self.first_dirty_offset} on: {self.bound}"
         parts = (
             f"segments {self.segments_before} to {self.segments_after}",
@@ -135,14 +139,26 @@ class CompactedPartition(NamedTuple):
         return f"{where}: {', '.join(parts)}"
 
     def cells(self) -> tuple[object, ...]:
+        where = (*(() if self.node is None else (self.node,)), self.name)
+        if self.has_nothing:
+            nothing = "nothing"
+            return (
+                *where,
+                nothing,
+                nothing,
+                nothing,
+                nothing,
+                f"none from {self.first_dirty_offset} on",
+                self.bound,
+            )
         return (
-            *(() if self.node is None else (self.node,)),
-            self.name,
+            *where,
             f"{self.segments_before} to {self.segments_after}",
             f"{size_text(self.bytes_before)} to {size_text(self.bytes_after)}",
             f"{self.records_before:,} to {self.records_after:,}",
             self.dropped.reasons,
-            f"{self.first_dirty_offset} to {self.end_offset}, {self.bound}",
+            f"{self.first_dirty_offset} to {self.end_offset}",
+            self.bound,
         )
 
 
@@ -153,19 +169,35 @@ class Compacted(NamedTuple):
     partitions: tuple[CompactedPartition, ...]
     failures: tuple[KcliError, ...] = ()
 
+    @property
+    def shown(self) -> tuple[CompactedPartition, ...]:
+        """The replicas that text and table have."""
+        return self.partitions
+
     def lines(self) -> list[str]:
         several = len({each.node for each in self.partitions}) > 1
-        return [each.line(with_node=several) for each in self.partitions]
+        return [each.line(with_node=several) for each in self.shown]
 
     def tables(self) -> list[Table]:
         columns = (
             *(("Node",) if any(each.node is not None for each in self.partitions) else ()),
-            *("Partition", "Segments", "Bytes", "Records", "Dropped", "Dirty, up to"),
+            *("Partition", "Segments", "Bytes", "Records", "Dropped", "New offsets", "Up to"),
         )
-        return [Table(columns, [each.cells() for each in self.partitions])]
+        return [Table(columns, [each.cells() for each in self.shown])] if self.shown else []
+
+
+class CompactedWhatWasDirty(Compacted):
+    """The result for all logs: text and table leave out those with nothing to compact, which are many."""
+
+    __slots__ = ()
+
+    @property
+    def shown(self) -> tuple[CompactedPartition, ...]:
+        return tuple(each for each in self.partitions if not each.has_nothing)
 
 
 async def compact(
+    context: typer.Context,
     partitions: Partitions = None,
     *,
     node: NodeOption = None,
@@ -190,7 +222,10 @@ async def compact(
     chosen = [_target(text) for text in partitions or ()]
     now_ms = None if now is None else parse_time(now, "--now")
     if log_dirs is not None:
-        for is_given, option in ((node is not None, "--node"), (roll, "--roll")):
+        source = context.get_parameter_source("data_dir")
+        # The directory in the environment may be meant for other commands.
+        is_named = source is not None and source.name == "COMMANDLINE"
+        for is_given, option in ((node is not None, "--node"), (roll, "--roll"), (is_named, "--data-dir")):
             if is_given:
                 raise UsageError(f"`{option}` and `--log-dirs` exclude each other")
     with _progress(output) as on_progress:
@@ -207,9 +242,24 @@ async def compact(
                 ignore_lag=ignore_lag,
                 now_ms=now_ms,
             )
-            return compacted(answer, dry_run=dry_run)
-        how = _options(now_ms, on_progress, ignores_lag=ignore_lag, is_dry_run=dry_run)
-        return compacted(_compact_at_rest(log_dirs, chosen, how), dry_run=dry_run)
+        else:
+            how = _options(now_ms, on_progress, ignores_lag=ignore_lag, is_dry_run=dry_run)
+            answer = _compact_at_rest(log_dirs, chosen, how)
+    done = compacted(answer, dry_run=dry_run, are_named=bool(chosen))
+    for warning in answer.get("warnings", ()):
+        warn(warning)
+    if output is not OutputFormat.JSON:
+        _tell_what_was_nothing(done, may_roll=log_dirs is None and not roll)
+    return done
+
+
+def _tell_what_was_nothing(done: Compacted, *, may_roll: bool) -> None:
+    """Tell how many logs are not shown, or how there is more to compact in those that are."""
+    hidden = len(done.partitions) - len(done.shown)
+    if hidden:
+        note(f"nothing to compact in {counted(hidden, 'log')}")
+    if may_roll and any(each.has_nothing and each.bounded_by == "active_segment" for each in done.shown):
+        note("hint: `--roll` closes the active segment first")
 
 
 @contextmanager
@@ -234,7 +284,6 @@ def _progress(output: OutputFormat | None) -> Iterator[OnProgress | None]:
 def _compact_at_rest(log_dirs: str, chosen: Sequence[object], options: RoundOptions) -> Mapping[str, Any]:
     from kcli.broker.node.compaction_targets import CompactionTargets
     from kcli.broker.node.offline_compaction import compact_directories
-    from kcli.commands.shared.output import note
 
     directories = [each.strip() for each in log_dirs.split(",") if each.strip()]
     if not directories:
@@ -257,9 +306,10 @@ def _options(
     )
 
 
-def compacted(answer: Mapping[str, Any], *, dry_run: bool) -> Compacted:
-    """Return the result from a broker's answer."""
-    return Compacted(
+def compacted(answer: Mapping[str, Any], *, dry_run: bool, are_named: bool) -> Compacted:
+    """Return the result from a broker's answer; without names it is about all logs."""
+    kind = Compacted if are_named else CompactedWhatWasDirty
+    return kind(
         dry_run,
         tuple(_partition(row) for row in answer["partitions"]),
         tuple(KcliError(each["error"], hint=each["hint"]) for each in answer["failures"]),

@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -18,6 +18,7 @@ from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.node.log_cleaner import LogCleaner, RoundOptions
 from kcli.broker.process.compact_operations import compact_logs
+from kcli.errors import KcliError
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
@@ -472,6 +473,43 @@ async def test_a_broker_without_a_cleaner_compacts_only_what_it_is_told_to(
             result = await operation.until(trio.Event())
             assert result["failures"] == []
             assert partition.log.cleaner_offset == result["partitions"][0]["end_offset"] > 0
+
+
+async def test_replicas_on_nodes_that_are_down_are_named(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    with no_threads():
+        async with running_cluster(tmp_path, nodes=3, log_cleaner_enable="false") as cluster:
+            configs = {"cleanup.policy": "compact"}
+            controller = cluster.brokers[0].controller
+            controller.create_topics(
+                [
+                    NewTopic("t", 2, 3, configs=configs),
+                    NewTopic("plain", 1, 3),
+                    NewTopic("one", 3, 1, configs=configs),
+                ],
+                defaults=TopicDefaults(),
+            )
+            await trio.sleep(10)
+            await cluster.stop_node(cluster.nodes[3])
+
+            async def compacted(**arguments: object) -> dict[str, Any]:
+                operation = await compact_logs(cluster, arguments)
+                return await operation.until(trio.Event())  # type: ignore[no-any-return]
+
+            result = await compacted(partitions=[["t", None]], dry_run=True)
+            assert [(each["node"], each["partition"]) for each in result["partitions"]] == [
+                (1, 0),
+                (1, 1),
+                (2, 0),
+                (2, 1),
+            ]
+            assert result["warnings"] == ["node 3 is dead: its replicas of `t` stay as they are"]
+            assert (await compacted(partitions=[["t", 0]], node=1))["warnings"] == []
+            places = [each.replicas[0] for each in cluster.publisher.latest.topics["one"].partitions]
+            with pytest.raises(KcliError) as caught:
+                await compacted(partitions=[["one", places.index(3)]])
+            assert caught.value.message == "node 3 is dead, and no other has replicas of `one`"
 
 
 async def test_a_segment_file_that_somebody_deleted_is_an_error_of_the_disk(cleaning: Cleaning) -> None:

@@ -61,11 +61,12 @@ ROWS = [
     row(1, 1, bounded_by="last_stable_offset", producer_id=4711),
     row(2, 0, **EMPTY, first_dirty_offset=5, end_offset=5, bounded_by="compaction_lag"),
     row(2, 2, dropped=NOTHING, bounded_by="full_map"),
+    row(3, 0, **EMPTY, first_dirty_offset=0, end_offset=0),
 ]
 
 
 async def compact(cluster: object, arguments: Mapping[str, Any]) -> LongOperation:
-    """Nodes 1 and 2 have compacted logs; partition 9 cannot be compacted."""
+    """Nodes 1, 2 and 3 have compacted logs; partition 9 cannot be compacted, and node 4 is down."""
     if arguments["node"] == 7:
         raise KcliError("there is no node 7", hint="the nodes are 1, 2")
 
@@ -74,7 +75,8 @@ async def compact(cluster: object, arguments: Mapping[str, Any]) -> LongOperatio
         if arguments["partitions"] == [["orders", 9]]:
             failures = [{"error": "node 1 did not compact orders-9: the log has changed", "hint": None}]
         rows = [each for each in ROWS if arguments["node"] in (None, each["node"])]
-        return {"partitions": rows, "failures": failures}
+        warnings = [] if arguments["node"] else ["node 4 is dead: its replicas of `orders` stay as they are"]
+        return {"partitions": rows, "failures": failures, "warnings": warnings}
 
     return LongOperation(until)
 
@@ -96,6 +98,9 @@ def test_what_it_shows(transcript: Transcript) -> None:
         "broker compact -o table",
         "broker compact --node 1 -o json --dry-run",
         "broker compact orders:9 --node 2",
+        "broker compact orders:0 --node 3",
+        "broker compact orders:0 --node 3 -o table",
+        "broker compact --node 3 -o table",
         "broker compact --node 7",
     )
 
@@ -106,15 +111,21 @@ def test_what_it_shows(transcript: Transcript) -> None:
         ("orders: ", "not TOPIC:PARTITION: orders:"),
         (":1", "the topic name is empty"),
         ("--log-dirs a --roll", "`--roll` and `--log-dirs` exclude each other"),
+        ("--log-dirs a --data-dir b", "`--data-dir` and `--log-dirs` exclude each other"),
         ("--log-dirs a --node 1", "`--node` and `--log-dirs` exclude each other"),
         ("--log-dirs ,", "`--log-dirs` cannot be empty"),
         ("--now yesterday", "`--now` cannot be yesterday"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
-    words: str, message: str, tmp_path: Path, kcli: Callable[..., Finished]
+    words: str,
+    message: str,
+    tmp_path: Path,
+    kcli: Callable[..., Finished],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    finished = kcli("broker", "compact", "--data-dir", str(tmp_path), *words.split())
+    monkeypatch.setenv("KCLI_DATA_DIR", str(tmp_path))
+    finished = kcli("broker", "compact", *words.split())
     assert finished.exit_code == 2
     assert finished.err.splitlines()[0] == f"error: {message}"
 
