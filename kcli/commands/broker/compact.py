@@ -212,7 +212,11 @@ async def compact(
     """Compact logs of topics with `cleanup.policy=compact` now, whatever their share of dirty bytes.
 
     The last record of each key stays, with its offset. Tombstones stay for `delete.retention.ms` after the
-    compaction that meets them first. The active segment is compacted only with `--roll`, which closes it.
+    compaction that meets them first. As in Apache Kafka, the next one that has new records to compact drops
+    them; without new records nothing is done, and tombstones stay, whatever `--now` says.
+
+    The active segment stays as it is, because the broker appends to it. With `--roll` the broker closes it
+    first, and begins another. At rest it cannot be compacted: only a broker closes segments.
 
     With `--log-dirs` no broker runs, and the last one has stopped in order; the configurations of topics are
     those in the metadata log there. A dry run may look at the directories of a running broker, too.

@@ -555,6 +555,24 @@ async def test_the_active_segment_is_closed_first_if_asked_for(cleaning: Cleanin
     assert (again.first_dirty_offset, again.end_offset, log.segments.active.base_offset) == (3, 3, 3)
 
 
+async def test_tombstones_go_only_in_a_round_with_new_records(cleaning: Cleaning) -> None:
+    log = cleaning.create()
+    cleaning.put("gone", b"1")
+    cleaning.put("gone", None)
+
+    async def compact(after_days: int) -> CompactionReport:
+        now_ms = cleaning.node.now_ms + after_days * DAY_MS
+        return await cleaning.cleaner.compact(log, RoundOptions(now_ms=now_ms, rolls=True))
+
+    assert (await compact(0)).stats.superseded == 1
+    nothing = await compact(1000)
+    assert (nothing.first_dirty_offset, nothing.end_offset) == (2, 2)
+    assert records(log) == [(1, b"gone", None)]
+    cleaning.put("new", b"2")
+    assert (await compact(1000)).stats.tombstones == 1
+    assert records(log) == [(2, b"new", b"2")]
+
+
 async def test_a_dry_run_is_void_if_the_log_changes(cleaning: Cleaning) -> None:
     log = cleaning.create()
     cleaning.update(1, 60)
