@@ -133,9 +133,29 @@ def test_a_port_that_is_silent(kcli: Kcli) -> None:
         ("topics create present", "topic `present` already exists"),
         ("topics create wide --replication-factor 3", "cannot create topic `wide`: "),
         ("topics create wide --replica-assignment 1:2", "cannot create topic `wide`: "),
-        ("topics create t --config no.such.name=1", "cannot create topic `t`: "),
+        (
+            "topics create t --config no.such.name=1",
+            "cannot create topic `t`: unknown topic config name: no.such.name\n"
+            "hint: `kcli configs describe TOPIC --all` of any topic that exists shows the names\n",
+        ),
         ("topics create t --config retention.ms=soon", "cannot create topic `t`: "),
-        ("topics create t --config cleanup.policy=burn", "cannot create topic `t`: "),
+        (
+            "topics create t --config cleanup.policy=burn",
+            "cannot create topic `t`: invalid value `burn` for `cleanup.policy`: "
+            "must be any of compact, delete\n",
+        ),
+        *(
+            (
+                f"{command} --config cleanup.policy=compact,retention.ms=1",
+                f"{error}: invalid value `compact,retention.ms=1` for `cleanup.policy`: "
+                "must be any of compact, delete\n"
+                "hint: repeat `--config` for each: --config cleanup.policy=compact --config retention.ms=1\n",
+            )
+            for command, error in (
+                ("topics create t", "cannot create topic `t`"),
+                ("topics alter present", "cannot alter the configuration of topic `present`"),
+            )
+        ),
         ("topics create a/b", "cannot create topic `a/b`: "),
         ("topics create ..", "cannot create topic `..`: "),
         (f"topics create {'x' * 250}", "cannot create topic `xxx"),
@@ -308,6 +328,11 @@ def test_the_records_of_a_compacted_topic_need_keys(live: Kcli) -> None:
         ),
         ("topics list -X request.timeout.ms=soon", "invalid value for `request.timeout.ms`: soon"),
         ("topics list -X nonsense", "`--command-property` needs name=value: nonsense"),
+        (
+            "topics create t --config retention.ms=7d,cleanup.policy=compact",
+            "error: not a number with a unit: `retention.ms=7d,cleanup.policy=compact`\n"
+            "hint: repeat `--config` for each: --config retention.ms=7d --config cleanup.policy=compact\n",
+        ),
     ],
 )
 def test_wrong_usage(command: str, message: str, kcli: Kcli) -> None:

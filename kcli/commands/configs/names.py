@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kcli.commands.shared.arguments import repeat_hint
 from kcli.errors import KcliError, nearest_hint
 from kcli.protocol.configs import NO_EFFECT
 from kcli.protocol.error_codes import ErrorCode
@@ -44,12 +45,21 @@ async def refuse_unknown(client: Client, resources: Iterable[ConfigResource], na
 
 
 async def name_hint(
-    client: Client, results: Mapping[ConfigResource, KafkaError | None], names: Collection[str]
+    client: Client,
+    results: Mapping[ConfigResource, KafkaError | None],
+    values: Mapping[str, str],
+    *,
+    repeated: str | None = None,
 ) -> str | None:
-    """Return the name probably meant, or the command that shows all, if an alteration was refused."""
+    """Return the name probably meant, or the command that shows all, if an alteration was refused.
+
+    `repeated` is the option that takes one configuration, where several do not go in one with commas.
+    """
     for resource, error in results.items():
         if error is not None and error.wants_hint and error.code is ErrorCode.INVALID_CONFIG:
-            return likely_name(await known_names(client, resource), names) or describe_hint(resource)
+            known = await known_names(client, resource)
+            several = None if repeated is None else repeat_hint(values, repeated, known)
+            return several or likely_name(known, values) or describe_hint(resource)
     return None
 
 

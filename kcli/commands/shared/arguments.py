@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 
@@ -54,7 +54,29 @@ def parse_properties(pairs: Sequence[str] | None, option: str) -> dict[str, str]
 
 def parse_configs(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
     """Return configurations as `parse_properties` does, with plain numbers for durations and sizes."""
-    return without_units(parse_properties(pairs, option))
+    configs = parse_properties(pairs, option)
+    try:
+        return without_units(configs)
+    except UsageError as error:
+        error.hint = repeat_hint(configs, option) or error.hint
+        raise
+
+
+def repeat_hint(configs: Mapping[str, str], option: str, known: Collection[str] | None = None) -> str | None:
+    """Return how to give several configurations if a value looks like more than one, else None.
+
+    Kafka's tools also take one for each `--config`, but several with commas for `--add-config`. What follows
+    a comma must be one of the `known` names, or any name with a dot.
+    """
+    import re
+
+    for name, value in configs.items():
+        first, *others = re.split(r",\s*(?=[\w.-]+\s*=)", value)
+        names = [other.partition("=")[0].strip() for other in others]
+        if names and all(other in known if known is not None else "." in other for other in names):
+            pairs = " ".join(f"{option} {pair}" for pair in (f"{name}={first}", *others))
+            return f"repeat `{option}` for each: {pairs}"
+    return None
 
 
 def without_units(configs: Mapping[str, str]) -> dict[str, str]:

@@ -23,7 +23,6 @@ HINTS = {
     "INVALID_REPLICATION_FACTOR": "`kcli cluster nodes` shows the brokers there are",
     "INVALID_TOPIC_EXCEPTION": "a name is 1 to 249 of the characters a-z A-Z 0-9 . _ -",
     "INVALID_PARTITIONS": "partitions can be added, never removed",
-    "INVALID_CONFIG": "`kcli configs describe TOPIC --all` shows the names and values of a topic",
     "GROUP_ID_NOT_FOUND": "`kcli consumer-groups list` shows the groups there are",
     "TRANSACTIONAL_ID_NOT_FOUND": "`kcli transactions list` shows the transactional ids there are",
     "INVALID_REGULAR_EXPRESSION": "`kcli consumer-groups validate-regex` shows what is wrong with it",

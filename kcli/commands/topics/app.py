@@ -482,7 +482,7 @@ async def alter_configs(
     resources = {admin.ConfigResource(admin.ConfigResourceType.TOPIC, name): operations for name in names}
     await refuse_unknown(client, resources, deleted)
     results = await admin.incremental_alter_configs(client, resources)
-    hint = await name_hint(client, results, settings)
+    hint = await name_hint(client, results, settings, repeated="--config")
     altered = next((resource for resource, result in results.items() if result is None), None)
     if settings and altered is not None:
         await warn_of_no_effect(client, altered, settings)

@@ -24,15 +24,23 @@ if TYPE_CHECKING:
 
 
 GOOD_NAME = r"[a-zA-Z0-9._-]{1,249}"
+NAMES_HINT = "`kcli configs describe TOPIC --all` of any topic that exists shows the names"
 COLLISION_HINT = "metric names would be the same for both topics: choose another name"
 
 
 async def refusal_hint(client: Client, topic: NewTopic, error: KafkaError) -> str | None:
-    """Return a hint for a refused topic, None if the hint of the error code is enough."""
+    """Return a hint for a refused topic, None if the error, or the hint of its code, is enough.
+
+    The error of a value that is refused names the valid ones.
+    """
     from kcli.commands.configs.names import likely_name
+    from kcli.commands.shared.arguments import repeat_hint
 
     if error.wants_hint and error.code is ErrorCode.INVALID_CONFIG:
-        return likely_name(await config_names(client, topic.name), topic.configs)
+        known = await config_names(client, topic.name)
+        is_unknown = bool(known) and any(name not in known for name in topic.configs)
+        hint = repeat_hint(topic.configs, "--config", known) or likely_name(known, topic.configs)
+        return hint or (NAMES_HINT if is_unknown else None)
     if error.code is ErrorCode.INVALID_TOPIC_EXCEPTION and collides(topic.name):
         return COLLISION_HINT
     return None

@@ -13,9 +13,9 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
     ("error", "message", "hint"),
     [
         pytest.param(
-            KafkaError(ErrorCode.INVALID_CONFIG, "Unknown topic config name: x."),
-            "cannot alter x: Unknown topic config name: x",
-            "`kcli configs describe TOPIC --all` shows the names and values of a topic",
+            KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "x y is no name."),
+            "cannot alter x: x y is no name",
+            "a name is 1 to 249 of the characters a-z A-Z 0-9 . _ -",
             id="the hint is that of the error",
         ),
         pytest.param(
