@@ -27,6 +27,7 @@ class FakeTransactions(FakeCluster):
             for name, row in {
                 "payments-1": (1, 1000, 4, "Ongoing", 60_000, STARTED_MS, orders),
                 "payments-2": (2, 1001, 0, "Empty", 900_000, None, ()),
+                "done": (2, 1003, 1, "CompleteCommit", 60_000, STARTED_MS, ()),
                 "ledger": (1, 1002, 7, "PrepareCommit", 60_000, STARTED_MS, orders[:1]),
             }.items()
         }
@@ -46,6 +47,7 @@ class FakeTransactions(FakeCluster):
         }
         self.aborted: list[tuple[TopicPartition, int, int, int]] = []
         self.silent: set[int] = set()
+        self.writes_markers = False
 
     async def list_transactions(
         self,
@@ -57,7 +59,7 @@ class FakeTransactions(FakeCluster):
         pattern: str | None = None,
         timeout_ms: int | None = None,
     ) -> admin.TransactionListings:
-        if pattern == "((":
+        if pattern in ("((", "["):
             refused = KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION)
             return admin.TransactionListings((), {1: refused, 2: refused})
         found = [
@@ -112,7 +114,9 @@ class FakeTransactions(FakeCluster):
         coordinator_epoch: int,
         timeout_ms: int | None = None,
     ) -> None:
-        for state in self.producers.get(partition, []):
+        if partition not in self.producers:
+            raise unknown()
+        for state in self.producers[partition]:
             if state.producer_id == producer_id and producer_epoch < state.producer_epoch:
                 raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
         self.aborted.append((partition, producer_id, producer_epoch, coordinator_epoch))
@@ -121,6 +125,6 @@ class FakeTransactions(FakeCluster):
         self, client: object, transactional_id: str, *, timeout_ms: int = 60_000
     ) -> tuple[int, int]:
         known = self.ids[transactional_id]
-        if known.state == "PrepareCommit":
+        if known.state == "PrepareCommit" and not self.writes_markers:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return known.producer_id, known.producer_epoch + 2

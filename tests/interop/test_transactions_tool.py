@@ -80,7 +80,8 @@ def test_what_is_open_is_shown_as_in_the_original(ours: Ours, theirs: Theirs, he
         ["list", "--duration-filter", "0"],
         ["list", "--transactional-id-pattern", "tool-.*"],
     ):
-        assert ours(*arguments).out.splitlines() == theirs(*arguments).lines, arguments
+        # Kafka's tool lists them as brokers and hash tables do, kcli by their ids.
+        assert sorted(ours(*arguments).out.splitlines()) == sorted(theirs(*arguments).lines), arguments
     for name in ("tool-open", "tool-done"):
         shown = [
             ours("describe", name).out.splitlines(),

@@ -62,11 +62,12 @@ BETWEEN_WORDS = r"\s+(?![kMGTPE]?B\b)"
 
 
 class Table(NamedTuple):
-    """Columns and rows; a column of numbers is right-aligned."""
+    """Columns and rows; a column of numbers is right-aligned, also without a cell if it is in `numbers`."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     title: str | None = None
+    numbers: Sequence[str] = ()
 
 
 def chosen_format(output: OutputFormat | None) -> OutputFormat:
@@ -217,7 +218,7 @@ def rich_table(table: Table, rows: Sequence[Sequence[str]], widths: Sequence[int
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for index, name in enumerate(table.columns):
         cells = [row[index] for row in table.rows if row[index] is not None]
-        numeric = bool(cells) and all(type(cell) is int for cell in cells)
+        numeric = (bool(cells) or name in table.numbers) and all(type(cell) is int for cell in cells)
         shown.add_column(name, justify="right" if numeric else "left", width=max(widths[index], 1))
     for row in rows:
         shown.add_row(*map(Text, row))

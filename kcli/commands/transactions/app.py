@@ -24,6 +24,7 @@ from kcli.commands.transactions.options import (
 )
 from kcli.commands.transactions.results import (
     MINUTE_MS,
+    WITHOUT_TRANSACTION,
     Aborted,
     Description,
     DescriptionRow,
@@ -36,7 +37,7 @@ from kcli.commands.transactions.results import (
 from kcli.errors import ChecksFailed, KcliError, MissingArgument, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kcli.client.client import Client
     from kcli.protocol.topics import TopicPartition
@@ -72,7 +73,10 @@ async def list_transactions(
         typer.Option(metavar="REGEX", help="Only ids that a regular expression of RE2 matches as a whole"),
     ] = None,
     state: Annotated[
-        str | None, typer.Option(metavar="STATES", help=f"Only ids in these states: {', '.join(STATES)}")
+        str | None,
+        typer.Option(
+            metavar="STATES", help=f"Only ids in these states, separated by commas: {', '.join(STATES)}"
+        ),
     ] = None,
     producer_id: Annotated[
         list[int] | None, typer.Option(min=0, metavar="ID", help="Only this producer id (repeatable)")
@@ -95,11 +99,35 @@ async def list_transactions(
             pattern=transactional_id_pattern,
             timeout_ms=timeout_ms,
         )
+    check_pattern(transactional_id_pattern, found.errors.values())
     failures = [
         failure(f"cannot list the transactions of broker {node_id}", error)
         for node_id, error in found.errors.items()
     ]
-    return Listing(found.transactions, failures)
+    return Listing(sorted(found.transactions), failures)
+
+
+def check_pattern(pattern: str | None, errors: Iterable[KcliError]) -> None:
+    """Raise `UsageError` with what is wrong with a pattern that brokers refuse, if kcli finds it, too."""
+    from kcli.protocol.error_codes import ErrorCode
+    from kcli.protocol.re2 import InvalidExpression, parse
+
+    refused = ErrorCode.INVALID_REGULAR_EXPRESSION
+    if pattern is None or all(getattr(error, "code", None) is not refused for error in errors):
+        return
+    try:
+        parse(pattern)
+    except InvalidExpression as error:
+        piece = f" `{error.piece}`" if error.piece else ""
+        raise UsageError(
+            f"`--transactional-id-pattern` is not a valid regular expression: {error.description}{piece}"
+        ) from error
+
+
+def check_ids(names: Iterable[str]) -> None:
+    """Raise `UsageError` for an empty transactional id."""
+    if not all(names):
+        raise UsageError("a transactional id cannot be empty")
 
 
 def wanted_states(text: str | None) -> list[str]:
@@ -129,6 +157,7 @@ async def describe(
     names = list(dict.fromkeys([*(ids or ()), *(id_option or ())]))
     if not names:
         raise MissingArgument("ID...")
+    check_ids(names)
     async with cluster.connect(timeout_ms=timeout_ms) as client:
         found = await admin.describe_transactions(client, names, timeout_ms=timeout_ms)
     rows, failures, now = [], [], now_ms()
@@ -284,7 +313,9 @@ async def abort_one(
     client: Client, partition: TopicPartition, owner: Sequence[int | None], timeout_ms: int
 ) -> Aborted:
     from kcli.client import admin
+    from kcli.commands.shared.output import note
     from kcli.commands.shared.session import failure
+    from kcli.commands.transactions.lookup import check_partition
 
     # -1: the producer's first transaction hangs. No leader has an epoch below 0.
     producer_id, producer_epoch, coordinator_epoch = (max(each or 0, 0) for each in owner)
@@ -298,8 +329,10 @@ async def abort_one(
             timeout_ms=timeout_ms,
         )
     except KcliError as error:
+        await check_partition(client, partition, error, timeout_ms=timeout_ms)
         attempt = f"cannot abort the transaction of producer {producer_id} in {partition}"
         raise failure(attempt, error) from error
+    note(f"aborted the transaction of producer {producer_id} in {partition}")
     return Aborted(*partition, producer_id, producer_epoch, coordinator_epoch)
 
 
@@ -317,6 +350,7 @@ async def force_terminate(
     """
     from kcli.client import admin
     from kcli.client.producer.transaction_states import markers_hint
+    from kcli.commands.shared.output import note
     from kcli.commands.shared.session import failure
     from kcli.protocol.error_codes import ErrorCode
 
@@ -325,6 +359,7 @@ async def force_terminate(
         raise MissingArgument("ID")
     if len(names) > 1:
         raise UsageError("`ID` and `--transactional-id` name one id")
+    check_ids(names)
     name = names[0]
     async with cluster.connect(timeout_ms=timeout_ms) as client:
         try:
@@ -337,6 +372,13 @@ async def force_terminate(
             is_ending = getattr(error, "code", None) is ErrorCode.CONCURRENT_TRANSACTIONS
             hint = markers_hint(name) if is_ending else None
             raise failure(f"cannot terminate the transaction of `{name}`", error, hint=hint) from error
+    if known.state in WITHOUT_TRANSACTION:
+        outcome = f"`{name}` had no open transaction ({known.state})"
+    elif known.state == "Ongoing":
+        outcome = f"aborted the transaction of `{name}`"
+    else:
+        outcome = f"the transaction of `{name}` was being ended already ({known.state}), and has ended"
+    note(f"{outcome}: its producer is fenced")
     return Terminated(name, *owner)
 
 

@@ -44,8 +44,24 @@ async def known_producers(
     found = await admin.describe_producers(client, [partition], node_id=node_id, timeout_ms=timeout_ms)
     states = found[partition]
     if isinstance(states, KafkaError):
+        await check_partition(client, partition, states, timeout_ms=timeout_ms)
         raise unanswered(partition, states, node_id)
     return states
+
+
+async def check_partition(
+    client: Client, partition: TopicPartition, error: KcliError, *, timeout_ms: int
+) -> None:
+    """Raise a `KcliError` that tells how many partitions a topic has, if `error` comes from a missing one."""
+    if getattr(error, "code", None) is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return
+    topic, number = partition
+    described = (await admin.describe_topics(client, [topic], timeout_ms=timeout_ms))[topic]
+    if not isinstance(described, KafkaError) and number >= len(described.partitions):
+        raise KcliError(
+            f"topic `{topic}` has no partition {number}, it has {len(described.partitions)}",
+            hint="the first is partition 0",
+        )
 
 
 def unanswered(partition: TopicPartition, error: KcliError, node_id: int | None) -> KcliError:
@@ -99,6 +115,7 @@ async def open_transactions(
         answers = await admin.describe_producers(client, batch, node_id=node_id, timeout_ms=timeout_ms)
         for partition, states in answers.items():
             if isinstance(states, KafkaError):
+                await check_partition(client, partition, states, timeout_ms=timeout_ms)
                 errors.append(unanswered(partition, states, node_id))
                 continue
             found += [OpenTransaction(partition, state) for state in states if state.start_offset is not None]

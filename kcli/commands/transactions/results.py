@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from kcli.errors import KcliError
 
 MINUTE_MS = 60_000
+WITHOUT_TRANSACTION = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
+"""The states of ids whose last transaction, if there was one, has ended."""
 
 
 class Listing(NamedTuple):
@@ -87,7 +89,8 @@ class Description(NamedTuple):
             (
                 *row[:6],
                 None if row.start_ms is None else moment_text(row.start_ms),
-                row.duration_ms,
+                # It began then, but does not last any more.
+                None if row.state in WITHOUT_TRANSACTION else row.duration_ms,
                 row.partitions or None,
             )
             for row in self.transactions
@@ -119,7 +122,7 @@ class Producers(NamedTuple):
             (*each[:4], moment_text(each.last_timestamp) if each.last_timestamp >= 0 else None, each[5])
             for each in self.producers
         ]
-        yield Table(names, rows, f"{self.topic}-{self.partition}")
+        yield Table(names, rows, f"{self.topic}-{self.partition}", numbers=names[-1:])
 
 
 class HangingRow(NamedTuple):

@@ -18,6 +18,7 @@ def test_list(transactions: FakeTransactions, transcript: Transcript) -> None:
         "transactions list --producer-id 1000 --producer-id 1002",
         "transactions list --state asleep",
         "transactions list --transactional-id-pattern ((",
+        "transactions list --transactional-id-pattern [",
         "transactions list --producer-id x",
     )
 
@@ -34,9 +35,12 @@ def test_describe(transactions: FakeTransactions, transcript: Transcript) -> Non
         "transactions describe payments-1 payments-2 -o table",
         "transactions describe payments-2 ledger -o json",
         "transactions describe --transactional-id ledger",
+        "transactions describe done",
+        "transactions describe done -o table",
         "transactions describe nobody ledger",
         "transactions describe nobody",
         "transactions describe",
+        "transactions describe ''",
     )
 
 
@@ -48,9 +52,11 @@ def test_describe_producers(transactions: FakeTransactions, transcript: Transcri
         "transactions describe-producers --topic orders --partition 1 -o json",
         "transactions describe-producers orders:0 --broker-id 2",
         "transactions describe-producers clicks:0",
+        "transactions describe-producers clicks:0 -o table",
         "transactions describe-producers clicks:0 --broker-id 1",
         "transactions describe-producers clicks:0 --broker-id 9",
         "transactions describe-producers orders:7",
+        "transactions describe-producers nothing:7",
         "transactions describe-producers orders",
         "transactions describe-producers --topic orders",
         "transactions describe-producers orders:0 --partition 0",
@@ -91,6 +97,8 @@ def test_abort(transactions: FakeTransactions, transcript: Transcript) -> None:
         "transactions abort orders:1 --start-offset 7 -o json",
         "transactions abort orders:0 --producer-id 500 --producer-epoch 1 --coordinator-epoch -1",
         "transactions abort orders:0 --start-offset 21",
+        "transactions abort orders:7 --start-offset 21",
+        "transactions abort orders:7 --producer-id 500 --producer-epoch 1 --coordinator-epoch -1",
         "transactions abort orders:0 --producer-id 1000 --producer-epoch 3 --coordinator-epoch 9",
         "transactions abort orders:0 --producer-id 500 --producer-epoch 1",
         "transactions abort orders:0 --start-offset 20 --producer-id 500",
@@ -105,14 +113,24 @@ def test_abort(transactions: FakeTransactions, transcript: Transcript) -> None:
     ]
 
 
+def test_force_terminate_waits_for_the_end_of_a_transaction_that_is_decided(
+    transactions: FakeTransactions, transcript: Transcript
+) -> None:
+    transactions.writes_markers = True
+    transcript("transactions_force_terminate_decided", "transactions force-terminate ledger")
+
+
 def test_force_terminate(transactions: FakeTransactions, transcript: Transcript) -> None:
     transcript(
         "transactions_force_terminate",
         "transactions force-terminate payments-1",
         "transactions force-terminate --transactional-id payments-1 -o table",
         "transactions force-terminate payments-1 -o json",
+        "transactions force-terminate payments-2",
+        "transactions force-terminate done",
         "transactions force-terminate ledger",
         "transactions force-terminate nobody",
         "transactions force-terminate",
+        "transactions force-terminate ''",
         "transactions force-terminate a --transactional-id b",
     )
