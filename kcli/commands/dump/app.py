@@ -161,7 +161,9 @@ def dump_log(
     """Print the files of a log directory, and explain damage in them.
 
     Files are only read, so a broker may be running on them; a log that is being written is read to its last
-    whole batch. `text` is the output of Kafka's own kafka-dump-log; `json` is one object per line.
+    whole batch. Files that a broker has deleted, by compaction for example, come last in their directory, and
+    with --kind only if they are named. `text` is the output of Kafka's own kafka-dump-log; `json` is one
+    object per line.
 
     \b
     Damage is explained on standard error, and the exit code is 3:

@@ -47,6 +47,9 @@ def dump(
 ) -> None:
     """Dump the files that the paths mean, then raise all failures together."""
     found = [*find_files(paths, selection)]
+    if is_summary:
+        # What a deleted file holds counts already, where compaction has copied it.
+        found = [each for each in found if not (isinstance(each, DumpFile) and each.is_replaced)]
     files = [file for file in found if isinstance(file, DumpFile)]
     total, form, pool = total_bytes(files), chosen_format(output), None
     if total is not None and not is_summary:

@@ -148,7 +148,7 @@ class TableDump(RangedView):
     def file_begins(self, file: DumpFile) -> None:
         self._end_columns()
         self._file = file
-        path = escaped(file.path)
+        path = escaped(file.heading)
         self._output.line(path if self._is_first else f"\n{path}")
         self._is_first = False
 

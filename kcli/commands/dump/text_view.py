@@ -50,7 +50,7 @@ class TextDump(RangedView):
     def file_begins(self, file: DumpFile) -> None:
         self._file = file
         self._lines.last_offset = -1
-        self._output.line(f"Dumping {file.path}")
+        self._output.line(f"Dumping {file.heading}")
 
     def resume(self, file: DumpFile, last_record_offset: int) -> None:
         self._file = file

@@ -63,6 +63,19 @@ class DumpFile(NamedTuple):
     def name(self) -> str:
         return os.path.basename(self.path)
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether it was found among the files of a replica, of which it is no part any more.
+
+        A broker keeps what it has deleted for `file.delete.delay.ms`.
+        """
+        return self.is_listed and self.path.endswith(DELETED_SUFFIX)
+
+    @property
+    def heading(self) -> str:
+        """The path, with what it does not tell."""
+        return f"{self.path} (deleted, not a part of the log)" if self.is_replaced else self.path
+
 
 class UnknownFile(UsageError):
     """A file of no known kind."""
@@ -82,6 +95,10 @@ class Selection(NamedTuple):
         topic, partition = parsed.topic_partition
         is_wanted = not self.topics or topic in self.topics
         return is_wanted and (not self.partitions or partition in self.partitions)
+
+    def has(self, file: DumpFile) -> bool:
+        """Whether a listed file is wanted; of certain kinds only those that the log has."""
+        return not self.kinds or (file.kind in self.kinds and not file.is_replaced)
 
     def nothing_in(self, directory: str) -> UsageError:
         """Return the error for a directory without a wanted file."""
@@ -190,9 +207,7 @@ def _files_of(directory: str, selection: Selection) -> Iterator[DumpFile]:
             own.append(file._replace(is_listed=True))
     if is_log_directory(directory) and (selection.topics or selection.partitions):
         own = []
-    yield from sorted(
-        (file for file in own if not selection.kinds or file.kind in selection.kinds), key=_reading_order
-    )
+    yield from sorted(filter(selection.has, own), key=_reading_order)
     for name in sorted(inner, key=_replica_order):
         path = f"{directory.rstrip('/')}/{name}"
         is_node = name.startswith(NODE_PREFIX) and is_log_directory(path)
@@ -200,8 +215,8 @@ def _files_of(directory: str, selection: Selection) -> Iterator[DumpFile]:
             yield from _files_of(path, selection)
 
 
-def _reading_order(file: DumpFile) -> tuple[bool, int, int, str]:
-    return file.offset is None, file.offset or 0, _ORDER[file.kind], file.name
+def _reading_order(file: DumpFile) -> tuple[bool, bool, int, int, str]:
+    return file.is_replaced, file.offset is None, file.offset or 0, _ORDER[file.kind], file.name
 
 
 def _replica_order(name: str) -> tuple[str, int]:

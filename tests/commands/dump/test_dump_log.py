@@ -61,6 +61,28 @@ def test_files_on_their_way_out_or_in(here: Path, kcli: Kcli) -> None:
         assert finished.out.splitlines() == [f"Dumping {moved}", *shown]
 
 
+def test_what_compaction_has_replaced_comes_last(here: Path, kcli: Kcli) -> None:
+    replica = orders(here)
+    log = replica / f"{0:020}.log"
+    summary = kcli("dump-log", str(replica), "--summary", "-o", "json").out
+    shutil.copy(log, f"{log}.deleted")
+    (replica / f"{0:020}.index.deleted").touch()
+
+    def headings(*words: str) -> list[str]:
+        lines = kcli("dump-log", *words, "-o", "text").out.splitlines()
+        return [line.removeprefix(f"Dumping {replica}/") for line in lines if line.startswith("Dumping ")]
+
+    shown, label = headings(str(replica)), "(deleted, not a part of the log)"
+    assert shown[:2] == [f"{0:020}.log", f"{5:020}.log"]
+    assert shown[-2:] == [f"{0:020}.log.deleted {label}", f"{0:020}.index.deleted {label}"]
+    assert sum(label in line for line in shown) == 2
+    table = kcli("dump-log", str(replica), "-o", "table").out
+    assert f"{log}.deleted {label}" in table
+    assert headings(str(replica), "--kind", "log") == [f"{0:020}.log", f"{5:020}.log"]
+    assert headings(f"{log}.deleted", "--kind", "log") == [f"{0:020}.log.deleted"]
+    assert kcli("dump-log", str(replica), "--summary", "-o", "json").out == summary
+
+
 def test_a_file_that_a_broker_takes_away_meanwhile_is_a_note(
     here: Path, kcli: Kcli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
