@@ -13,6 +13,7 @@ from kcli.broker.process.control_server import LongOperation
 from kcli.errors import KcliError
 from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.topics import TopicPartition
+from kcli.storage.cleaning.cleanable import Bound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,6 +56,7 @@ class _Request(NamedTuple):
             )
         self.progress.expect(len(chosen))
         rows: list[dict[str, Any]] = []
+        roll_helps = False
         failures: list[dict[str, Any]] = []
         for node, log in chosen:
             if left.is_set():
@@ -68,7 +70,14 @@ class _Request(NamedTuple):
                 failures.append({"error": what, "hint": None})
             else:
                 rows.append(report.row(node.node_id))
-        return {"partitions": rows, "failures": failures, "warnings": self._warnings(away)}
+                is_active = not self.rolls and report.bound is Bound.ACTIVE_SEGMENT
+                roll_helps |= is_active and report.end_offset < log.log_end_offset
+        return {
+            "partitions": rows,
+            "failures": failures,
+            "warnings": self._warnings(away),
+            "roll_helps": roll_helps,
+        }
 
     def _replicas_away(self) -> dict[int, list[TopicPartition]]:
         """Return the chosen replicas on nodes that do not run."""
@@ -105,7 +114,8 @@ async def compact_logs(cluster: Cluster, arguments: Mapping[str, Any]) -> LongOp
     """Compact the logs of `partitions` on one `node` or all; it ends early when the client leaves.
 
     Arguments: `partitions`, pairs of topic and partition or null, `node`, `dry_run`, `ignore_lag`, `roll`,
-    `now_ms`. The result has a row for each replica, the failures, and warnings of replicas on other nodes.
+    `now_ms`. The result has a row for each replica, the failures, warnings of replicas on other nodes,
+    and whether `roll` would have led to more.
     """
     node_id = None if arguments.get("node") is None else whole(arguments, "node")
     nodes = _running(cluster.nodes, node_id)

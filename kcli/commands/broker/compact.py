@@ -253,17 +253,12 @@ async def compact(
     for warning in answer.get("warnings", ()):
         warn(warning)
     if output is not OutputFormat.JSON:
-        _tell_what_was_nothing(done, may_roll=log_dirs is None and not roll)
+        hidden = len(done.partitions) - len(done.shown)
+        if hidden:
+            note(f"nothing to compact in {counted(hidden, 'log')}")
+        if answer.get("roll_helps"):
+            note("hint: `--roll` closes the active segment first")
     return done
-
-
-def _tell_what_was_nothing(done: Compacted, *, may_roll: bool) -> None:
-    """Tell how many logs are not shown, or how there is more to compact in those that are."""
-    hidden = len(done.partitions) - len(done.shown)
-    if hidden:
-        note(f"nothing to compact in {counted(hidden, 'log')}")
-    if may_roll and any(each.has_nothing and each.bounded_by == "active_segment" for each in done.shown):
-        note("hint: `--roll` closes the active segment first")
 
 
 @contextmanager

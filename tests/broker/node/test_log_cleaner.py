@@ -471,8 +471,13 @@ async def test_a_broker_without_a_cleaner_compacts_only_what_it_is_told_to(
             assert partition.log.cleaner_offset is None
             operation = await compact_logs(cluster, {"partitions": [["t", 0]]})
             result = await operation.until(trio.Event())
-            assert result["failures"] == []
+            assert (result["failures"], result["roll_helps"]) == ([], True)
             assert partition.log.cleaner_offset == result["partitions"][0]["end_offset"] > 0
+            # With `roll` the rest goes, too, and then no record is left that another one could add.
+            for arguments in ({"roll": True}, {}):
+                operation = await compact_logs(cluster, arguments)
+                assert not (await operation.until(trio.Event()))["roll_helps"]
+            assert partition.log.cleaner_offset == partition.log.log_end_offset
 
 
 async def test_replicas_on_nodes_that_are_down_are_named(

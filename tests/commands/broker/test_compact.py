@@ -76,7 +76,12 @@ async def compact(cluster: object, arguments: Mapping[str, Any]) -> LongOperatio
             failures = [{"error": "node 1 did not compact orders-9: the log has changed", "hint": None}]
         rows = [each for each in ROWS if arguments["node"] in (None, each["node"])]
         warnings = [] if arguments["node"] else ["node 4 is dead: its replicas of `orders` stay as they are"]
-        return {"partitions": rows, "failures": failures, "warnings": warnings}
+        return {
+            "partitions": rows,
+            "failures": failures,
+            "warnings": warnings,
+            "roll_helps": arguments["node"] == 3,
+        }
 
     return LongOperation(until)
 
