@@ -65,12 +65,15 @@ class GroupSnapshot(NamedTuple):
         return OffsetSnapshot(None if committed is None else committed.offset, self.ends.get(partition))
 
     def ends_behind(self) -> dict[TopicPartition, int]:
-        """Return the ends of the partitions in which a group has lag."""
+        """Return the ends of the partitions in which a group has lag, or has committed nothing."""
         return {
-            partition: self.ends[partition]
-            for offsets in self.committed.values()
-            for partition, committed in offsets.items()
-            if partition in self.ends and committed.offset < self.ends[partition]
+            partition: end
+            for group in self.found.groups
+            for partition in {*self.owners(group.group_id), *self.committed[group.group_id]}
+            for offset in (self.offsets(group.group_id, partition),)
+            if offset is not None
+            and (end := self.ends.get(partition)) is not None
+            and end > (self.starts.get(partition, 0) if offset.committed is None else offset.committed)
         }
 
 

@@ -57,7 +57,7 @@ def out_of_range(facts: GroupFacts) -> Iterator[Finding]:
 
 def never_committed(facts: GroupFacts) -> Iterator[Finding]:
     """Find owned partitions with records and without a committed offset."""
-    found = uncommitted(facts)
+    found = [entry for entry in uncommitted(facts) if not is_held(entry)]
     if found:
         waiting = records(sum((entry.now.end or 0) - (entry.start or 0) for entry in found))
         yield Finding(

@@ -67,22 +67,28 @@ async def open_transactions(
 
 def is_held(entry: PartitionFacts) -> bool:
     """Tell whether the group stands where the first open transaction begins, and records follow."""
-    return bool(
-        entry.held is not None
-        and entry.lag
-        and entry.progress == 0
-        and entry.now.committed == entry.held.last_stable_offset
-    )
+    return entry.held is not None and waits_at(entry) == entry.held.last_stable_offset
+
+
+def waits_at(entry: PartitionFacts) -> int | None:
+    """Return the offset that the group has not got past while it was watched, None if it is at the end.
+
+    Without a committed offset it is the first one, as for a group that begins there.
+    """
+    at = entry.now.committed
+    if at is None:
+        at = entry.start if entry.owner else None
+    elif entry.progress != 0:
+        return None
+    return at if at is not None and at < (entry.now.end or 0) else None
 
 
 def held_by_transaction(facts: GroupFacts) -> Iterator[Finding]:
     """Find partitions in which readers with read_committed wait for the end of a transaction."""
     for entry in facts.partitions:
-        held = entry.held
-        if held is None or not entry.lag or entry.progress != 0 or entry.now.committed is None:
-            continue
-        if entry.now.committed > held.last_stable_offset:
-            continue  # it reads uncommitted records
+        held, at = entry.held, waits_at(entry)
+        if held is None or at is None or at > held.last_stable_offset:
+            continue  # behind it: it reads uncommitted records
         name, topic = named([entry.partition]), entry.partition[0]
         transaction = (
             f"a transaction of producer {held.producer_id} that is open since offset {held.start_offset}"
@@ -93,11 +99,12 @@ def held_by_transaction(facts: GroupFacts) -> Iterator[Finding]:
             f"`kcli transactions describe-producers {topic}:{entry.partition[1]}` shows it"
         )
         if is_held(entry):
+            unread = records((entry.now.end or 0) - at)
             is_brief = held.last_timestamp >= 0 and facts.now_ms - held.last_timestamp < BRIEF_MS
             yield Finding(
                 Level.WARNING if is_brief else Level.PROBLEM,
                 "open-transaction",
-                f"{name}: {records(entry.lag)} unread, a reader with read_committed waits at the last stable "
+                f"{name}: {unread} unread, a reader with read_committed waits at the last stable "
                 f"offset {held.last_stable_offset} for the end of {transaction}",
                 hint,
             )

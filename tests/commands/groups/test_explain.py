@@ -413,6 +413,15 @@ TABLE: dict[str, tuple[GroupFacts, list[str]]] = {
         ),
         ["problem open-transaction"],
     ),
+    "the first record is one of an open transaction": (
+        group(
+            partitions=[
+                replace(entry(0, None, 9, start=3), held=OpenTransaction(3, 3, 4000, NOW - 5 * MINUTE)),
+                *HEALTHY[1:],
+            ]
+        ),
+        ["problem open-transaction"],
+    ),
     "a transaction at which readers wait is young": (
         group(
             partitions=[
