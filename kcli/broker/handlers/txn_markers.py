@@ -4,7 +4,8 @@
   `kcli transactions abort`, and other tools that end a hanging transaction.
 * A request for very many partitions lets other requests run between them.
 * `MarkerWriter` says which partition gets which error. A refused request has its error in every row.
-* Without a producer id and an epoch nothing is written, and every row is UNKNOWN_SERVER_ERROR, as in Kafka.
+* Without a producer id (-1) or an epoch (-1) nothing is written, and every row is UNKNOWN_SERVER_ERROR, as in
+  Kafka. Other negative ids are nobody's: their marker is written and ends nothing.
 * Versions 0 and 1 mean transaction version 0: the marker has the current epoch of the producer.
 """
 
@@ -22,6 +23,7 @@ from kcli.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
+from kcli.protocol.records.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -37,7 +39,10 @@ def write_txn_markers(
     """Write a marker to each partition; the response waits for the replicas."""
     if not is_cluster_authorized(context, Operation.ALTER):
         authorize_cluster(context, Operation.CLUSTER_ACTION)
-    if any(marker.producer_id < 0 or marker.producer_epoch < 0 for marker in request.markers):
+    if any(
+        marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH
+        for marker in request.markers
+    ):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a producer id and an epoch")
     writer = context.node.marker_writer
     count = sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics)

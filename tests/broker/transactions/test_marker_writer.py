@@ -159,7 +159,7 @@ async def test_frames_of_every_version_end_a_transaction(tmp_path: Path) -> None
             assert partition.log.last_stable_offset == partition.log.log_end_offset
 
 
-@pytest.mark.parametrize("fields", [{"producer_id": -1}, {"producer_id": -2}, {"producer_epoch": -1}])
+@pytest.mark.parametrize("fields", [{"producer_id": -1}, {"producer_epoch": -1}])
 async def test_a_marker_without_a_producer_is_not_written(fields: dict[str, Any], tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
         node.create_topic("t")
@@ -167,6 +167,16 @@ async def test_a_marker_without_a_producer_is_not_written(fields: dict[str, Any]
         response = await client.ask(WriteTxnMarkersRequest(markers=markers), 2)
         assert errors(response) == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
         assert node.replica_manager.partition("t", 0).log.log_end_offset == 0
+
+
+async def test_a_marker_of_nobody_is_written_and_ends_nothing(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        markers = [writable_marker(("t", 0), producer_id=-7)]
+        response = await client.ask(WriteTxnMarkersRequest(markers=markers), 2)
+        log = node.replica_manager.partition("t", 0).log
+        assert errors(response) == [ErrorCode.NONE]
+        assert (log.log_end_offset, log.active_producers()) == (1, [])
 
 
 async def test_a_marker_waits_for_the_disk_where_that_is_demanded(tmp_path: Path) -> None:
