@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 
 MAX_PRODUCER_EPOCH = 2**15 - 1
+NO_TRANSACTION_VERSION = -1
 EPOCH_RAISED_FROM = 2
 """The first `transaction.version` whose markers have a higher epoch than the records that they end."""
 _SPECIAL_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
@@ -315,7 +316,7 @@ class ProducerAppendInfo:
     ) -> CompletedTransaction | None:
         """Check a transaction marker and remember it; return the transaction it ends, if one is open.
 
-        Raises `KafkaError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        Raises `KafkaError` INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or UNKNOWN_SERVER_ERROR.
         """
         entry = self.entry
         self._check_epoch(producer_epoch)
@@ -339,9 +340,12 @@ class ProducerAppendInfo:
         """Check what a leader must: the coordinator, and with version 2 that the epoch was raised.
 
         A marker that has the known epoch ends no later transaction. It passes as a repetition if none is
-        open, and with the highest epoch, which cannot be raised (KAFKA-19999).
+        open, and with the highest epoch, which cannot be raised (KAFKA-19999). A marker without
+        any version is refused.
         """
         entry = self.entry
+        if transaction_version == NO_TRANSACTION_VERSION:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a transaction version")
         if (
             transaction_version >= EPOCH_RAISED_FROM
             and producer_epoch == entry.producer_epoch

@@ -169,6 +169,15 @@ async def test_a_marker_without_a_producer_is_not_written(fields: dict[str, Any]
         assert node.replica_manager.partition("t", 0).log.log_end_offset == 0
 
 
+async def test_a_marker_without_a_transaction_version_is_not_written(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        markers = [writable_marker(("t", 0), ("t", 9), producer_id=8, transaction_version=-1)]
+        response = await client.ask(WriteTxnMarkersRequest(markers=markers), 2)
+        assert errors(response) == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert node.replica_manager.partition("t", 0).log.log_end_offset == 0
+
+
 async def test_a_marker_of_nobody_is_written_and_ends_nothing(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
         node.create_topic("t")
