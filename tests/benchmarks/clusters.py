@@ -12,14 +12,17 @@ from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.benchmarks.wire import BenchmarkFailed
-from tests.support.kcli_cluster import NODES
+from tests.support.apache_cluster import ApacheCluster
+from tests.support.apache_kafka import KafkaTools
+from tests.support.kcli_cluster import NODES, KcliCluster
 from tests.support.raw_client import RawClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import ExitStack
+    from pathlib import Path
 
     from kcli.protocol.messages.metadata import MetadataResponsePartition
-    from tests.support.apache_cluster import ApacheCluster
 
 TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.01
@@ -66,6 +69,28 @@ class ApacheNodes:
         """Start the JVM again."""
         self._cluster.nodes[node_id].start()
         self._dead.discard(node_id)
+
+
+def start_kcli(directory: Path, stack: ExitStack, settings: Mapping[str, str]) -> Cluster:
+    """Start kcli's nodes; `stack` ends them."""
+    directory.mkdir()
+    cluster = KcliCluster(directory, settings=settings)
+    stack.callback(cluster.broker.close)
+    cluster.broker.start()
+    return cluster
+
+
+def start_apache(directory: Path, stack: ExitStack, settings: Mapping[str, str]) -> Cluster:
+    """Start Apache Kafka's nodes; `stack` ends them."""
+    directory.mkdir()
+    tools = KafkaTools(directory)
+    try:
+        cluster = ApacheCluster(directory, tools, nodes=NODES, settings=settings)
+    finally:
+        tools.close()
+    stack.callback(cluster.kill)
+    cluster.start()
+    return ApacheNodes(cluster)
 
 
 def create_topic(

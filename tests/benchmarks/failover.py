@@ -18,18 +18,17 @@ from typing import TYPE_CHECKING
 from tests.benchmarks import wire
 from tests.benchmarks.acknowledgements import Acknowledgements
 from tests.benchmarks.clusters import (
-    ApacheNodes,
     create_topic,
     leader_of,
+    start_apache,
+    start_kcli,
     wait_until_led,
 )
 from tests.benchmarks.librdkafka import Producer
 from tests.benchmarks.measure import alternate
 from tests.benchmarks.replication import RECORD_BYTES, rate
 from tests.benchmarks.table import Gate, Table, figure
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.apache_kafka import KafkaTools
-from tests.support.kcli_cluster import NODES, KcliCluster
+from tests.support.kcli_cluster import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,8 +54,8 @@ def run() -> list[Table]:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kcli-benchmarks-")))
         clusters: dict[str, Cluster] = {
-            "kcli": _kcli(directory / "kcli", stack),
-            "Apache Kafka": _apache(directory / "apache", stack),
+            "kcli": start_kcli(directory / "kcli", stack, SETTINGS),
+            "Apache Kafka": start_apache(directory / "apache", stack, SETTINGS),
         }
         return [_throughput(clusters), _failovers(clusters)]
 
@@ -96,26 +95,6 @@ def _failovers(clusters: Mapping[str, Cluster]) -> Table:
     ours, theirs = (median(values) for values in found.values())
     table.gates.append(Gate("kcli / Apache Kafka, median", ours / theirs, 1))
     return table
-
-
-def _kcli(directory: Path, stack: ExitStack) -> Cluster:
-    directory.mkdir()
-    cluster = KcliCluster(directory, settings=SETTINGS)
-    stack.callback(cluster.broker.close)
-    cluster.broker.start()
-    return cluster
-
-
-def _apache(directory: Path, stack: ExitStack) -> Cluster:
-    directory.mkdir()
-    tools = KafkaTools(directory)
-    try:
-        cluster = ApacheCluster(directory, tools, nodes=NODES, settings=SETTINGS)
-    finally:
-        tools.close()
-    stack.callback(cluster.kill)
-    cluster.start()
-    return ApacheNodes(cluster)
 
 
 def _fail_over(cluster: Cluster) -> float:

@@ -30,13 +30,11 @@ from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest,
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import CRC_START, crc32c
 from tests.benchmarks import wire
-from tests.benchmarks.clusters import ApacheNodes, create_topic, leader_of, wait_until_led
+from tests.benchmarks.clusters import create_topic, leader_of, start_apache, start_kcli, wait_until_led
 from tests.benchmarks.measure import ROUNDS, alternate_rounds, paired_ratio, percentile
 from tests.benchmarks.peers import running
 from tests.benchmarks.table import Gate, Table
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.apache_kafka import KafkaTools
-from tests.support.kcli_cluster import NODES, KcliCluster
+from tests.support.kcli_cluster import NODES
 from tests.support.raw_client import RawClient, request_frame
 
 if TYPE_CHECKING:
@@ -250,8 +248,8 @@ def _three_nodes() -> Table:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kcli-benchmarks-")))
         clusters = {
-            "kcli": _kcli(directory / "kcli", stack),
-            "apache": _apache(directory / "apache", stack),
+            "kcli": start_kcli(directory / "kcli", stack, SETTINGS),
+            "apache": start_apache(directory / "apache", stack, SETTINGS),
         }
         rows = _Commits("three nodes", 1.0)
         for cluster in clusters.values():
@@ -364,23 +362,3 @@ def _commits(producer: confluent_kafka.Producer, values: Sequence[bytes]) -> flo
 
 
 SETTINGS = {"min.insync.replicas": "2"}
-
-
-def _kcli(directory: Path, stack: ExitStack) -> Cluster:
-    directory.mkdir()
-    cluster = KcliCluster(directory, settings=SETTINGS)
-    stack.callback(cluster.broker.close)
-    cluster.broker.start()
-    return cluster
-
-
-def _apache(directory: Path, stack: ExitStack) -> Cluster:
-    directory.mkdir()
-    tools = KafkaTools(directory)
-    try:
-        cluster = ApacheCluster(directory, tools, nodes=NODES, settings=SETTINGS)
-    finally:
-        tools.close()
-    stack.callback(cluster.kill)
-    cluster.start()
-    return ApacheNodes(cluster)
