@@ -45,7 +45,7 @@ from kcli.protocol.messages.offset_fetch import (
 from kcli.protocol.topics import TopicPartition, by_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kcli.client.client import Client
     from kcli.client.network.metadata import Node
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     Offsets: TypeAlias = dict[TopicPartition, CommittedOffset | KafkaError | None]
 
 
+R = TypeVar("R")
 Topic = TypeVar("Topic", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
 
 LAST_VERSION_BY_NAME = 9
@@ -206,17 +207,23 @@ def offset_commit(
     )
 
 
-def _commit_topics(offsets: OffsetsToCommit) -> list[OffsetCommitRequestTopic]:
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+def rows_by_topic(offsets: OffsetsToCommit, row: Callable[..., R]) -> dict[str, list[R]]:
+    """Return the offsets of each topic as rows of OffsetCommit or TxnOffsetCommit, whose fields are alike."""
+    topics: dict[str, list[R]] = {}
     for (topic, index), committed in offsets.items():
         topics.setdefault(topic, []).append(
-            OffsetCommitRequestPartition(
+            row(
                 partition_index=index,
                 committed_offset=committed.offset,
                 committed_leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
                 committed_metadata=committed.metadata,
             )
         )
+    return topics
+
+
+def _commit_topics(offsets: OffsetsToCommit) -> list[OffsetCommitRequestTopic]:
+    topics = rows_by_topic(offsets, OffsetCommitRequestPartition)
     return [OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()]
 
 

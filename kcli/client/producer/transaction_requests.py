@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
+from kcli.client.admin.group_offsets import rows_by_topic
 from kcli.client.groups.coordinator_link import CoordinatorLink
 from kcli.client.network.connection import UnsupportedVersion
 from kcli.client.network.retry_warnings import RetryWarnings, request_error
@@ -325,14 +326,5 @@ def _worst_first(codes: Mapping[TopicPartition, ErrorCode]) -> list[tuple[KafkaE
 
 
 def _offset_topics(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[TxnOffsetCommitRequestTopic]:
-    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-    for (topic, index), committed in offsets.items():
-        topics.setdefault(topic, []).append(
-            TxnOffsetCommitRequestPartition(
-                partition_index=index,
-                committed_offset=committed.offset,
-                committed_leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
-                committed_metadata=committed.metadata,
-            )
-        )
+    topics = rows_by_topic(offsets, TxnOffsetCommitRequestPartition)
     return [TxnOffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()]
