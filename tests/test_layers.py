@@ -37,20 +37,29 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "kcli.stop_signals": (),
     "kcli.assignors": ("kcli.errors", "kcli.protocol"),
     "kcli.protocol": ("kcli.errors",),
+    "kcli.security": ("kcli.errors", "kcli.properties", "kcli.protocol"),
     "kcli.storage": ("kcli.errors", "kcli.protocol"),
     "kcli.forensics": ("kcli.errors", "kcli.protocol", "kcli.storage"),
-    "kcli.client": (*BASE, "kcli.protocol", "kcli.__version__"),
-    "kcli.broker": (*BASE, "kcli.protocol", "kcli.storage"),
+    "kcli.client": (*BASE, "kcli.protocol", "kcli.security", "kcli.__version__"),
+    "kcli.broker": (*BASE, "kcli.protocol", "kcli.security", "kcli.storage"),
     "kcli.spark": (
         *BASE,
         "kcli.protocol",
+        "kcli.security",
         "kcli.storage",
         "kcli.forensics",
         "kcli.client",
         "kcli.__version__",
     ),
-    "kcli.commands": (*BASE, "kcli.protocol", "kcli.client"),
-    "kcli.commands.broker": (*BASE, "kcli.protocol", "kcli.storage.disk", "kcli.broker", "kcli.commands"),
+    "kcli.commands": (*BASE, "kcli.protocol", "kcli.security", "kcli.client"),
+    "kcli.commands.broker": (
+        *BASE,
+        "kcli.protocol",
+        "kcli.security",
+        "kcli.storage.disk",
+        "kcli.broker",
+        "kcli.commands",
+    ),
     "kcli.commands.dump": (
         "kcli.errors",
         "kcli.escapes",
@@ -68,7 +77,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "kcli.commands.groups.files": ("kcli.errors", "kcli.protocol", "kcli.forensics", "kcli.commands"),
     "kcli.commands.shortcut": (*BASE, "kcli.forensics", "kcli.commands"),
-    "kcli.commands.export": (*BASE, "kcli.protocol", "kcli.client", "kcli.spark", "kcli.commands"),
+    "kcli.commands.export": (
+        *BASE,
+        "kcli.protocol",
+        "kcli.security",
+        "kcli.client",
+        "kcli.spark",
+        "kcli.commands",
+    ),
 }
 
 SUBROOMS: dict[str, str] = {
@@ -79,12 +95,13 @@ SUBROOMS: dict[str, str] = {
         " topic_expression re2 topics"
         " apis error_codes java uuids corruption"
     ),
+    "kcli.security": "acl principal",
     "kcli.storage": "dirs cleaning log producers index checkpoints log_paths disk",
     "kcli.forensics": "repair verification contents ranges entries",
     "kcli.client": "producer consumer groups fetch admin client network config",
     "kcli.broker": (
-        "process faults metering node handlers network node_context transactions coordinator replication"
-        " controller metadata waiting config"
+        "process faults metering node handlers security network node_context transactions coordinator"
+        " replication controller metadata waiting config"
     ),
     "kcli.broker.network": (
         "socket_server connection reactor quota_engine request_engine responses inbox outbox transport"
@@ -113,6 +130,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "kcli.stop_signals": {"trio"},
     "kcli.protocol": {"crc32c", "lz4", "snappy", "cramjam"},
     "kcli.client": {"trio"},
+    "kcli.security": set(),
     "kcli.broker": {"trio"},
     "kcli.broker.config": set(),
     "kcli.broker.controller": set(),

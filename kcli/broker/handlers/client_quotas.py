@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.controller.client_quota_control import QuotaAlteration
 from kcli.broker.metadata.metadata_image import CLIENT_ID, IP, USER
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_cluster
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_client_quotas import AlterClientQuotasResponse, AlteredEntryData
@@ -23,6 +22,7 @@ from kcli.protocol.messages.describe_client_quotas import (
     QuotaMatch,
     ValueData,
 )
+from kcli.security.acl import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

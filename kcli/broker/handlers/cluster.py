@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
 from kcli.broker.handlers.metadata import known_controller
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import NOT_ASKED_FOR, authorize_cluster, cluster_operations
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
@@ -35,6 +34,7 @@ from kcli.protocol.messages.describe_quorum import (
 from kcli.protocol.messages.unregister_broker import UnregisterBrokerResponse
 from kcli.protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 from kcli.protocol.topics import METADATA_TOPIC
+from kcli.security.acl import Operation
 
 if TYPE_CHECKING:
     from kcli.broker.controller.quorum_view import QuorumReplica

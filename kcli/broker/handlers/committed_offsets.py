@@ -16,7 +16,6 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_group, authorize_topics
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.offset_commit import (
@@ -41,6 +40,7 @@ from kcli.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from kcli.security.acl import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

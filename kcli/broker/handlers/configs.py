@@ -26,7 +26,6 @@ from kcli.broker.config.config_entries import ConfigChange, DescribedConfigs, lo
 from kcli.broker.config.loggers import alter_loggers, logger_levels
 from kcli.broker.controller.configuration_control import values_after
 from kcli.broker.handlers.topics import topic_defaults
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_cluster, authorize_group, authorize_topics
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -40,6 +39,7 @@ from kcli.protocol.messages.describe_configs import (
 )
 from kcli.protocol.messages.list_config_resources import ConfigResource, ListConfigResourcesResponse
 from kcli.protocol.topics import check_topic_name
+from kcli.security.acl import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from kcli.broker.config.group_definitions import group_topic_configs
 from kcli.broker.config.transaction_definitions import transaction_topic_configs
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_cluster, authorize_group, authorize_transactional_id
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from kcli.protocol.topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, partition_for
+from kcli.security.acl import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

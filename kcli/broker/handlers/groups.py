@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from kcli.broker.coordinator.consumer.group_manager import not_described
 from kcli.broker.coordinator.group import ClientInfo
 from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse
-from kcli.broker.network.access import Operation, ResourceType
 from kcli.broker.network.authorization import (
     authorize_group,
     authorize_groups,
@@ -35,6 +34,7 @@ from kcli.protocol.messages.describe_groups import DescribedGroup, DescribeGroup
 from kcli.protocol.messages.heartbeat import HeartbeatResponse
 from kcli.protocol.messages.join_group import JoinGroupResponse
 from kcli.protocol.messages.list_groups import ListGroupsResponse
+from kcli.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable

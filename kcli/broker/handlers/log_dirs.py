@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_cluster, is_cluster_authorized
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_replica_log_dirs import (
@@ -27,6 +26,7 @@ from kcli.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from kcli.security.acl import Operation
 
 if TYPE_CHECKING:
     from kcli.broker.network.request_context import RequestContext

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 
 from trio.lowlevel import checkpoint
 
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_topics
 from kcli.broker.network.responses import once_settled
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -55,6 +54,7 @@ from kcli.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kcli.protocol.topics import INTERNAL_TOPICS, TopicPartition
+from kcli.security.acl import Operation
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:

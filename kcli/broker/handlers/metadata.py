@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING
 from trio.lowlevel import checkpoint
 
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.network.access import Operation, ResourceType
 from kcli.broker.network.authorization import (
     NONE_DENIED,
     NOT_ASKED_FOR,
@@ -50,6 +49,7 @@ from kcli.protocol.schema.declaration import codec
 from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
 from kcli.protocol.topics import INTERNAL_TOPICS, METADATA_TOPIC, check_topic_name
 from kcli.protocol.uuids import ZERO_UUID
+from kcli.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Sequence

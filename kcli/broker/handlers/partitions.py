@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.reassignment_control import Reassignment
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_cluster
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_partition_reassignments import (
@@ -31,6 +30,7 @@ from kcli.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from kcli.protocol.topics import TopicPartition
+from kcli.security.acl import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

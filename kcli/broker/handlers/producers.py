@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import (
     authorize_topics,
     authorize_transactional_id,
@@ -26,6 +25,7 @@ from kcli.protocol.messages.describe_producers import (
 )
 from kcli.protocol.messages.init_producer_id import InitProducerIdResponse
 from kcli.protocol.topics import check_topic_name
+from kcli.security.acl import Operation
 
 if TYPE_CHECKING:
     from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse

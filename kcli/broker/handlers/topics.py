@@ -24,7 +24,6 @@ from kcli.broker.config.config_definition import view
 from kcli.broker.config.config_entries import DescribedConfigs
 from kcli.broker.config.group_definitions import GroupConfig
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
-from kcli.broker.network.access import Operation, ResourceType
 from kcli.broker.network.authorization import (
     NOT_ASKED_FOR,
     authorize_topics,
@@ -47,6 +46,7 @@ from kcli.protocol.messages.describe_topic_partitions import (
 )
 from kcli.protocol.topics import INTERNAL_TOPICS, METADATA_TOPIC, check_topic_name
 from kcli.protocol.uuids import ZERO_UUID
+from kcli.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

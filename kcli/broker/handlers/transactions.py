@@ -21,7 +21,6 @@ from trio.lowlevel import checkpoint
 
 from kcli.broker.coordinator.transaction.listing import TransactionFilter
 from kcli.broker.coordinator.transaction.transaction import TV2, Producer
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import (
     authorize_cluster,
     authorize_group,
@@ -43,6 +42,7 @@ from kcli.protocol.messages.end_txn import EndTxnResponse
 from kcli.protocol.messages.list_transactions import ListTransactionsResponse
 from kcli.protocol.messages.list_transactions import TransactionState as ListedTransaction
 from kcli.protocol.topics import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TopicPartition
+from kcli.security.acl import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping

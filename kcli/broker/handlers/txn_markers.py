@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_cluster, is_cluster_authorized
 from kcli.broker.transactions.marker_writer import TURN_PARTITIONS
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -24,6 +23,7 @@ from kcli.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kcli.protocol.records.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kcli.security.acl import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from kcli.broker.coordinator.offsets.transactional_offsets import txn_commit_refused
 from kcli.broker.coordinator.runtime.shard_host import as_coordinator_error
 from kcli.broker.handlers.committed_offsets import existing_partitions
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_group, authorize_transactional_id
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.txn_offset_commit import (
@@ -24,6 +23,7 @@ from kcli.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from kcli.protocol.topics import GROUP_METADATA_TOPIC, TopicPartition
+from kcli.security.acl import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -148,7 +148,8 @@ class MetadataDelta:
     """The changes between two images. A name that was deleted and created again is in two lists.
 
     `deleted_topics` are the former images, the other lists have the new ones. `changed_partitions` has the
-    changed partitions of created and changed topics, by topic id.
+    changed partitions of created and changed topics, by topic id. `changed_security` has the keys of
+    `MetadataImage.security`: the class of a record and what identifies it.
     """
 
     created_topics: tuple[TopicImage, ...] = ()
@@ -159,6 +160,7 @@ class MetadataDelta:
     changed_quotas: frozenset[QuotaEntity] = frozenset()
     changed_brokers: frozenset[int] = frozenset()
     changed_features: frozenset[str] = frozenset()
+    changed_security: frozenset[tuple[object, ...]] = frozenset()
 
     @property
     def is_empty(self) -> bool:
@@ -190,6 +192,7 @@ def delta_between(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
         changed_quotas=frozenset(_changed_keys(before.client_quotas, after.client_quotas)),
         changed_brokers=frozenset(_changed_keys(before.brokers, after.brokers)),
         changed_features=frozenset(_changed_keys(before.features, after.features)),
+        changed_security=frozenset(_changed_keys(before.security, after.security)),
     )
 
 

@@ -1,49 +1,11 @@
-"""Principals, operations and resources, and what an authorizer allows on one connection.
-
-The numbers are those of `AclOperation` and `ResourceType` in Kafka.
-"""
+"""Access: what an authorizer allows on one connection."""
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-
-class Principal(NamedTuple):
-    """The user that a connection has proved to be, and whether by a delegation token."""
-
-    type: str
-    name: str
-    is_token: bool = False
-
-
-ANONYMOUS = Principal("User", "ANONYMOUS")
-"""The principal of a connection that proves nothing."""
-
-
-class Operation(IntEnum):
-    """What a principal may do with a resource."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    TWO_PHASE_COMMIT = 15
-
-
-class ResourceType(IntEnum):
-    """A kind of resource."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
+if TYPE_CHECKING:
+    from kcli.security.acl import Operation, ResourceType
 
 
 class Access(Protocol):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.network.access import Operation, ResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.security.acl import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kcli.broker.network.access import Access
     from kcli.broker.network.request_context import RequestContext
 
-CLUSTER_NAME = "kafka-cluster"
 NONE_DENIED: frozenset[str] = frozenset()
 NOT_ASKED_FOR = -(2**31)
 """The authorized operations in a response if the request does not ask for them."""

@@ -18,7 +18,7 @@ from kcli.broker.metadata.metadata_image import (
     PRODUCER_BYTE_RATE,
     USER,
 )
-from kcli.broker.network.access import ANONYMOUS
+from kcli.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

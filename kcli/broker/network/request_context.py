@@ -9,9 +9,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.broker.network.access import ANONYMOUS
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.errors import KcliError
+from kcli.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,6 @@ import pytest
 
 from kcli.broker.handlers.fetch import short_path as short_fetch
 from kcli.broker.handlers.produce import short_path as short_produce
-from kcli.broker.network.access import ANONYMOUS, Operation, Principal, ResourceType
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_context import CloseConnection, RequestContext
 from kcli.broker.network.request_engine import RequestEngine
@@ -80,6 +79,8 @@ from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from kcli.protocol.schema.declaration import message_info
 from kcli.protocol.schema.fields import fields_of
 from kcli.protocol.uuids import ZERO_UUID
+from kcli.security.acl import Operation, ResourceType
+from kcli.security.principal import ANONYMOUS, Principal
 from tests.broker.records import batch, fetch_request, fill, produce_request
 from tests.broker.single_node import LISTENER, connected, running_node
 from tests.broker.transactions.markers import writable_marker

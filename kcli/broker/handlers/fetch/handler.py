@@ -21,7 +21,6 @@ from kcli.broker.handlers.fetch import short_path
 from kcli.broker.handlers.fetch.delayed_fetch import DelayedFetch, Fetched
 from kcli.broker.handlers.fetch.down_conversion import CONVERTED_BELOW, convert_rows
 from kcli.broker.handlers.fetch.wire import UNKNOWN, encode_rows, is_plain
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import NONE_DENIED, authorize_topics, is_cluster_authorized
 from kcli.broker.replication.fetch_data import (
     FetchedPartition,
@@ -45,6 +44,7 @@ from kcli.protocol.messages.fetch import (
 )
 from kcli.protocol.schema.declaration import codec
 from kcli.protocol.uuids import ZERO_UUID
+from kcli.security.acl import Operation
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.broker.handlers.fetch.wire import TOPIC_IDS_FROM
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_topics
 from kcli.broker.network.outbox import SENDFILE_FROM
 from kcli.broker.network.request_context import CloseConnection
@@ -26,6 +25,7 @@ from kcli.protocol.messages.fetch import FetchRequest
 from kcli.protocol.schema.declaration import DecodeError, codec
 from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
 from kcli.protocol.uuids import ZERO_UUID
+from kcli.security.acl import Operation
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:

@@ -43,7 +43,6 @@ from kcli.broker.handlers.produce.slow_batches import (
 )
 from kcli.broker.handlers.produce.transactional_batches import AwaitedVerification, TransactionalBatches
 from kcli.broker.handlers.produce.wire import TOPIC_IDS_FROM, ProduceData, encode_rows
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import NONE_DENIED, authorize_topics, authorize_transactional_id
 from kcli.broker.network.request_context import CloseConnection
 from kcli.broker.network.responses import DelayedResponse, Frame, once_settled
@@ -58,6 +57,7 @@ from kcli.protocol.messages.produce import (
 )
 from kcli.protocol.records.record import NO_PRODUCER_ID
 from kcli.protocol.topics import INTERNAL_TOPICS
+from kcli.security.acl import Operation
 from kcli.storage.log.log_validator import TooMuchToRead
 
 if TYPE_CHECKING:

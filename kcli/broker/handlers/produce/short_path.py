@@ -25,11 +25,11 @@ from kcli.broker.handlers.produce.wire import (
     decoder,
     one_row_frame,
 )
-from kcli.broker.network.access import Operation
 from kcli.broker.network.authorization import authorize_topics
 from kcli.broker.network.request_context import CloseConnection
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.schema.declaration import DecodeError
+from kcli.security.acl import Operation
 from kcli.storage.log.log_appender import NOT_PLAIN
 from kcli.storage.log.log_validator import TooMuchToRead
 

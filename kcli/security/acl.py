@@ -1,0 +1,95 @@
+"""Operations, resources and access control entries.
+
+The numbers are those of `AclOperation`, `ResourceType`, `PatternType` and `AclPermissionType` in Kafka, on
+the wire and in records.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+CLUSTER_NAME = "kafka-cluster"
+"""The name of the one resource of type `CLUSTER`."""
+WILDCARD = "*"
+"""As a name in a LITERAL pattern: every resource of the type. As a host: every host."""
+
+
+class Operation(IntEnum):
+    """What a principal may do with a resource. `ANY` is for filters, `ALL` for entries."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class ResourceType(IntEnum):
+    """A kind of resource. `ANY` is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How the name of a pattern is meant (KIP-290). `ANY` and `MATCH` are for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class PermissionType(IntEnum):
+    """Whether an entry allows or denies. `ANY` is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class AclEntry(NamedTuple):
+    """One access control entry: `principal` from `host` is allowed or denied an operation on resources.
+
+    `principal` is `Type:name`, `User:*` for everybody; `host` is an IP address as text, or `*`.
+    """
+
+    resource_type: ResourceType
+    resource_name: str
+    pattern_type: PatternType
+    principal: str
+    host: str
+    operation: Operation
+    permission: PermissionType
+
+
+class AclFilter(NamedTuple):
+    """What finds entries: None and the numbers ANY match everything (Kafka class `AclBindingFilter`)."""
+
+    resource_type: ResourceType = ResourceType.ANY
+    resource_name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: Operation = Operation.ANY
+    permission: PermissionType = PermissionType.ANY
