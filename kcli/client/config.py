@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kcli.assignors.strategies import Strategy
+    from kcli.security.client_security import ClientSecurity
 
 
 MAX_INT32 = 2**31 - 1
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 Flag = TypeVar("Flag", bool, bool | None)
 
@@ -54,11 +56,18 @@ def _flag(*, default: Flag) -> Flag:
     return cast("Flag", Setting("bool", default))
 
 
+def _security(*, default: ClientSecurity | None) -> ClientSecurity | None:
+    """Return the field of what is made from several properties."""
+    return cast("ClientSecurity | None", Setting("object", cast("None", default)))
+
+
 def _text(*choices: str, default: str) -> str:
     return cast("str", Setting("text", default, choices=choices))
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(_number, _flag, _text))
+@dataclass_transform(
+    kw_only_default=True, frozen_default=True, field_specifiers=(_number, _flag, _security, _text)
+)
 class Settings:
     """Values by name, set once: the class attributes of its subclasses that are a `Setting`.
 
@@ -89,14 +98,16 @@ class Settings:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Take this class's properties out of `properties`; raise `UsageError` for a bad value."""
+        return cls(**cls._values(properties))
+
+    @classmethod
+    def _values(cls, properties: Mapping[str, str]) -> dict[str, object]:
         names = _names(cls)
-        return cls(
-            **{
-                names[name]: _parse(name, value.strip(), cls.settings[names[name]])
-                for name, value in properties.items()
-                if name in names
-            }
-        )
+        return {
+            names[name]: _parse(name, value.strip(), cls.settings[names[name]])
+            for name, value in properties.items()
+            if name in names
+        }
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"cannot set `{name}`: settings do not change")
@@ -139,12 +150,29 @@ class ClientConfig(RequestConfig):
     send_buffer_bytes: int = _number(default=-1, minimum=-1)
     receive_buffer_bytes: int = _number(default=-1, minimum=-1)
 
+    security: ClientSecurity | None = _security(default=None)
+    """TLS and login, None for PLAINTEXT."""
+
     def check(self) -> None:
-        if self.security_protocol.upper() != "PLAINTEXT":
+        protocol = self.security_protocol.upper()
+        if protocol not in PROTOCOLS:
             raise UsageError(
-                f"cannot speak `security.protocol` {self.security_protocol}",
-                hint="only PLAINTEXT is supported; connect to a PLAINTEXT listener of the broker",
+                f"invalid value for `security.protocol`: {self.security_protocol}",
+                hint=f"use {', '.join(PROTOCOLS[:-1])} or {PROTOCOLS[-1]}",
             )
+        if (self.security.protocol if self.security else "PLAINTEXT") != protocol:
+            raise TypeError(f"{protocol} needs the properties of its security")
+
+    @classmethod
+    def _values(cls, properties: Mapping[str, str]) -> dict[str, object]:
+        values = super()._values(properties)
+        protocol = str(values.get("security_protocol", "PLAINTEXT")).upper()
+        if protocol in PROTOCOLS[1:]:
+            # Imported here: most clients are plain.
+            from kcli.security.client_security import ClientSecurity
+
+            values["security"] = ClientSecurity(protocol, properties)
+        return values
 
 
 class ProducerConfig(RequestConfig):
@@ -331,7 +359,7 @@ def duration_ms(strategy: str) -> int:
 
 def _names(cls: type[Settings]) -> dict[str, str]:
     """Return the name of the setting of each property."""
-    return {name.replace("_", "."): name for name in cls.settings}
+    return {name.replace("_", "."): name for name, each in cls.settings.items() if each.kind != "object"}
 
 
 def _parse(name: str, value: str, setting: Setting) -> int | bool | str:

@@ -30,7 +30,7 @@ def test_each_class_takes_its_own_names_and_leaves_the_others() -> None:
         (ClientConfig, "request.timeout.ms", "soon"),
         (ClientConfig, "request.timeout.ms", "0"),
         (ClientConfig, "request.timeout.ms", "99999999999"),
-        (ClientConfig, "security.protocol", "SASL_SSL"),
+        (ClientConfig, "security.protocol", "TLS"),
         (ClientConfig, "metadata.recovery.strategy", "hope"),
         (ProducerConfig, "acks", "2"),
         (ProducerConfig, "enable.idempotence", "maybe"),

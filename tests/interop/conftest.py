@@ -14,6 +14,7 @@ from tests.support.apache_kafka import ApacheKafka, KafkaTools
 from tests.support.forensic_corpus import Corpus, forensic_corpus
 from tests.support.group_members import MemberPrograms, Members
 from tests.support.group_tool import GroupTool
+from tests.support.guarded_apache import GuardedApache
 from tests.support.kcli_broker import KcliBroker
 from tests.support.reassigning import Sides
 from tests.support.toolchain import need
@@ -64,6 +65,18 @@ def corpus(kafka_tool: KafkaTools) -> Corpus:
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory, kafka_tool: KafkaTools) -> Iterator[ApacheKafka]:
     """A running Apache Kafka broker, one for all tests: clean up topics you create."""
     broker = ApacheKafka(tmp_path_factory.mktemp("apache-kafka"), kafka_tool, settings=APACHE_SETTINGS)
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="session")
+def guarded_apache(
+    tmp_path_factory: pytest.TempPathFactory, kafka_tool: KafkaTools
+) -> Iterator[GuardedApache]:
+    """A running Apache Kafka broker with TLS, logins and an authorizer, one for all tests."""
+    need("keytool")
+    broker = GuardedApache(tmp_path_factory.mktemp("guarded-apache"), kafka_tool, settings=APACHE_SETTINGS)
     broker.start()
     yield broker
     broker.stop()

@@ -165,6 +165,7 @@ class ApacheKafka:
         data: Path | None = None,
         jvm_options: Sequence[str] | None = None,
         module: str = NEWEST,
+        format_arguments: Sequence[str] = (),
     ) -> None:
         self.directory = directory
         self.data = data or directory / "data"
@@ -198,7 +199,7 @@ class ApacheKafka:
         if data is None:
             arguments = ("-t", random_cluster_id(), "-c", properties)
             release = ("-r", RELEASES[module]) if module in RELEASES else ()
-            formatted = tools("kafka-storage", "format", *arguments, *release)
+            formatted = tools("kafka-storage", "format", *arguments, *release, *format_arguments)
             if formatted.code != 0:
                 raise ProcessFailed(f"format: {formatted}")
 

@@ -29,6 +29,18 @@ class Unreachable(KcliError):
     """No connection to an address: refused, unknown host, no route, or silent."""
 
 
+class AuthenticationFailed(KcliError):
+    """Client and broker do not trust each other; another try fails as well."""
+
+
+class LoginFailed(AuthenticationFailed):
+    """A SASL login failed (Kafka class `SaslAuthenticationException`)."""
+
+
+class TlsFailed(AuthenticationFailed):
+    """A TLS handshake failed (Kafka class `SslAuthenticationException`)."""
+
+
 class UnknownHost(Unreachable):
     """The host name does not resolve; a retry does not help soon."""
 

@@ -10,7 +10,8 @@ matches each response with the oldest request and compares the correlation ids.
 - An idle connection closes after `connections.max.idle.ms`.
 
 `run` first negotiates versions by ApiVersions (KIP-35, KIP-511). A broker that does not know our version of
-ApiVersions answers error 35 in the layout of version 0.
+ApiVersions answers error 35 in the layout of version 0. Then it logs in, if the client has SASL. It logs in
+again before the session ends, with nothing in flight (KIP-368).
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from kcli.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsR
 from kcli.protocol.schema.declaration import DecodeError, message_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from kcli.client.config import ClientConfig
+    from kcli.client.network.sasl_login import Ask
 
 
 class UnsupportedVersion(KcliError):
@@ -160,6 +162,8 @@ class Connection:
         self._throttled_until = -math.inf
         self._read_scope = trio.CancelScope()
         self._run_scope = trio.CancelScope()
+        self._login_due = math.inf
+        self.has_answered = False
 
     @property
     def load(self) -> int:
@@ -177,13 +181,14 @@ class Connection:
         self._run_scope.cancel()
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Negotiate versions, call `on_ready`, then carry requests until the connection closes.
+        """Negotiate versions, log in, call `on_ready`, then carry requests until the connection closes.
 
-        Raises `KcliError` if the negotiation fails. Afterwards `close_reason` says why it ended.
+        Raises `KcliError` if negotiation or login fails. Afterwards `close_reason` says why it ended.
         """
         try:
             with self._run_scope:
                 await self._negotiate()
+                await self._log_in(self._exchange_first)
                 on_ready()
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write)
@@ -216,15 +221,7 @@ class Connection:
         """Queue a request for the writer, in order of the calls; the result waits for the response."""
         if self.close_reason is not None:
             raise self.close_reason
-        api_key = message_info(type(request)).key
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        header = RequestHeader(api_key, api_version, self._correlation_id, self._config.client_id)
-        if seconds is None:
-            seconds = self._config.request_timeout_ms / 1000
-        call = InFlightRequest(
-            api_key, api_version, encode_request(header, request), seconds, expects_response
-        )
-        call.correlation_id = self._correlation_id
+        call = self._new_call(request, api_version, seconds, expects_response)
         self._queued += 1
         try:
             await self._queue_in.send(call)
@@ -234,6 +231,62 @@ class Connection:
             self._queued -= 1
             raise
         return call
+
+    def _new_call(
+        self,
+        request: Any,  # noqa: ANN401  # any message class
+        api_version: int,
+        seconds: float | None = None,
+        expects_response: bool = True,
+    ) -> InFlightRequest:
+        api_key = message_info(type(request)).key
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        header = RequestHeader(api_key, api_version, self._correlation_id, self._config.client_id)
+        if seconds is None:
+            seconds = self._config.request_timeout_ms / 1000
+        frame = encode_request(header, request)
+        call = InFlightRequest(api_key, api_version, frame, seconds, expects_response)
+        call.correlation_id = self._correlation_id
+        return call
+
+    async def _log_in(self, exchange: Callable[[Ask], Awaitable[Any]]) -> None:
+        """Log in if the client has SASL; raise `LoginFailed`, or `Disconnected`."""
+        security = self._config.security
+        if security is None or not security.is_sasl:
+            return
+        from kcli.client.network.sasl_login import SaslLogin
+
+        login = SaslLogin(security, self.address, self.versions.ranges)
+        await login.run(exchange)
+        self._login_due = trio.current_time() + login.renewal_seconds()
+
+    async def _exchange_first(self, ask: Ask) -> Any:  # noqa: ANN401  # the type follows from the request
+        """Send a part of the first login, before anything else, and return the response or token."""
+        if ask.request is None:
+            frame = len(ask.token).to_bytes(4, "big") + ask.token
+        else:
+            call = self._new_call(ask.request, ask.version)
+            frame = call.frame
+        try:
+            await self._stream.send_all(frame)
+            answer = await self._first_frame()
+        except trio.BrokenResourceError as error:
+            raise self._hung_up() from error
+        if ask.request is None:
+            return bytes(answer)
+        try:
+            correlation_id, response = decode_response(call.api_key, ask.version, answer)
+        except DecodeError as error:
+            raise self._misunderstood(error) from error
+        if correlation_id != call.correlation_id:
+            raise Disconnected(f"{self.address} answered out of order")
+        return response
+
+    async def _exchange_again(self, ask: Ask) -> Any:  # noqa: ANN401  # the type follows from the request
+        """Send a part of a later login in its turn, from the writer task, and return the response."""
+        call = self._new_call(ask.request, ask.version)
+        await self._transmit(call)
+        return await call.wait()
 
     async def _negotiate(self) -> None:
         version = message_info(ApiVersionsRequest).max_version
@@ -296,31 +349,42 @@ class Connection:
     async def _write(self) -> None:
         async for call in self._queue:
             self._unsent = call
-            await self._may_send()
+            await self._may_send(self._max_in_flight)
+            if trio.current_time() >= self._login_due:
+                await self._may_send(1)
+                try:
+                    await self._log_in(self._exchange_again)
+                except KcliError as error:
+                    self.close(error)
+                    return
             self._unsent = None
             self._queued -= 1
-            if call.is_abandoned:
-                continue
-            call.deadline = trio.current_time() + call.timeout
-            if call.expects_response:
-                self._in_flight.append(call)
-                self._set_read_deadline()
-            try:
-                with trio.move_on_at(call.deadline) as scope:
-                    await self._stream.send_all(call.frame)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self.close(self._lost())
-                return
-            if scope.cancelled_caught:
-                self.close(self._timed_out())
-                return
-            call.frame = b""
-            if not call.expects_response:
-                call.done.set()
+            if not call.is_abandoned:
+                await self._transmit(call)
 
-    async def _may_send(self) -> None:
+    async def _transmit(self, call: InFlightRequest) -> None:
+        """Send a request; close the connection if it cannot be sent in time."""
+        call.deadline = trio.current_time() + call.timeout
+        if call.expects_response:
+            self._in_flight.append(call)
+            self._set_read_deadline()
+        try:
+            with trio.move_on_at(call.deadline) as scope:
+                await self._stream.send_all(call.frame)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.close(self._lost())
+            return
+        if scope.cancelled_caught:
+            self.close(self._timed_out())
+            return
+        call.frame = b""
+        if not call.expects_response:
+            call.done.set()
+
+    async def _may_send(self, most: int) -> None:
+        """Wait until fewer than `most` requests are in flight, and a throttled time is over."""
         while True:
-            if len(self._in_flight) >= self._max_in_flight:
+            if len(self._in_flight) >= most:
                 self._room = trio.Event()
                 await self._room.wait()
             elif self._throttled_until > trio.current_time():
@@ -371,6 +435,7 @@ class Connection:
             if throttle_ms > 0:
                 self._throttled_until = trio.current_time() + throttle_ms / 1000
         self._in_flight.popleft()
+        self.has_answered = True
         call.done.set()
         self._room.set()
         self._set_read_deadline()

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.client.network.backoff import Backoff
-from kcli.client.network.bootstrap import UnknownHost, no_answer, no_broker_answers
+from kcli.client.network.bootstrap import (
+    AuthenticationFailed,
+    UnknownHost,
+    no_answer,
+    no_broker_answers,
+)
 from kcli.client.network.connection import Connection, Disconnected, NotKafka
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -123,6 +128,11 @@ class NodeLink:
         try:
             with self._scope, setup:
                 stream = await self._open_stream(self.node, self._config)
+                security = self._config.security
+                if security is not None and security.is_tls:
+                    from kcli.client.network.secure_stream import secured
+
+                    stream = await secured(stream, self.node, security.tls_context())
                 connection = Connection(stream, self.node.address, self._config)
                 await connection.run(lambda: self._became_ready(connection, setup))
             if setup.cancelled_caught:
@@ -269,7 +279,7 @@ class NodeLinks:
                     await link.ready()
                 except KcliError as error:
                     errors[node.node_id] = error
-                    hopeless = isinstance(error, (UnknownHost, NotKafka))
+                    hopeless = isinstance(error, (AuthenticationFailed, UnknownHost, NotKafka))
                     if hopeless or link.retry_at >= give_up_at:
                         return
                 else:

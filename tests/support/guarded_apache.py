@@ -1,0 +1,185 @@
+"""Apache Kafka with one listener of each kind, users, stores of each type, and its authorizer."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from tests.support.apache_kafka import ApacheKafka, KafkaTools
+from tests.support.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import trustme
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+STORE_PASSWORD = "store-s3cret"
+PASSWORDS = {"admin": "admin-s3cret", "alice": "alice-s3cret"}
+"""Users of PLAIN and of both SCRAM mechanisms; `admin` is a super user."""
+LISTENERS = ("SSL", "MTLS", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def keytool(*arguments: str | Path) -> None:
+    """Run Java's keytool."""
+    subprocess.run(
+        ["keytool", "-J-XX:TieredStopAtLevel=1", *map(str, arguments)], check=True, capture_output=True
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Where keys and certificates are. `client.*` and `ca.*` exist as PEM, PKCS12 and JKS."""
+
+    directory: Path
+
+    def path(self, name: str) -> Path:
+        return self.directory / name
+
+
+def make_stores(directory: Path) -> Stores:
+    """Make an authority, a broker's key for localhost, and a client's key in stores of three types."""
+    # Imported here: loading them takes half a second.
+    import trustme
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+
+    directory.mkdir(exist_ok=True)
+    authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    authority.cert_pem.write_to_path(directory / "ca.pem")
+    stranger = trustme.CA(organization_name="Stranger", key_type=trustme.KeyType.ECDSA)
+    stranger.cert_pem.write_to_path(directory / "stranger.pem")
+    write_pem(stranger.issue_cert("mallory"), directory / "mallory.pem")
+    write_pem(authority.issue_cert("localhost", "127.0.0.1", common_name="broker"), directory / "broker.pem")
+    client = authority.issue_cert("alice", common_name="alice")
+    write_pem(client, directory / "client.pem")
+    certificates = [x509.load_pem_x509_certificate(each.bytes()) for each in client.cert_chain_pems]
+    key = private_key(client)
+    (directory / "client.p12").write_bytes(
+        pkcs12.serialize_key_and_certificates(
+            b"client",
+            key,
+            certificates[0],
+            certificates[1:],
+            BestAvailableEncryption(STORE_PASSWORD.encode()),
+        )
+    )
+    password = ("-storepass", STORE_PASSWORD)
+    for kind in ("jks", "p12"):
+        keytool(
+            "-importcert", "-noprompt", "-alias", "ca", "-file", directory / "ca.pem",
+            "-keystore", directory / f"ca.{kind}", "-storetype", kind.replace("p12", "PKCS12"),
+            *password,
+        )  # fmt: skip
+    keytool(
+        "-importkeystore", "-noprompt", "-srckeystore", directory / "client.p12", "-srcstoretype", "PKCS12",
+        "-srcstorepass", STORE_PASSWORD, "-destkeystore", directory / "client.jks", "-deststoretype", "JKS",
+        "-deststorepass", STORE_PASSWORD,
+    )  # fmt: skip
+    return Stores(directory)
+
+
+def private_key(leaf: trustme.LeafCert) -> pkcs12.PKCS12PrivateKeyTypes:
+    """Return a certificate's key."""
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    return cast("pkcs12.PKCS12PrivateKeyTypes", load_pem_private_key(leaf.private_key_pem.bytes(), None))
+
+
+def write_pem(leaf: trustme.LeafCert, path: Path) -> None:
+    """Write a key and its chain to one file, the key as PKCS 8: Java reads no other form."""
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = private_key(leaf).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(key + b"".join(each.bytes() for each in leaf.cert_chain_pems))
+
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
+
+
+class GuardedApache(ApacheKafka):
+    """A broker whose listeners are at `address("SASL_SSL")` and so on; PLAINTEXT asks nobody."""
+
+    def __init__(
+        self, directory: Path, tools: KafkaTools, *, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.stores = make_stores(directory / "stores")
+        self.ports = {name: free_port() for name in LISTENERS}
+        plaintext, controller = free_port(), free_port()
+        listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())
+        users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
+        super().__init__(
+            directory,
+            tools,
+            settings={
+                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+                "listeners": f"PLAINTEXT://127.0.0.1:{plaintext},{listeners},CONTROLLER://127.0.0.1:{controller}",
+                "advertised.listeners": (
+                    f"PLAINTEXT://127.0.0.1:{plaintext},{listeners.replace('127.0.0.1', 'localhost')}"
+                ),
+                "listener.security.protocol.map": (
+                    "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,MTLS:SSL,"
+                    "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+                ),
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(self.stores.path("broker.pem")),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(self.stores.path("ca.pem")),
+                "listener.name.mtls.ssl.client.auth": "required",
+                "sasl.enabled.mechanisms": MECHANISMS,
+                **{
+                    f"listener.name.{name}.{mechanism}.sasl.jaas.config": jaas
+                    for name in ("sasl_plaintext", "sasl_ssl")
+                    for mechanism, jaas in {
+                        "plain": f"{PLAIN} required {users};",
+                        "scram-sha-256": f"{SCRAM} required;",
+                        "scram-sha-512": f"{SCRAM} required;",
+                        "oauthbearer": (
+                            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+                            'unsecuredLoginStringClaim_sub="admin";'
+                        ),
+                    }.items()
+                },
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:admin;User:ANONYMOUS",
+                **(settings or {}),
+            },
+            format_arguments=[
+                word
+                for name, password in PASSWORDS.items()
+                for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+                for word in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
+            ],
+        )
+        self.port = plaintext
+        self.bootstrap = f"127.0.0.1:{plaintext}"
+
+    def address(self, listener: str) -> str:
+        """Return where a listener is, by the name that stands in the broker's certificate."""
+        return self.bootstrap if listener == "PLAINTEXT" else f"localhost:{self.ports[listener]}"
+
+    def properties(self, listener: str, mechanism: str = "PLAIN", user: str = "admin") -> dict[str, str]:
+        """Return a client's properties for a listener, with a PEM trust store."""
+        protocol = "SSL" if listener == "MTLS" else listener
+        given = {"bootstrap.servers": self.address(listener), "security.protocol": protocol}
+        if "SSL" in protocol:
+            given |= {
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(self.stores.path("ca.pem")),
+            }
+        if listener == "MTLS":
+            given |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(self.stores.path("client.pem")),
+            }
+        if protocol.startswith("SASL"):
+            module = PLAIN if mechanism == "PLAIN" else SCRAM
+            given |= {
+                "sasl.mechanism": mechanism,
+                "sasl.jaas.config": f'{module} required username="{user}" password="{PASSWORDS[user]}";',
+            }
+        return given
