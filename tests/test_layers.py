@@ -95,7 +95,10 @@ SUBROOMS: dict[str, str] = {
         " topic_expression re2 topics"
         " apis error_codes java uuids corruption"
     ),
-    "kcli.security": "client_security sasl_client jaas secret acl principal",
+    "kcli.security": (
+        "client_security sasl_client jaas tls_context tls_settings key_stores pem cipher_suites"
+        " secret acl principal"
+    ),
     "kcli.storage": "dirs cleaning log producers index checkpoints log_paths disk",
     "kcli.forensics": "repair verification contents ranges entries",
     "kcli.client": "producer consumer groups fetch admin client network config",
