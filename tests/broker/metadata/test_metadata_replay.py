@@ -75,8 +75,8 @@ def test_records_of_security_are_kept_until_they_are_removed_or_replaced() -> No
     first = [entry(1), entry(2), credential("u", 1), credential("u", 2), token("t", 5), token("s", 5)]
     image, delta = apply(ONE, first)
     assert list(image.security.values()) == first
-    assert delta.is_empty
-    after, _ = apply(
+    assert delta == MetadataDelta(changed_security=frozenset(image.security))
+    after, delta = apply(
         image,
         [
             RemoveAccessControlEntryRecord(id=entry(1).id),
@@ -94,6 +94,14 @@ def test_records_of_security_are_kept_until_they_are_removed_or_replaced() -> No
         token("t", 7),
         ZkMigrationStateRecord(zk_migration_state=0),
     ]
+    assert delta.changed_security == {
+        (AccessControlEntryRecord, entry(1).id),
+        (UserScramCredentialRecord, "u", 1),
+        (UserScramCredentialRecord, "u", 2),
+        (DelegationTokenRecord, "t"),
+        (DelegationTokenRecord, "s"),
+        (ZkMigrationStateRecord,),
+    }
     assert apply(after, [NoOpRecord()])[0].security is after.security
 
 
