@@ -97,7 +97,7 @@ SUBROOMS: dict[str, str] = {
     ),
     "kcli.security": (
         "client_security sasl_client jaas tls_context tls_settings key_stores pem cipher_suites"
-        " secret acl principal"
+        " secret access acl_rules acl principal"
     ),
     "kcli.storage": "dirs cleaning log producers index checkpoints log_paths disk",
     "kcli.forensics": "repair verification contents ranges entries",
@@ -108,7 +108,7 @@ SUBROOMS: dict[str, str] = {
     ),
     "kcli.broker.network": (
         "socket_server connection reactor quota_engine request_engine responses inbox outbox transport"
-        " authorization request_context apis client_quotas access descriptors"
+        " authorization request_context apis client_quotas descriptors"
     ),
     "kcli.broker.handlers.produce": "handler transactional_batches short_path refusals slow_batches wire",
     "kcli.broker.handlers.fetch": "handler short_path delayed_fetch down_conversion wire",

@@ -7,7 +7,12 @@ the wire and in records.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from kcli.protocol.internal.security_records import AccessControlEntryRecord
+
+N = TypeVar("N", bound=IntEnum)
 
 CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of type `CLUSTER`."""
@@ -82,6 +87,19 @@ class AclEntry(NamedTuple):
     operation: Operation
     permission: PermissionType
 
+    @classmethod
+    def from_record(cls, record: AccessControlEntryRecord) -> AclEntry:
+        """Return the entry of a record; numbers of a newer Kafka become UNKNOWN."""
+        return cls(
+            number(ResourceType, record.resource_type),
+            record.resource_name,
+            number(PatternType, record.pattern_type),
+            record.principal,
+            record.host,
+            number(Operation, record.operation),
+            number(PermissionType, record.permission_type),
+        )
+
 
 class AclFilter(NamedTuple):
     """What finds entries: None and the numbers ANY match everything (Kafka class `AclBindingFilter`)."""
@@ -93,3 +111,33 @@ class AclFilter(NamedTuple):
     host: str | None = None
     operation: Operation = Operation.ANY
     permission: PermissionType = PermissionType.ANY
+
+    def matches(self, entry: AclEntry) -> bool:
+        """Return whether the filter finds an entry."""
+        return (
+            self.resource_type in (ResourceType.ANY, entry.resource_type)
+            and self._matches_name(entry)
+            and self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (Operation.ANY, entry.operation)
+            and self.permission in (PermissionType.ANY, entry.permission)
+        )
+
+    def _matches_name(self, entry: AclEntry) -> bool:
+        if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, entry.pattern_type):
+            return False
+        if self.resource_name is None:
+            return True
+        if self.pattern_type is not PatternType.MATCH:
+            return self.resource_name == entry.resource_name
+        if entry.pattern_type is PatternType.PREFIXED:
+            return self.resource_name.startswith(entry.resource_name)
+        return entry.resource_name in (self.resource_name, WILDCARD)
+
+
+def number(kind: type[N], value: int) -> N:
+    """Return the member with a number that came from outside, UNKNOWN (0) without one."""
+    try:
+        return kind(value)
+    except ValueError:
+        return kind(0)

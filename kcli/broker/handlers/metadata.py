@@ -32,12 +32,12 @@ from trio.lowlevel import checkpoint
 
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.network.authorization import (
-    NONE_DENIED,
     NOT_ASKED_FOR,
     authorize_topics,
     authorized_operations,
     cluster_operations,
 )
+from kcli.broker.network.request_context import NONE_DENIED
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.metadata import (
     MetadataResponse,

@@ -1,22 +1,24 @@
 """The checks that handlers and short paths make right after they have read the names in a request.
 
 Without an authorizer `context.access` is None: everything is allowed, at the cost of that test.
+
+What is denied is noted in the node's log of denials, once for each name with the number of times that the
+request has it. What a request does not need (`is_alternative`, `hides`) is not noted.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.broker.network.request_context import NONE_DENIED
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.security.acl import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kcli.broker.network.access import Access
     from kcli.broker.network.request_context import RequestContext
 
-NONE_DENIED: frozenset[str] = frozenset()
 NOT_ASKED_FOR = -(2**31)
 """The authorized operations in a response if the request does not ask for them."""
 
@@ -30,37 +32,45 @@ _ALL_OPERATIONS = {type: sum(1 << number for number in numbers) for type, number
 
 
 def authorize_topics(
-    context: RequestContext, operation: Operation, names: Iterable[str], *, cluster: Operation | None = None
+    context: RequestContext,
+    operation: Operation,
+    names: Iterable[str],
+    *,
+    cluster: Operation | None = None,
+    hides: bool = False,
 ) -> frozenset[str]:
     """Return the topics among `names` for which the operation is denied.
 
-    A principal that may do the operation `cluster` with the cluster may do this with every topic.
+    A principal that may do the operation `cluster` with the cluster may do this with every topic. With
+    `hides` the names are not the client's, and those denied are only left out of the response.
     """
-    if cluster is not None and is_cluster_authorized(context, cluster):
+    if cluster is not None and is_cluster_authorized(context, cluster, is_alternative=True):
         return NONE_DENIED
-    return _denied(context.access, operation, ResourceType.TOPIC, names)
+    return context.denied(operation, ResourceType.TOPIC, names, hides=hides)
 
 
-def authorize_groups(context: RequestContext, operation: Operation, names: Iterable[str]) -> frozenset[str]:
-    """Return the groups among `names` for which the operation is denied."""
-    return _denied(context.access, operation, ResourceType.GROUP, names)
+def authorize_groups(
+    context: RequestContext, operation: Operation, names: Iterable[str], *, hides: bool = False
+) -> frozenset[str]:
+    """Return the groups among `names` for which the operation is denied; `hides` as for topics."""
+    return context.denied(operation, ResourceType.GROUP, names, hides=hides)
 
 
 def authorize_group(context: RequestContext, operation: Operation, name: str) -> None:
     """Raise `KafkaError` GROUP_AUTHORIZATION_FAILED if the operation on a group is denied."""
-    if authorize_groups(context, operation, (name,)):
+    if context.denied(operation, ResourceType.GROUP, (name,)):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
 def authorize_transactional_id(context: RequestContext, operation: Operation, name: str) -> None:
     """Raise `KafkaError` TRANSACTIONAL_ID_AUTHORIZATION_FAILED if the operation is denied."""
-    if _denied(context.access, operation, ResourceType.TRANSACTIONAL_ID, (name,)):
+    if not is_transactional_id_authorized(context, operation, name):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
 def is_transactional_id_authorized(context: RequestContext, operation: Operation, name: str) -> bool:
     """Return whether an operation on a transactional id is allowed."""
-    return not _denied(context.access, operation, ResourceType.TRANSACTIONAL_ID, (name,))
+    return not context.denied(operation, ResourceType.TRANSACTIONAL_ID, (name,))
 
 
 def authorize_cluster(context: RequestContext, operation: Operation) -> None:
@@ -69,10 +79,14 @@ def authorize_cluster(context: RequestContext, operation: Operation) -> None:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-def is_cluster_authorized(context: RequestContext, operation: Operation) -> bool:
-    """Return whether an operation on the cluster is allowed."""
-    access = context.access
-    return access is None or access.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+def is_cluster_authorized(
+    context: RequestContext, operation: Operation, *, is_alternative: bool = False
+) -> bool:
+    """Return whether an operation on the cluster is allowed.
+
+    It `is_alternative` if other permissions would do as well.
+    """
+    return not context.denied(operation, ResourceType.CLUSTER, (CLUSTER_NAME,), hides=is_alternative)
 
 
 def is_any_topic_authorized(context: RequestContext, operation: Operation) -> bool:
@@ -94,11 +108,3 @@ def cluster_operations(context: RequestContext) -> int:
     if not is_cluster_authorized(context, Operation.DESCRIBE):
         return 0
     return authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
-
-
-def _denied(
-    access: Access | None, operation: Operation, type: ResourceType, names: Iterable[str]
-) -> frozenset[str]:
-    if access is None:
-        return NONE_DENIED
-    return frozenset(name for name in dict.fromkeys(names) if not access.may(operation, type, name))

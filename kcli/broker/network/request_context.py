@@ -6,6 +6,7 @@ handler may use it until its response is made, and must not keep it.
 
 from __future__ import annotations
 
+from collections import Counter
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -14,16 +15,20 @@ from kcli.errors import KcliError
 from kcli.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from kcli.broker.network.access import Access
     from kcli.broker.network.apis import Api
     from kcli.broker.network.client_quotas import Allowance
     from kcli.broker.node_context import NodeContext
+    from kcli.security.access import Access
+    from kcli.security.acl import Operation, ResourceType
 
 
 EMPTY_HEADER = Struct(">ii2s")
 """API key and version, taken as one number; correlation id; the size of a client id without bytes."""
+
+
+NONE_DENIED: frozenset[str] = frozenset()
 
 
 class CloseConnection(KcliError):
@@ -82,6 +87,24 @@ class RequestContext:
         """The quota for reading of the client, if it has one; set while a Fetch is handled."""
         self.mute_until_ms = 0
         """When the pause that a quota demands is over, on trio's clock."""
+
+    def denied(
+        self, operation: Operation, type: ResourceType, names: Iterable[str], *, hides: bool = False
+    ) -> frozenset[str]:
+        """Return those of some resources for which an operation is denied, and note the denials.
+
+        With `hides` the denied ones are only left out of a response, which is not worth a note.
+        """
+        access = self.access
+        if access is None:
+            return NONE_DENIED
+        counts = Counter(names)
+        denied = frozenset(name for name in counts if not access.may(operation, type, name))
+        noted = NONE_DENIED if hides else denied
+        for name in counts if access.notes_allowances else noted:
+            if name in noted or name not in denied:
+                access.note(self.api_key, operation, type, name, counts[name])
+        return denied
 
     @property
     def is_mute(self) -> bool:

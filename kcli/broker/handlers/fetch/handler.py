@@ -21,7 +21,8 @@ from kcli.broker.handlers.fetch import short_path
 from kcli.broker.handlers.fetch.delayed_fetch import DelayedFetch, Fetched
 from kcli.broker.handlers.fetch.down_conversion import CONVERTED_BELOW, convert_rows
 from kcli.broker.handlers.fetch.wire import UNKNOWN, encode_rows, is_plain
-from kcli.broker.network.authorization import NONE_DENIED, authorize_topics, is_cluster_authorized
+from kcli.broker.network.authorization import authorize_topics, is_cluster_authorized
+from kcli.broker.network.request_context import NONE_DENIED
 from kcli.broker.replication.fetch_data import (
     FetchedPartition,
     FetchPartition,

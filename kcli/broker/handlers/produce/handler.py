@@ -43,8 +43,8 @@ from kcli.broker.handlers.produce.slow_batches import (
 )
 from kcli.broker.handlers.produce.transactional_batches import AwaitedVerification, TransactionalBatches
 from kcli.broker.handlers.produce.wire import TOPIC_IDS_FROM, ProduceData, encode_rows
-from kcli.broker.network.authorization import NONE_DENIED, authorize_topics, authorize_transactional_id
-from kcli.broker.network.request_context import CloseConnection
+from kcli.broker.network.authorization import authorize_topics, authorize_transactional_id
+from kcli.broker.network.request_context import NONE_DENIED, CloseConnection
 from kcli.broker.network.responses import DelayedResponse, Frame, once_settled
 from kcli.broker.replication.partition import ACKS_ALL
 from kcli.protocol.error_codes import ErrorCode, KafkaError
