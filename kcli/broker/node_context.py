@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+    from kcli.security.access import Authorizer
     from kcli.storage.dirs.log_manager import LogManager
 
 
@@ -84,6 +85,8 @@ class NodeContext:
         self.epoch = -1
         self.known_controller_id = -1
         """The controller's node when this node last applied metadata."""
+        self.authorizer: Authorizer | None = None
+        """What decides who may do what; None if everybody may do everything."""
         self.tasks: trio.Nursery | None = None
         """Where tasks of the node run, while it runs."""
         self.gate = PauseGate()

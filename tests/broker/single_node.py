@@ -34,6 +34,7 @@ from kcli.broker.replication.fetch_session import FetchSessionCache
 from kcli.broker.replication.hosted_partitions import ReplicationContext
 from kcli.broker.replication.leader_endpoint import LeaderEndPoint, LeaderEndPoints
 from kcli.broker.replication.replica_manager import ReplicaManager
+from kcli.broker.security.authorizer import Authorizer
 from kcli.broker.transactions.marker_sender import MarkerSender
 from kcli.broker.transactions.marker_writer import MarkerWriter
 from kcli.broker.transactions.partition_adder import PartitionAdder
@@ -108,6 +109,7 @@ class Node:
             replica_manager=self.replica_manager,
             wall_ms=self.wall_ms,
         )
+        self.authorizer = self._new_authorizer()
         self.tasks: trio.Nursery | None = None
         self.marker_writer = MarkerWriter(self.replica_manager, self.groups, start_soon=self.start_soon)
         self.transactions = transaction_runtime(
@@ -140,6 +142,9 @@ class Node:
         self.buffers = ReceiveBuffers()
         self.port = 0
         self.quota_layer: QuotaLayer | None = None
+
+    def _new_authorizer(self) -> Authorizer | None:
+        return Authorizer.of(self.config, self.wall_ms) if self.config.authorizer_class_name else None
 
     def _handle_message(self, message: object) -> None:
         match message:
@@ -199,6 +204,8 @@ class Node:
         self.groups.apply(delta, image)
         self.transactions.apply(delta, image)
         self.marker_sender.image_changed()
+        if self.authorizer is not None:
+            self.authorizer.apply(delta, image)
         if delta.changed_quotas and self.quota_layer is not None:
             self.quota_layer.update(image.client_quotas)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kcli.protocol.internal.metadata_records import MetadataRecord
+    from kcli.protocol.internal.security_records import SecurityRecord
 
 
 def directory_of(node_id: int) -> bytes:
@@ -71,7 +72,7 @@ class MemoryLog:
     node_id = 1
 
     def __init__(self) -> None:
-        self.batches: list[tuple[int, int, tuple[MetadataRecord, ...]]] = []
+        self.batches: list[tuple[int, int, tuple[MetadataRecord | SecurityRecord, ...]]] = []
         self.end_offset = 0
         self.epoch = 0
         self.failure: OSError | None = None
@@ -88,7 +89,7 @@ class MemoryLog:
         self.end_offset += 1
         return self.epoch
 
-    def append(self, records: Sequence[MetadataRecord], metadata_version: int) -> int:
+    def append(self, records: Sequence[MetadataRecord | SecurityRecord], metadata_version: int) -> int:
         if self.failure is not None:
             raise self.failure
         self.end_offset += len(records)

@@ -366,10 +366,26 @@ class BrokerConfig(BrokerSettings):
             f"({session}): the controller may fence a node that is alive",
         )
 
+    def _check_authorizer(self) -> None:
+        """Raise `InvalidConfig` for settings of an authorizer without one: nobody shall believe in them."""
+        if self.authorizer_class_name:
+            return
+        closes = {"super.users": bool(self.super_users.strip())}
+        closes["allow.everyone.if.no.acl.found"] = (
+            "allow.everyone.if.no.acl.found" in self.static and not self.allow_everyone_if_no_acl_found
+        )
+        for name, is_closed in closes.items():
+            if is_closed:
+                raise InvalidConfig(
+                    f"`{name}` is set without `authorizer.class.name`: every client would get in",
+                    hint="`authorizer.class.name=standard` closes the door",
+                )
+
     def _check(self) -> None:
         """Raise `InvalidConfig` for values that are impossible together."""
         check_topic_configs({}, self.topic_defaults)
         self._check_constraints()
+        self._check_authorizer()
         if not self.listener_configs:
             raise InvalidConfig("`listeners` has no listener for clients")
         check_distinct_ports(self._parse_listeners(self.listeners, "listeners"))

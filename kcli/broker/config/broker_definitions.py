@@ -2,8 +2,9 @@
 
 The class body is the table: each row has Kafka's name, type and default, its check and how it may change
 while the broker runs (Kafka classes `KafkaConfig`, `GroupCoordinatorConfig`, `ReplicationConfigs` and
-`QuotaConfig`). The rows of transactions are in `transaction_definitions`, the defaults of topics in
-`topic_definitions`, names without effect in `inert_configs`.
+`QuotaConfig`). The rows of transactions are in `transaction_definitions`, those of security in
+`security_definitions`, the defaults of topics in `topic_definitions`, names without effect in
+`inert_configs`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from kcli.broker.config.config_definition import (
     words,
 )
 from kcli.broker.config.inert_configs import find_inert_config
+from kcli.broker.config.security_definitions import SecuritySettings
 from kcli.broker.config.topic_definitions import LOG_BROKER_CONFIGS
 from kcli.broker.config.transaction_definitions import TransactionSettings
 from kcli.protocol.configs import ConfigType
@@ -72,7 +74,7 @@ def _not_negative(name: str, default: int, doc: str, **options: Unpack[Options])
     return integer(name, default, doc, **options)
 
 
-class BrokerSettings(TransactionSettings):
+class BrokerSettings(SecuritySettings, TransactionSettings):
     """A broker's own settings; on an instance each row reads as its value."""
 
     # Who the broker is
@@ -491,7 +493,7 @@ class BrokerSettings(TransactionSettings):
 
 SETTINGS: Mapping[str, ConfigDefinition[Any]] = {
     row.name: row
-    for table in (BrokerSettings, TransactionSettings)
+    for table in (BrokerSettings, SecuritySettings, TransactionSettings)
     for row in vars(table).values()
     if isinstance(row, ConfigDefinition)
 }

@@ -42,8 +42,6 @@ _LISTENER_PREFIX = "listener.name."
 _PLUGIN_PREFIXES = ("rlmm.config.", "rsm.config.")
 
 _ACCESS_CONTROL: Mapping[str, frozenset[str]] = {
-    "allow.everyone.if.no.acl.found": frozenset({"true"}),
-    "authorizer.class.name": frozenset(),
     "connections.max.reauth.ms": frozenset({"0"}),
     "principal.builder.class": frozenset(
         {"org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"}
@@ -51,7 +49,6 @@ _ACCESS_CONTROL: Mapping[str, frozenset[str]] = {
     "security.providers": frozenset(),
     "ssl.client.auth": frozenset({"none"}),
     "ssl.engine.factory.class": frozenset(),
-    "super.users": frozenset(),
 }
 """Configurations of access control, each with the values that let every client in, as kcli does."""
 

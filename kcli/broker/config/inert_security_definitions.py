@@ -32,7 +32,6 @@ _PER_BROKER = UpdateMode.PER_BROKER
 
 ROWS: tuple[ConfigDefinition[Any], ...] = (
     # Who gets in
-    string("authorizer.class.name", "", "Class that decides which principal may do what."),
     class_name(
         "principal.builder.class",
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",

@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
     from kcli.broker.metadata.metadata_image import ConfigResource, MetadataImage, TopicImage
     from kcli.protocol.internal.metadata_records import MetadataRecord
+    from kcli.protocol.internal.security_records import SecurityRecord
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.protocol.topics import TopicPartition
+    from kcli.security.acl import AclEntry, AclFilter
 
 R = TypeVar("R")
 
@@ -80,7 +82,7 @@ class ControllerLog(Protocol):
     def begin_epoch(self) -> int:
         """Begin the next epoch."""
 
-    def append(self, records: Sequence[MetadataRecord], metadata_version: int) -> int:
+    def append(self, records: Sequence[MetadataRecord | SecurityRecord], metadata_version: int) -> int:
         """Write one batch durably, at a level of `metadata.version`; return its last record's offset."""
 
 
@@ -118,7 +120,7 @@ class Controller:
             self._append(result.records[first : first + MAX_RECORDS_PER_OPERATION])
         return result.response
 
-    def _append(self, records: Sequence[MetadataRecord]) -> None:
+    def _append(self, records: Sequence[MetadataRecord | SecurityRecord]) -> None:
         try:
             last_offset = self._log.append(records, self.image.metadata_version)
         except OSError as error:
@@ -366,6 +368,18 @@ class Controller:
         return self._commit_unless(
             validate_only, client_quota_control.alter_client_quotas(self.image, alterations)
         )
+
+    def create_acls(self, entries: Sequence[AclEntry]) -> list[KafkaError | None]:
+        """Add access control entries; return an error or None for each."""
+        from kcli.broker.controller import acl_control  # Most clusters have no authorizer.
+
+        return self.commit(acl_control.create_acls(self.image, entries, new_id=random_uuid))
+
+    def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[AclEntry]]:
+        """Remove the access control entries that filters find; return those of each filter."""
+        from kcli.broker.controller import acl_control  # Most clusters have no authorizer.
+
+        return self.commit(acl_control.delete_acls(self.image, filters))
 
     def _commit_unless(self, validate_only: bool, result: ControllerResult[R]) -> R:
         return result.response if validate_only else self.commit(result)

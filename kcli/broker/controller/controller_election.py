@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kcli.broker.metadata.metadata_log import MetadataLog
     from kcli.broker.metadata.metadata_publisher import MetadataPublisher
     from kcli.protocol.internal.metadata_records import MetadataRecord
+    from kcli.protocol.internal.security_records import SecurityRecord
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class ReplicatedMetadataLog:
         assert snapshot is not None
         self._each(lambda copy: copy.install(*snapshot, sync=False))
 
-    def append(self, records: Sequence[MetadataRecord], metadata_version: int) -> int:
+    def append(self, records: Sequence[MetadataRecord | SecurityRecord], metadata_version: int) -> int:
         """Write one decision, durably in this node's copy. Raises `OSError` and `KafkaError`."""
         if self.is_over:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self.node_id} is not the controller any more")

@@ -179,20 +179,26 @@ def update_features(
     return ControllerResult(tuple(records), None)
 
 
-def unserved_warning(image: MetadataImage) -> str | None:
-    """Return a line that names what the cluster uses and kcli does not serve, None for nothing."""
+def unserved_warning(image: MetadataImage, *, has_authorizer: bool = False) -> str | None:
+    """Return a line that names what the cluster uses and kcli does not serve, None for nothing.
+
+    Access control entries need an authorizer; without one they keep nobody out.
+    """
     found = [
         f"{what} (`{name}` {image.features[name]})"
         for name, what in UNSERVED_FEATURES.items()
         if image.features.get(name)
     ]
+    ending = ""
     if image.security:
-        from kcli.protocol.internal.security_records import counted  # Few clusters have any.
+        from kcli.protocol.internal import security_records  # Few clusters have any.
 
-        found += counted(image.security.values())
+        entry = security_records.AccessControlEntryRecord
+        idle = [each for each in image.security.values() if not (has_authorizer and isinstance(each, entry))]
+        found += security_records.counted(idle)
+        ending = "" if has_authorizer else ": every client gets in"
     if not found:
         return None
-    ending = ": every client gets in" if image.security else ""
     return f"kept for Apache Kafka, but not served here: {', '.join(found)}{ending}"
 
 

@@ -9,6 +9,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kcli.protocol.internal.metadata_records import MetadataRecord
+    from kcli.protocol.internal.security_records import SecurityRecord
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -20,7 +21,7 @@ MAX_RECORDS_PER_OPERATION = 10_000
 class ControllerResult(Generic[R_co]):
     """The records of a decision, and the response for when they are in the log."""
 
-    records: tuple[MetadataRecord, ...]
+    records: tuple[MetadataRecord | SecurityRecord, ...]
     response: R_co
 
 

@@ -229,7 +229,9 @@ class MetadataLog:
         write_atomically(f"{self.directory}/{QUORUM_STATE}", data, sync=leader == self.node_id)
 
     def append(
-        self, records: Sequence[MetadataRecord], metadata_version: int = NEWEST_METADATA_VERSION
+        self,
+        records: Sequence[MetadataRecord | SecurityRecord],
+        metadata_version: int = NEWEST_METADATA_VERSION,
     ) -> int:
         """Write one decision durably and return the offset of its last record.
 
@@ -240,7 +242,7 @@ class MetadataLog:
         self.sync()
         return self.end_offset - 1
 
-    def encode(self, records: Sequence[MetadataRecord], metadata_version: int) -> bytearray:
+    def encode(self, records: Sequence[MetadataRecord | SecurityRecord], metadata_version: int) -> bytearray:
         """Return the batch of one decision for the end of the log, at a level of `metadata.version`."""
         builder = RecordBatchBuilder(base_offset=self.end_offset, leader_epoch=self.epoch)
         now_ms = self._wall_ms()

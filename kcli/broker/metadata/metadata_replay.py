@@ -69,7 +69,7 @@ class InvalidMetadata(KcliError):
 
 def apply(
     image: MetadataImage,
-    records: Iterable[MetadataRecord],
+    records: Iterable[MetadataRecord | SecurityRecord],
     *,
     last_offset: int | None = None,
     epoch: int | None = None,

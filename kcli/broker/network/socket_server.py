@@ -225,6 +225,8 @@ class SocketServer:
             self._quotas.give_back(address)
             raise
         context = RequestContext(self._node, listener.name, address, self._apis)
+        if self._node.authorizer is not None:
+            context.access = self._node.authorizer.access_for(context.principal, address)
         connection = Connection(Transport(sock), context, self._engine, listener)
         self.connections.add(connection)
         if self._quotas.is_over:

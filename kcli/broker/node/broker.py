@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from kcli.broker.network.request_engine import RequestEngine
     from kcli.broker.node.log_cleaner import LogCleaner
     from kcli.broker.replication.leader_endpoint import LeaderEndPoints
+    from kcli.broker.security.authorizer import Authorizer
     from kcli.protocol.topics import TopicPartition
     from kcli.storage.dirs.log_directory import LogDirectory
     from kcli.storage.log.log_config import LogConfig
@@ -98,6 +99,7 @@ class Broker(NodeContext):
             controller_link=controller_link,
             wall_ms=process.wall_ms,
         )
+        self.authorizer = self._authorizer = _new_authorizer(config, process.wall_ms)
         self.is_working = False
         """True once `run` has started its tasks."""
         self.engine = process.engine
@@ -319,6 +321,8 @@ class Broker(NodeContext):
                 self.log_cleaner.wake()
         if delta.changed_quotas:
             self._limit_clients()
+        if self._authorizer is not None:
+            self._authorizer.apply(delta, image)
 
     def _limit_clients(self) -> None:
         if self._quota_layer is None:
@@ -364,6 +368,14 @@ class Broker(NodeContext):
     async def _report_directories(self) -> None:
         self.lifecycle.beat()
         await trio.lowlevel.checkpoint()
+
+
+def _new_authorizer(config: BrokerConfig, wall_ms: Callable[[], int]) -> Authorizer | None:
+    if not config.authorizer_class_name:
+        return None
+    from kcli.broker.security.authorizer import Authorizer  # Most clusters have none.
+
+    return Authorizer.of(config, wall_ms)
 
 
 def _endpoint(listener: ListenerConfig, advertised: ListenerConfig, port: int) -> Endpoint:

@@ -373,7 +373,8 @@ class Cluster:
             ) from error
         controller.nodes_went_down(returning=node_ids)
         self.publisher.observe(ConfigWarnings(controller.image).follow)
-        if line := unserved_warning(controller.image):
+        has_authorizer = all(node.config.authorizer_class_name for node in self.nodes.values())
+        if line := unserved_warning(controller.image, has_authorizer=has_authorizer):
             _log.warning(line)
         return controller
 

@@ -84,6 +84,14 @@ Durable = Annotated[
         help="Sync records and commits to disk before they are acknowledged; log.flush.interval.messages=1",
     ),
 ]
+Acls = Annotated[
+    bool,
+    typer.Option(
+        "--acls",
+        help="Deny what no access control entry allows; User:admin may do everything; "
+        "authorizer.class.name=standard",
+    ),
+]
 Daemon = Annotated[
     bool, typer.Option("--daemon", help="Return when the broker is ready, and leave it running")
 ]
@@ -172,6 +180,7 @@ def start(
     ephemeral: Ephemeral = False,
     adopt: Adopt = False,
     durable: Durable = False,
+    acls: Acls = False,
     scenario: ScenarioFile = None,
     daemon: Daemon = False,
     verbose: bool = False,
@@ -200,6 +209,7 @@ def start(
             ephemeral=ephemeral,
             adopt=adopt,
             durable=durable,
+            acls=acls,
             scenario=scenario,
             daemon=daemon,
             verbose=verbose,

@@ -27,6 +27,8 @@ DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 9092
 
 FLUSH_INTERVAL = "log.flush.interval.messages"
+AUTHORIZER, STANDARD_AUTHORIZER = "authorizer.class.name", "standard"
+SUPER_USERS, ADMIN = "super.users", "User:admin"
 
 
 class StartOptions(NamedTuple):
@@ -42,6 +44,7 @@ class StartOptions(NamedTuple):
     ephemeral: bool = False
     adopt: bool = False
     durable: bool = False
+    acls: bool = False
     scenario: Path | None = None
     daemon: bool = False
     verbose: bool = False
@@ -64,6 +67,8 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
     properties = {**read_properties(options.config), **parse_configs(options.override, "--override")}
     if options.durable:
         make_durable(properties)
+    if options.acls:
+        add_authorizer(properties)
     check_listeners(options, properties)
     cluster_options = ClusterOptions(
         data_dir=data_dir_of(options),
@@ -149,6 +154,16 @@ def make_durable(properties: dict[str, str]) -> None:
         )
 
 
+def add_authorizer(properties: dict[str, str]) -> None:
+    """Have an authorizer decide who may do what, with a super user. Raises `UsageError`."""
+    if not properties.setdefault(AUTHORIZER, STANDARD_AUTHORIZER).strip():
+        raise UsageError(
+            f"`--acls` and an empty `{AUTHORIZER}` exclude each other", hint="leave one of them out"
+        )
+    others = [text for each in properties.get(SUPER_USERS, "").split(";") if (text := each.strip())]
+    properties[SUPER_USERS] = ";".join(dict.fromkeys([*others, ADMIN]))
+
+
 def rack_names(text: str | None) -> tuple[str, ...]:
     """Return the racks in a list with commas; none may be empty."""
     if text is None:
@@ -170,7 +185,7 @@ def _number(lowest: int, highest: int) -> Callable[[str], int]:
     return read
 
 
-_SWITCHES = ("--ephemeral", "--adopt", "--durable", "--daemon", "--verbose")
+_SWITCHES = ("--ephemeral", "--adopt", "--durable", "--acls", "--daemon", "--verbose")
 _VALUES: dict[str, Callable[[str], Any]] = {
     "--config": Path,
     "--override": str,

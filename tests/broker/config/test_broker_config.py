@@ -10,6 +10,7 @@ from kcli.broker.config.config_definition import InvalidConfig, UpdateMode
 from kcli.broker.config.group_definitions import GROUP_CONFIGS
 from kcli.broker.config.inert_configs import inert_configs, is_security
 from kcli.broker.config.listener_config import ListenerConfig
+from kcli.broker.config.security_definitions import STANDARD_AUTHORIZER, split_principals
 from kcli.broker.config.topic_definitions import TOPIC_CONFIGS
 from kcli.errors import UsageError
 from kcli.protocol.configs import NO_EFFECT, ConfigType
@@ -189,7 +190,6 @@ def test_names_that_kafka_itself_does_not_know_have_no_type() -> None:
     names = (
         "zookeeper.connect",
         "rsm.config.bucket",
-        "super.users",
         "listener.name.a.plain.sasl.jaas.config",
     )
     rows = [find_broker_config(name) for name in names]
@@ -207,7 +207,6 @@ def test_names_that_kafka_itself_does_not_know_have_no_type() -> None:
         ("listener.name.a.ssl.keystore.location", True),
         ("listener.name.a.plain.sasl.jaas.config", True),
         ("principal.builder.class", True),
-        ("super.users", True),
         ("sasl.kerberos.min.time.before.relogin", False),
         ("num.io.threads", False),
     ],
@@ -371,9 +370,6 @@ def test_only_what_may_change_while_a_broker_runs_says_so() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
-        ("super.users", "User:admin"),
-        ("allow.everyone.if.no.acl.found", "false"),
         ("ssl.client.auth", "required"),
         ("ssl.client.auth", "requested"),
         ("connections.max.reauth.ms", "3600000"),
@@ -394,9 +390,6 @@ def test_access_control_that_would_not_act_is_refused(name: str, value: str) -> 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("authorizer.class.name", ""),
-        ("super.users", " "),
-        ("allow.everyone.if.no.acl.found", "true"),
         ("ssl.client.auth", "none"),
         ("connections.max.reauth.ms", "0"),
         (
@@ -408,3 +401,36 @@ def test_access_control_that_would_not_act_is_refused(name: str, value: str) -> 
 )
 def test_access_control_that_is_off_costs_a_warning(name: str, value: str) -> None:
     assert len(config(**{name: value}).warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("super.users", "User:admin"), ("allow.everyone.if.no.acl.found", "false")]
+)
+def test_settings_of_an_authorizer_without_one_are_refused(name: str, value: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        config(**{name: value})
+    wrong = f"`{name}` is set without `authorizer.class.name`: every client would get in"
+    assert refused.value.message == wrong
+    settings = config(**{name: value, "authorizer.class.name": "standard"})
+    assert settings.authorizer_class_name == "standard"
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("authorizer.class.name", "com.example.Authorizer", "must be empty or `org.apache.kafka.metadata"),
+        ("super.users", "User:admin;root", "`root` is not a principal, as in `User:alice`"),
+        ("allow.everyone.if.no.acl.found", "yes", "expected `true` or `false`"),
+    ],
+)
+def test_an_authorizer_that_could_not_act_is_refused(name: str, value: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        config(**{"authorizer.class.name": "standard", name: value})
+
+
+def test_an_authorizer_may_be_named_and_switched_off() -> None:
+    assert config(**{"authorizer.class.name": "", "super.users": " "}).authorizer_class_name == ""
+    assert config(**{"allow.everyone.if.no.acl.found": "true"}).warnings == ()
+    named = config(**{"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:a; User:b ;"})
+    assert split_principals(named.super_users) == ("User:a", "User:b")

@@ -20,7 +20,7 @@ from kcli.broker.metadata.metadata_replay import apply
 from kcli.broker.metadata.metadata_snapshot import image_records
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import ConfigRecord, FeatureLevelRecord
-from kcli.protocol.internal.security_records import UserScramCredentialRecord
+from kcli.protocol.internal.security_records import AccessControlEntryRecord, UserScramCredentialRecord
 from tests.support.metadata import broker, image_of
 
 UP, DOWN, FORCED = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
@@ -69,6 +69,17 @@ def test_one_line_names_what_is_kept_and_not_served() -> None:
     ]
     with_users, _ = apply(image, credentials)
     assert unserved_warning(with_users) == f"{line}, 2 SCRAM credentials: every client gets in"
+
+
+def test_access_control_entries_are_not_served_without_an_authorizer() -> None:
+    entry = AccessControlEntryRecord(
+        id=bytes(16), resource_type=2, resource_name="t", pattern_type=3, principal="User:a", host="*",
+        operation=3, permission_type=3,
+    )  # fmt: skip
+    image, _ = apply(cluster(metadata_version=30), [entry])
+    kept = "kept for Apache Kafka, but not served here: 1 access control entry: every client gets in"
+    assert unserved_warning(image) == kept
+    assert unserved_warning(image, has_authorizer=True) is None
 
 
 @pytest.mark.parametrize(

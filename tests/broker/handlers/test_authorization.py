@@ -29,8 +29,10 @@ from kcli.protocol.messages.add_partitions_to_txn import (
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kcli.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kcli.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kcli.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kcli.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kcli.protocol.messages.delete_groups import DeleteGroupsRequest
 from kcli.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -38,6 +40,7 @@ from kcli.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kcli.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kcli.protocol.messages.describe_acls import DescribeAclsRequest
 from kcli.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from kcli.protocol.messages.describe_cluster import DescribeClusterRequest
 from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -101,6 +104,7 @@ class Recorder:
     def __init__(self, *, allows: bool) -> None:
         self.allows = allows
         self.asked: set[str] = set()
+        self.noted: list[tuple[str, int]] = []
 
     def may(self, operation: Operation, type: ResourceType, name: str) -> bool:
         self.asked.add(f"{operation.name} {type.name} {name}")
@@ -109,6 +113,11 @@ class Recorder:
     def may_any(self, operation: Operation, type: ResourceType) -> bool:
         self.asked.add(f"{operation.name} {type.name} any")
         return self.allows
+
+    notes_allowances = False
+
+    def note(self, api_key: int, operation: Operation, type: ResourceType, name: str, count: int) -> None:
+        self.noted.append((f"{operation.name} {type.name} {name}", count))
 
 
 class Selective(Recorder):
@@ -242,6 +251,13 @@ def altering(module: Any, kind: int, name: str) -> Any:
     return incremental.IncrementalAlterConfigsRequest(resources=[each], validate_only=False)
 
 
+ANY_ACL: dict[str, Any] = {
+    "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
+    "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
+ACL = AclCreation(
+    resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3
+)
 NAMED = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="new")]
 C = "CLUSTER kafka-cluster"
 Row = tuple[Any, int, set[str], set[int]]
@@ -372,6 +388,9 @@ ROWS: dict[str, Row] = {
         WriteTxnMarkersRequest(markers=[writable_marker(("t", 0))]),
         2, {f"ALTER {C}", f"CLUSTER_ACTION {C}"}, {CLUSTER},
     ),
+    "DescribeAcls": (DescribeAclsRequest(**ANY_ACL), 3, {f"DESCRIBE {C}"}, {CLUSTER}),
+    "CreateAcls": (CreateAclsRequest(creations=[ACL]), 3, {f"ALTER {C}"}, {CLUSTER}),
+    "DeleteAcls": (DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY_ACL)]), 3, {f"ALTER {C}"}, {CLUSTER}),
     "DescribeConfigs of a topic": (
         configs.DescribeConfigsRequest(resources=configs_of(2, "t")),
         4, {"DESCRIBE_CONFIGS TOPIC t"}, {TOPIC},

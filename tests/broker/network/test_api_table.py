@@ -19,11 +19,14 @@ from kcli.protocol.messages import (
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_client_quotas,
     describe_cluster,
     describe_configs,
@@ -243,6 +246,19 @@ def request_for(key: int, version: int, topic_id: bytes) -> object:
             log = describe_quorum.QuorumPartition(partition_index=0)
             topic = describe_quorum.QuorumTopic(topic_name="__cluster_metadata", partitions=[log])
             return describe_quorum.DescribeQuorumRequest(topics=[topic])
+        case 29:
+            return describe_acls.DescribeAclsRequest(
+                resource_type_filter=1, resource_name_filter=None, principal_filter=None, host_filter=None,
+                operation=1, permission_type=1,
+            )  # fmt: skip
+        case 30:
+            entry = create_acls.AclCreation(
+                resource_type=2, resource_name="t", principal="User:a", host="*", operation=3,
+                permission_type=3,
+            )  # fmt: skip
+            return create_acls.CreateAclsRequest(creations=[entry])
+        case 31:
+            return delete_acls.DeleteAclsRequest(filters=[])
         case 57:
             update = update_features.FeatureUpdateKey(feature="group.version", max_version_level=1)
             return update_features.UpdateFeaturesRequest(feature_updates=[update])
@@ -296,6 +312,8 @@ def error_codes(value: object) -> set[int]:
 
 
 EXPECTED_ERRORS = {
+    describe_acls.DescribeAclsRequest: (ErrorCode.SECURITY_DISABLED,),
+    create_acls.CreateAclsRequest: (ErrorCode.SECURITY_DISABLED,),
     delete_topics.DeleteTopicsRequest: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,),
     join_group.JoinGroupRequest: (ErrorCode.MEMBER_ID_REQUIRED,),
     heartbeat.HeartbeatRequest: (ErrorCode.UNKNOWN_MEMBER_ID,),
@@ -393,7 +411,7 @@ async def test_a_malformed_software_name_is_invalid(name: str, software_version:
         assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
 
 
-@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (29, 3), (0, 14), (3, -1), (4, 1)])
+@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (56, 3), (0, 14), (3, -1), (4, 1)])
 async def test_an_unknown_api_or_version_closes_the_connection(
     key: int, version: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
