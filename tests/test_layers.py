@@ -107,7 +107,8 @@ SUBROOMS: dict[str, str] = {
         " replication controller metadata waiting config"
     ),
     "kcli.broker.network": (
-        "socket_server connection reactor quota_engine request_engine responses inbox outbox transport"
+        "socket_server connection handshakes listener_security reactor quota_engine request_engine responses"
+        " inbox outbox tls_transport tls_failures transport"
         " authorization request_context apis client_quotas descriptors"
     ),
     "kcli.broker.handlers.produce": "handler transactional_batches short_path refusals slow_batches wire",

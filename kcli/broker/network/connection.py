@@ -40,7 +40,9 @@ from kcli.broker.network.transport import TURN_BYTES
 from kcli.broker.waiting.pause_gate import Sleeper
 
 if TYPE_CHECKING:
+    from kcli.broker.network.handshakes import Handshakes
     from kcli.broker.network.inbox import ReceiveBuffers
+    from kcli.broker.network.listener_security import ListenerSecurity
     from kcli.broker.network.reactor import Reactor
     from kcli.broker.network.request_context import RequestContext
     from kcli.broker.network.request_engine import Engine
@@ -67,6 +69,8 @@ class Listener(NamedTuple):
     max_request_bytes: int
     gate: PauseGate
     reactor: Reactor | None
+    security: ListenerSecurity
+    handshakes: Handshakes
 
 
 class _Stop(NamedTuple):
@@ -130,6 +134,8 @@ class Connection:
         reactor = self._listener.reactor
         try:
             try:
+                if not self._transport.is_open and not await self._shake_hands():
+                    return
                 if reactor is not None:
                     reactor.add(self)
                 await self._serve()
@@ -154,6 +160,25 @@ class Connection:
                 self._stop.pending.give_up(self._listener.purgatory)
             if self._in.frame is not None:
                 self._in.drop_frame()
+
+    async def _shake_hands(self) -> bool:
+        """Make the handshake of TLS, without the reactor; return whether it succeeded."""
+        transport, handshakes = self._transport, self._listener.handshakes
+        try:
+            while not await handshakes.step(transport):
+                if self.is_closing:
+                    return False
+                if transport.is_flushed:
+                    await transport.readable()
+                else:
+                    await transport.writable()
+        except OSError as error:
+            await handshakes.failed(error, transport, self._listener.name, self.address)
+            return False
+        self._listener.security.authenticated(self._context, transport)
+        # Requests may have come along with the end of the handshake.
+        self._more = True
+        return True
 
     def close(self) -> None:
         """Make `run` end soon; unfinished requests are given up."""

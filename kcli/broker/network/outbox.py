@@ -118,7 +118,7 @@ class Outbox:
         """Send what the socket takes, up to one turn; return whether that was everything."""
         parts = self.parts
         if not parts:
-            return self._transport.is_flushed
+            return self._transport.is_flushed or self._transport.flush()
         if self._has_files:
             return self._send_with_files()
         data = parts[0] if len(parts) == 1 else b"".join(parts)

@@ -24,9 +24,10 @@ from trio.lowlevel import wait_readable
 
 from kcli.broker.network.connection import Connection, Listener
 from kcli.broker.network.descriptors import LOOK_SECONDS
+from kcli.broker.network.handshakes import Handshakes
+from kcli.broker.network.listener_security import PlaintextListener
 from kcli.broker.network.reactor import new_reactor
 from kcli.broker.network.request_context import RequestContext
-from kcli.broker.network.transport import Transport
 from kcli.errors import KcliError, UsageError
 from kcli.storage.disk import is_shortage
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kcli.broker.network.apis import Api
     from kcli.broker.network.descriptors import Descriptors
     from kcli.broker.network.inbox import ReceiveBuffers
+    from kcli.broker.network.listener_security import ListenerSecurity
     from kcli.broker.network.request_engine import Engine
     from kcli.broker.node_context import NodeContext
 
@@ -131,7 +133,9 @@ class SocketServer:
         buffers: ReceiveBuffers,
         quotas: ConnectionQuotas,
         descriptors: Descriptors,
+        security: Callable[[str], ListenerSecurity] = lambda _name: PlaintextListener(),
     ) -> None:
+        """`security` returns how the clients of a listener, by its name, are let in."""
         config = node.config
         self._node = node
         self._engine = engine
@@ -139,6 +143,8 @@ class SocketServer:
         self._buffers = buffers
         self._quotas = quotas
         self._descriptors = descriptors
+        self._security = security
+        self._handshakes = Handshakes(node.gate)
         self._max_request_bytes = config.socket_request_max_bytes
         self._max_idle_ms = config.connections_max_idle_ms
         self._send_buffer_bytes = config.socket_send_buffer_bytes
@@ -168,6 +174,8 @@ class SocketServer:
                     self._max_request_bytes,
                     gate,
                     new_reactor(gate),
+                    self._security(listener_name),
+                    self._handshakes,
                 )
                 if listener.reactor is not None:
                     await nursery.start(listener.reactor.run)
@@ -176,6 +184,7 @@ class SocketServer:
                     await wait_readable(listening)
                     await gate.passed()
                     await self._descriptors.until_enough()
+                    await self._handshakes.until_few()
                     await self._accept(listener, listening, nursery)
         finally:
             listening.close()
@@ -204,7 +213,7 @@ class SocketServer:
             except OSError as error:
                 _log.debug("a connection from %s broke at once: %s", address[0], error)
                 sock.close()
-            if self._descriptors.is_short:
+            if self._descriptors.is_short or self._handshakes.are_many:
                 return
 
     def _take(self, listener: Listener, sock: socket.socket, address: str, nursery: trio.Nursery) -> None:
@@ -225,9 +234,10 @@ class SocketServer:
             self._quotas.give_back(address)
             raise
         context = RequestContext(self._node, listener.name, address, self._apis)
+        context.security_protocol = listener.security.security_protocol
         if self._node.authorizer is not None:
             context.access = self._node.authorizer.access_for(context.principal, address)
-        connection = Connection(Transport(sock), context, self._engine, listener)
+        connection = Connection(listener.security.transport(sock), context, self._engine, listener)
         self.connections.add(connection)
         if self._quotas.is_over:
             self._close_least_used(connection)

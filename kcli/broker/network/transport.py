@@ -6,18 +6,22 @@ A transport must not wait: it raises `BlockingIOError` as a non-blocking socket 
 from __future__ import annotations
 
 import os
+import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from trio.lowlevel import notify_closing, wait_readable, wait_writable
 
 if TYPE_CHECKING:
-    import socket
+    from collections.abc import Callable
 
     from kcli.protocol.corruption import Buffer
     from kcli.storage.log.file_records import FileSlice
 
 TURN_BYTES = 1024 * 1024
 """The bytes a connection moves at most before other connections have their turn."""
+
+DISCARD_BYTES = 64 * 1024
 
 
 class Transport:
@@ -29,6 +33,8 @@ class Transport:
 
     __slots__ = ("_socket", "receive_into", "send")
 
+    is_open = True
+    """Whether the handshake, if there is one, is over."""
     more = False
     """True if received bytes may be left of which the socket gives no new sign."""
     is_flushed = True
@@ -36,8 +42,8 @@ class Transport:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self.receive_into = sock.recv_into
-        self.send = sock.send
+        self.receive_into: Callable[[memoryview], int] = sock.recv_into
+        self.send: Callable[..., int] = sock.send
 
     def send_file(self, part: FileSlice, position: int, count: int) -> int:
         """Send bytes of a file from `position` on; return how many, 0 if the file ends there."""
@@ -45,6 +51,10 @@ class Transport:
 
     def advance(self) -> bool:
         """Do the next step of the handshake; return whether it is over."""
+        return True
+
+    def flush(self, flags: int = 0) -> bool:
+        """Send bytes that wait for room in the socket; return whether none is left."""
         return True
 
     def fileno(self) -> int:
@@ -63,6 +73,22 @@ class Transport:
         """Raise `ClosedResourceError` in the task that waits in `readable` or `writable`."""
         notify_closing(self._socket)
 
+    def end(self) -> None:
+        """Send no more; the client sees the end."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def discard(self) -> bool:
+        """Receive and forget what has come; return whether more may come."""
+        try:
+            while self._socket.recv(DISCARD_BYTES):
+                pass
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False  # The client is gone.
+        return False
+
     def close(self) -> None:
         self._socket.close()
 
@@ -71,6 +97,9 @@ class NoReader:
     """Where responses go whose client is gone: takes everything."""
 
     is_flushed = True
+
+    def flush(self, _flags: int = 0) -> bool:
+        return True
 
     def send(self, data: Buffer, _flags: int = 0) -> int:
         return len(data)
