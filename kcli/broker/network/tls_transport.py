@@ -275,9 +275,10 @@ class TlsTransport(Transport):
 
     def close(self) -> None:
         """Tell the client that nothing more comes, if the socket has room for that, and close it."""
+        if self._tls is not None and self.is_open and self.is_flushed:
+            # It waits for the client's word, or has failed: then an alert is there instead.
+            with suppress(OSError):
+                self._tls.unwrap()
         with suppress(OSError):
-            if self._tls is not None and self.is_open and self.is_flushed:
-                with suppress(self._want_read):
-                    self._tls.unwrap()
             self.flush()
         self._socket.close()
