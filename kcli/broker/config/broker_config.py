@@ -24,8 +24,9 @@ from kcli.broker.config.broker_definitions import (
     find_broker_config,
 )
 from kcli.broker.config.config_definition import InvalidConfig, UpdateMode
-from kcli.broker.config.inert_configs import inert_names, refusal, warning
+from kcli.broker.config.inert_configs import LISTENER_PREFIX, inert_names, refusal, warning
 from kcli.broker.config.listener_config import (
+    AVAILABLE_PROTOCOLS,
     ListenerConfig,
     check_distinct_ports,
     check_routable,
@@ -254,6 +255,16 @@ class BrokerConfig(BrokerSettings):
         by_name = {listener.name: listener for listener in self._without_controllers(advertised)}
         return tuple(by_name[listener.name] for listener in self.listener_configs if listener.name in by_name)
 
+    def listener_properties(self, listener_name: str) -> Mapping[str, str]:
+        """Return the properties that hold for a listener: its own, without their prefix, over all others.
+
+        As in Kafka, a listener's own property wins whichever layer it is in.
+        """
+        given = {**self.static, **self.dynamic_default, **self.dynamic_broker}
+        prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
+        own = {name.removeprefix(prefix): text for name, text in given.items() if name.startswith(prefix)}
+        return {**given, **own}
+
     def _parse_listeners(self, entries: tuple[str, ...], property_name: str) -> tuple[ListenerConfig, ...]:
         protocols = parse_protocol_map(self.listener_security_protocol_map)
         return parse_listeners(entries, protocols, property_name=property_name)
@@ -391,9 +402,10 @@ class BrokerConfig(BrokerSettings):
         check_distinct_ports(self._parse_listeners(self.listeners, "listeners"))
         names = {listener.name for listener in self.listener_configs}
         for listener in self.listener_configs:
-            if listener.security_protocol != "PLAINTEXT":
+            if listener.security_protocol not in AVAILABLE_PROTOCOLS:
                 raise InvalidConfig(
-                    f"listener `{listener.name}` is {listener.security_protocol}, only PLAINTEXT is available"
+                    f"listener `{listener.name}` is {listener.security_protocol}, "
+                    f"only {' and '.join(AVAILABLE_PROTOCOLS)} are available"
                 )
         advertised = self._parse_listeners(self.advertised_listeners or (), "advertised.listeners")
         for listener in self._without_controllers(advertised):

@@ -33,8 +33,8 @@ from kcli.broker.config.config_definition import (
     taken,
     words,
 )
-from kcli.broker.config.inert_configs import find_inert_config
-from kcli.broker.config.security_definitions import SecuritySettings
+from kcli.broker.config.inert_configs import find_inert_config, without_listener
+from kcli.broker.config.security_definitions import OF_LISTENERS, SecuritySettings
 from kcli.broker.config.topic_definitions import LOG_BROKER_CONFIGS
 from kcli.broker.config.transaction_definitions import TransactionSettings
 from kcli.protocol.configs import ConfigType
@@ -536,8 +536,16 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 def find_broker_config(name: str) -> ConfigDefinition[Any] | None:
     """Return the row of a name, with an effect or without, None for an unknown name."""
-    row = BROKER_CONFIGS.get(name)
+    row = BROKER_CONFIGS.get(name) or _find_listener_config(name)
     return find_inert_config(name, BROKER_CONFIGS) if row is None else row
+
+
+def _find_listener_config(name: str) -> ConfigDefinition[Any] | None:
+    """Return the row of a property that acts on one listener, as in `listener.name.ssl.ssl.key.password`."""
+    base = BROKER_CONFIGS.get(without_listener(name))
+    if base is None or not base.name.startswith(OF_LISTENERS):
+        return None
+    return ConfigDefinition(name, base.type, None, base.doc, check=base.check)
 
 
 def broker_config(name: str) -> ConfigDefinition[Any]:

@@ -38,7 +38,7 @@ _OLDER_RELEASES = """
     zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type zookeeper.sync.time.ms
 """
 
-_LISTENER_PREFIX = "listener.name."
+LISTENER_PREFIX = "listener.name."
 _PLUGIN_PREFIXES = ("rlmm.config.", "rsm.config.")
 
 _ACCESS_CONTROL: Mapping[str, frozenset[str]] = {
@@ -55,7 +55,7 @@ _ACCESS_CONTROL: Mapping[str, frozenset[str]] = {
 
 def refusal(name: str, value: str) -> str | None:
     """Return why a broker must not start with this value, None if it may; listener prefixes are ignored."""
-    is_prefixed = name.startswith(_LISTENER_PREFIX)
+    is_prefixed = name.startswith(LISTENER_PREFIX)
     found = next(
         (each for each in _ACCESS_CONTROL if name == each or (is_prefixed and name.endswith(f".{each}"))),
         None,
@@ -87,6 +87,7 @@ def inert_configs() -> Mapping[str, ConfigDefinition[Any]]:
             inert_group_definitions.ROWS,
             inert_remote_definitions.ROWS,
             inert_security_definitions.ROWS,
+            inert_security_definitions.JAVA_TLS,
             inert_security_definitions.LOGIN_REFRESH,
         )
         for row in rows
@@ -107,14 +108,14 @@ def find_inert_config(
     rows = inert_configs()
     if name in rows:
         return rows[name]
-    if name.startswith(_LISTENER_PREFIX):
-        base_name = _without_listener(name)
+    if name.startswith(LISTENER_PREFIX):
+        base_name = without_listener(name)
         base = rows.get(base_name) or acted_on.get(base_name)
         if base is not None:
             return ConfigDefinition(
                 name, base.type, None, base.doc, check=base.check, mode=base.mode, has_effect=False
             )
-    is_plugins = name in _ACCESS_CONTROL or name.startswith((_LISTENER_PREFIX, *_PLUGIN_PREFIXES))
+    is_plugins = name in _ACCESS_CONTROL or name.startswith((LISTENER_PREFIX, *_PLUGIN_PREFIXES))
     if is_plugins or name in _older_releases():
         return ConfigDefinition(name, ConfigType.UNKNOWN, None, "", has_effect=False)
     return None
@@ -129,13 +130,15 @@ def is_security(name: str) -> bool:
     """True if somebody could believe that a configuration, of all listeners or one, keeps clients out."""
     from kcli.broker.config.inert_security_definitions import ROWS
 
-    base = _without_listener(name) if name.startswith(_LISTENER_PREFIX) else name
+    base = without_listener(name) or name
     return base in _ACCESS_CONTROL or any(base == row.name or base.endswith(f".{row.name}") for row in ROWS)
 
 
-def _without_listener(name: str) -> str:
-    """Return what follows `listener.name.<listener>.`."""
-    return name.removeprefix(_LISTENER_PREFIX).partition(".")[2]
+def without_listener(name: str) -> str:
+    """Return what follows `listener.name.<listener>.` in a name that begins so, "" without that."""
+    if not name.startswith(LISTENER_PREFIX):
+        return ""
+    return name.removeprefix(LISTENER_PREFIX).partition(".")[2]
 
 
 @cache

@@ -1,7 +1,7 @@
-"""ROWS and LOGIN_REFRESH: the configurations of authorization, TLS, SASL and delegation tokens.
+"""ROWS, JAVA_TLS and LOGIN_REFRESH: the configurations of authorization, TLS, SASL and delegation tokens.
 
 kcli knows and shows them and acts on none. `inert_configs` loads them when they are named. A broker refuses
-to set one of `ROWS`, so that nobody believes a door to be closed; those of `LOGIN_REFRESH` close none.
+to set one of `ROWS`, so that nobody believes a door to be closed; the others close none.
 """
 
 from __future__ import annotations
@@ -75,51 +75,14 @@ ROWS: tuple[ConfigDefinition[Any], ...] = (
         check=one_of("required", "requested", "none"),
         mode=_PER_BROKER,
     ),
-    string("ssl.protocol", "TLSv1.3", "Version of TLS that contexts are made for.", mode=_PER_BROKER),
-    words(
-        "ssl.enabled.protocols",
-        ("TLSv1.2", "TLSv1.3"),
-        "Versions of TLS that connections may use.",
-        mode=_PER_BROKER,
-    ),
-    words(
-        "ssl.cipher.suites",
-        (),
-        "Cipher suites that connections may use; an empty list is the JVM's choice.",
-        mode=_PER_BROKER,
-    ),
-    optional(string("ssl.provider", "", "Security provider of TLS connections.", mode=_PER_BROKER)),
     optional(
         class_name("ssl.engine.factory.class", "", "Class that makes the TLS engines.", mode=_PER_BROKER)
-    ),
-    string(
-        "ssl.endpoint.identification.algorithm",
-        "https",
-        "How the host name in a server's certificate is checked; empty is not at all.",
-        mode=_PER_BROKER,
-    ),
-    optional(
-        string("ssl.secure.random.implementation", "", "Random number generator of TLS.", mode=_PER_BROKER)
     ),
     string(
         "ssl.principal.mapping.rules",
         "DEFAULT",
         "Rules that turn the name in a certificate into a principal.",
     ),
-    boolean("ssl.allow.dn.changes", False, "Whether a new keystore may have another distinguished name."),
-    boolean("ssl.allow.san.changes", False, "Whether a new keystore may have other alternative names."),
-    string("ssl.keymanager.algorithm", "SunX509", "Algorithm of the key manager.", mode=_PER_BROKER),
-    string("ssl.trustmanager.algorithm", "PKIX", "Algorithm of the trust manager.", mode=_PER_BROKER),
-    string("ssl.keystore.type", "JKS", "Format of the keystore: JKS, PKCS12 or PEM.", mode=_PER_BROKER),
-    optional(string("ssl.keystore.location", "", "File of the keystore.", mode=_PER_BROKER)),
-    password("ssl.keystore.password", "Password of the keystore file.", mode=_PER_BROKER),
-    password("ssl.keystore.key", "Private key of the broker, as PEM text.", mode=_PER_BROKER),
-    password("ssl.keystore.certificate.chain", "Certificates of the broker, as PEM text.", mode=_PER_BROKER),
-    password("ssl.key.password", "Password of the private key.", mode=_PER_BROKER),
-    string("ssl.truststore.type", "JKS", "Format of the truststore: JKS, PKCS12 or PEM.", mode=_PER_BROKER),
-    optional(string("ssl.truststore.location", "", "File of the truststore.", mode=_PER_BROKER)),
-    password("ssl.truststore.password", "Password of the truststore file.", mode=_PER_BROKER),
-    password("ssl.truststore.certificates", "Trusted certificates, as PEM text.", mode=_PER_BROKER),
     # SASL
     words("sasl.enabled.mechanisms", ("GSSAPI",), "SASL mechanisms that clients may use.", mode=_PER_BROKER),
     string(
@@ -261,6 +224,23 @@ ROWS: tuple[ConfigDefinition[Any], ...] = (
     ),
     boolean("sasl.oauthbearer.assertion.claim.jti.include", False, "Whether an assertion gets a unique id."),
 )
+
+JAVA_TLS: tuple[ConfigDefinition[Any], ...] = (
+    string("ssl.protocol", "TLSv1.3", "Version of TLS that contexts are made for.", mode=_PER_BROKER),
+    optional(string("ssl.provider", "", "Security provider of TLS connections.", mode=_PER_BROKER)),
+    optional(
+        string("ssl.secure.random.implementation", "", "Random number generator of TLS.", mode=_PER_BROKER)
+    ),
+    string("ssl.keymanager.algorithm", "SunX509", "Algorithm of the key manager.", mode=_PER_BROKER),
+    string("ssl.trustmanager.algorithm", "PKIX", "Algorithm of the trust manager.", mode=_PER_BROKER),
+    string(
+        "ssl.endpoint.identification.algorithm",
+        "https",
+        "How the host name in a server's certificate is checked; empty is not at all.",
+        mode=_PER_BROKER,
+    ),
+)
+"""What only steers Java, or the broker as a client of others."""
 
 LOGIN_REFRESH: tuple[ConfigDefinition[Any], ...] = (
     long(

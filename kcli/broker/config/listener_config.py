@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 SECURITY_PROTOCOLS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Numbered as in broker registrations (class `SecurityProtocol`)."""
 
+AVAILABLE_PROTOCOLS = ("PLAINTEXT", "SSL")
+
 _EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})
 """The addresses of a socket that listens on all; Kafka refuses to advertise the first (`KafkaConfig`)."""
 

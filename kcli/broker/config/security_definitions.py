@@ -5,10 +5,14 @@ Those without effect, which a broker refuses, are in `inert_security_definitions
 
 from __future__ import annotations
 
-from kcli.broker.config.config_definition import boolean, string
+from kcli.broker.config.config_definition import UpdateMode, boolean, optional, password, string, words
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_PER_BROKER = UpdateMode.PER_BROKER
 _AUTHORIZERS = ("", "standard", STANDARD_AUTHORIZER)
+
+OF_LISTENERS = ("ssl.",)
+"""How the names begin of settings that each listener may have for itself."""
 
 
 def _authorizer(value: str) -> str | None:
@@ -47,4 +51,52 @@ class SecuritySettings:
         False,
         "Whether everybody may use a resource that no access control entry is about.",
         internal=True,
+    )
+
+    # TLS
+    ssl_enabled_protocols = words(
+        "ssl.enabled.protocols",
+        ("TLSv1.2", "TLSv1.3"),
+        "Versions of TLS that connections may use.",
+        mode=_PER_BROKER,
+    )
+    ssl_cipher_suites = words(
+        "ssl.cipher.suites",
+        (),
+        "Cipher suites that connections may use; an empty list is the choice of OpenSSL.",
+        mode=_PER_BROKER,
+    )
+    ssl_allow_dn_changes = boolean(
+        "ssl.allow.dn.changes", False, "Whether a new keystore may have another distinguished name."
+    )
+    ssl_allow_san_changes = boolean(
+        "ssl.allow.san.changes", False, "Whether a new keystore may lack alternative names of the old one."
+    )
+    ssl_keystore_type = string(
+        "ssl.keystore.type", "JKS", "Format of the keystore: JKS, PKCS12 or PEM.", mode=_PER_BROKER
+    )
+    ssl_keystore_location = optional(
+        string("ssl.keystore.location", "", "File of the keystore.", mode=_PER_BROKER)
+    )
+    ssl_keystore_password = password(
+        "ssl.keystore.password", "Password of the keystore file.", mode=_PER_BROKER
+    )
+    ssl_keystore_key = password(
+        "ssl.keystore.key", "Private key of the broker, as PEM text.", mode=_PER_BROKER
+    )
+    ssl_keystore_certificate_chain = password(
+        "ssl.keystore.certificate.chain", "Certificates of the broker, as PEM text.", mode=_PER_BROKER
+    )
+    ssl_key_password = password("ssl.key.password", "Password of the private key.", mode=_PER_BROKER)
+    ssl_truststore_type = string(
+        "ssl.truststore.type", "JKS", "Format of the truststore: JKS, PKCS12 or PEM.", mode=_PER_BROKER
+    )
+    ssl_truststore_location = optional(
+        string("ssl.truststore.location", "", "File of the truststore.", mode=_PER_BROKER)
+    )
+    ssl_truststore_password = password(
+        "ssl.truststore.password", "Password of the truststore file.", mode=_PER_BROKER
+    )
+    ssl_truststore_certificates = password(
+        "ssl.truststore.certificates", "Trusted certificates, as PEM text.", mode=_PER_BROKER
     )

@@ -14,6 +14,7 @@ from kcli.broker.config.config_definition import InvalidConfig, UpdateMode
 from kcli.broker.config.config_entries import find_config
 from kcli.broker.config.group_definitions import GroupConfig, check_group_configs
 from kcli.broker.config.inert_configs import is_security
+from kcli.broker.config.security_definitions import OF_LISTENERS
 from kcli.broker.config.topic_definitions import check_topic_configs
 from kcli.broker.controller.feature_control import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -224,6 +225,8 @@ def _check_broker(values: Mapping[str, str], changed: Collection[str], *, is_def
             raise InvalidConfig(f"no running broker knows the config name: {name}")
         if definition.mode is UpdateMode.READ_ONLY:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"`{name}` cannot change while a broker runs")
+        if definition.has_effect and name.startswith(OF_LISTENERS):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"`{name}` can only change for one listener")
         if definition.mode is UpdateMode.PER_BROKER and is_default:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"`{name}` can only be set for one broker")
         if not definition.has_effect and is_security(name):

@@ -74,6 +74,8 @@ CARRY_BYTES = 4096
 """An incomplete request up to this size is carried to the next receive; a larger one gets a buffer."""
 
 _SIZE = Struct(">i")
+_TLS_HELLO = 0x1603
+"""What the first record of TLS begins with, taken for the upper half of a size."""
 read_size = _SIZE.unpack_from
 
 
@@ -168,6 +170,8 @@ class Inbox:
     def bad_size(self, size: int) -> CloseConnection:
         """Return the error for a request of an impossible size."""
         limit = self.max_request_bytes
+        if size >> 16 == _TLS_HELLO:
+            return CloseConnection("the client speaks TLS, which this listener does not")
         if size < 0:
             return CloseConnection(f"a request announces {size} bytes")
         return CloseConnection(f"a request announces {size} bytes, `socket.request.max.bytes` is {limit}")

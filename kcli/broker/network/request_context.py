@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kcli.broker.node_context import NodeContext
     from kcli.security.access import Access
     from kcli.security.acl import Operation, ResourceType
+    from kcli.security.principal import Principal
 
 
 EMPTY_HEADER = Struct(">ii2s")
@@ -110,6 +111,13 @@ class RequestContext:
     def is_mute(self) -> bool:
         """Whether the connection pauses because of a quota."""
         return self.mute_until_ms > 0 and self.mute_until_ms > monotonic_ms()
+
+    def admit(self, principal: Principal, *, ends_ms: int = 0) -> None:
+        """Let the client act as `principal`, until `ends_ms` if that is not 0."""
+        self.principal = principal
+        self.session_ends_ms = ends_ms
+        if self.node.authorizer is not None:
+            self.access = self.node.authorizer.access_for(principal, self.peer_address)
 
     def mute(self, pause_ms: int, now_ms: int) -> None:
         """Make the connection pause: `QuotaEngine` holds back its next requests."""

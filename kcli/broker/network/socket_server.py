@@ -235,8 +235,7 @@ class SocketServer:
             raise
         context = RequestContext(self._node, listener.name, address, self._apis)
         context.security_protocol = listener.security.security_protocol
-        if self._node.authorizer is not None:
-            context.access = self._node.authorizer.access_for(context.principal, address)
+        context.admit(context.principal)
         connection = Connection(listener.security.transport(sock), context, self._engine, listener)
         self.connections.add(connection)
         if self._quotas.is_over:

@@ -30,6 +30,7 @@ from kcli.broker.coordinator.group_service import reconfigure_groups
 from kcli.broker.coordinator.transaction_service import reconfigure_transactions
 from kcli.broker.metadata.metadata_image import Endpoint, MetadataDelta
 from kcli.broker.network.apis import APIS
+from kcli.broker.network.listener_security import PlaintextListener
 from kcli.broker.network.request_engine import EngineLayers
 from kcli.broker.network.socket_server import (
     ConnectionQuotas,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from kcli.broker.metadata.metadata_publisher import MetadataPublisher
     from kcli.broker.network.descriptors import Descriptors
     from kcli.broker.network.inbox import ReceiveBuffers
+    from kcli.broker.network.listener_security import ListenerSecurity
     from kcli.broker.network.quota_engine import QuotaLayer
     from kcli.broker.network.request_engine import RequestEngine
     from kcli.broker.node.log_cleaner import LogCleaner
@@ -114,7 +116,9 @@ class Broker(NodeContext):
             buffers=process.buffers,
             quotas=self._quotas,
             descriptors=process.descriptors,
+            security=self._security_of,
         )
+        self._securities: dict[str, ListenerSecurity] = {}
         self.engine_layers = EngineLayers(self.engine, self._server.use)
         self._quota_layer: QuotaLayer | None = None
         self._sockets: list[tuple[str, socket.socket]] = []
@@ -151,6 +155,7 @@ class Broker(NodeContext):
         had them. `keep` gets each socket that is bound now, before it listens. `directory_id` is for the log
         directory without an id.
         """
+        self._securities = _listener_securities(self.config)
         self.log_manager.open(now_ms=self.wall_ms(), directory_id=directory_id)
         advertised = {listener.name: listener for listener in self.config.advertised_listener_configs}
         endpoints = []
@@ -167,6 +172,9 @@ class Broker(NodeContext):
                 port: int = sockets[0].getsockname()[1]
                 endpoints.append(_endpoint(listener, advertised[listener.name], port))
         self.endpoints = tuple(endpoints)
+
+    def _security_of(self, listener_name: str) -> ListenerSecurity:
+        return self._securities.get(listener_name) or PlaintextListener()
 
     @property
     def ports(self) -> Mapping[str, int]:
@@ -376,6 +384,16 @@ def _new_authorizer(config: BrokerConfig, wall_ms: Callable[[], int]) -> Authori
     from kcli.broker.security.authorizer import Authorizer  # Most clusters have none.
 
     return Authorizer.of(config, wall_ms)
+
+
+def _listener_securities(config: BrokerConfig) -> dict[str, ListenerSecurity]:
+    """Return how the clients of each listener with TLS or SASL are let in. Raises `UsageError`."""
+    secured = [each for each in config.listener_configs if each.security_protocol != "PLAINTEXT"]
+    if not secured:
+        return {}
+    from kcli.broker.security.listener_security import listener_security  # Most brokers have none.
+
+    return {listener.name: listener_security(config, listener) for listener in secured}
 
 
 def _endpoint(listener: ListenerConfig, advertised: ListenerConfig, port: int) -> Endpoint:

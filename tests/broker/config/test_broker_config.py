@@ -139,11 +139,11 @@ def test_segments_may_be_small_for_tests() -> None:
 
 def test_known_names_without_effect_are_one_warning_each() -> None:
     broker = BrokerConfig.from_properties(
-        {"zookeeper.connect": "x", "listener.name.external.ssl.keystore.location": "y", "num.partitions": "3"}
+        {"zookeeper.connect": "x", "listener.name.external.sasl.jaas.config": "y", "num.partitions": "3"}
     )
     assert broker.warnings == (
         "`zookeeper.connect` has no effect in kcli",
-        "`listener.name.external.ssl.keystore.location` has no effect in kcli",
+        "`listener.name.external.sasl.jaas.config` has no effect in kcli",
     )
     assert broker.num_partitions == 3
 
@@ -203,8 +203,9 @@ def test_names_that_kafka_itself_does_not_know_have_no_type() -> None:
 @pytest.mark.parametrize(
     ("name", "is_one"),
     [
-        ("ssl.keystore.location", True),
-        ("listener.name.a.ssl.keystore.location", True),
+        ("ssl.client.auth", True),
+        ("listener.name.a.ssl.client.auth", True),
+        ("listener.name.a.ssl.keystore.location", False),
         ("listener.name.a.plain.sasl.jaas.config", True),
         ("principal.builder.class", True),
         ("sasl.kerberos.min.time.before.relogin", False),
@@ -261,7 +262,11 @@ def test_the_configurations_of_the_cleaner_act() -> None:
         ),
         ({"listeners": "9092"}, "invalid entry `9092` in `listeners`", "write it as `NAME://host:port`"),
         ({"listeners": ""}, "`listeners` has no listener for clients", None),
-        ({"listeners": "SSL://:1"}, "listener `SSL` is SSL, only PLAINTEXT is available", None),
+        (
+            {"listeners": "SASL_SSL://:1"},
+            "listener `SASL_SSL` is SASL_SSL, only PLAINTEXT and SSL are available",
+            None,
+        ),
         (
             {"advertised.listeners": "PLAINTEXT://0.0.0.0:1"},
             "clients cannot connect to the advertised `PLAINTEXT://0.0.0.0:1`: `0.0.0.0` is not a host",

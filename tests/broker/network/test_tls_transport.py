@@ -205,7 +205,7 @@ def test_a_client_that_says_that_it_ends_still_gets_answers(peer: Peer) -> None:
     assert received(peer.transport) == received(peer.transport) == b""
     assert peer.transport.send(b"answer") == 6
     peer.take()
-    with pytest.raises(ssl.SSLError, match="APPLICATION_DATA_AFTER_CLOSE_NOTIFY|application data"):
+    with pytest.raises(ssl.SSLError, match=r"APPLICATION_DATA_AFTER_CLOSE_NOTIFY|application data"):
         peer.tls.unwrap()
 
 
@@ -230,7 +230,7 @@ def test_a_mutated_record_ends_the_connection_with_an_alert(peer: Peer) -> None:
     record = bytearray(peer.outgoing.read())
     record[-1] ^= 1
     peer.socket.send(record)
-    with pytest.raises(ssl.SSLError, match="BAD_RECORD_MAC|BAD_DECRYPT"):
+    with pytest.raises(ssl.SSLError, match=r"BAD_RECORD_MAC|BAD_DECRYPT"):
         received(peer.transport)
     peer.transport.close()
     peer.take()
