@@ -96,8 +96,8 @@ SUBROOMS: dict[str, str] = {
         " apis error_codes java uuids corruption"
     ),
     "kcli.security": (
-        "client_security sasl_client jaas tls_context tls_settings key_stores pem cipher_suites"
-        " secret access acl_rules acl principal"
+        "client_security sasl_client jaas tls_context tls_settings key_stores jks"
+        " principal_rules distinguished_name der pem cipher_suites secret access acl_rules acl principal"
     ),
     "kcli.storage": "dirs cleaning log producers index checkpoints log_paths disk",
     "kcli.forensics": "repair verification contents ranges entries",
@@ -135,6 +135,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "kcli.protocol": {"crc32c", "lz4", "snappy", "cramjam"},
     "kcli.client": {"trio"},
     "kcli.security": set(),
+    "kcli.security.key_stores": {"cryptography"},
     "kcli.broker": {"trio"},
     "kcli.broker.config": set(),
     "kcli.broker.controller": set(),

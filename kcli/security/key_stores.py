@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.errors import UsageError, nearest_hint
-from kcli.security.pem import certificates_of, private_key_of
+from kcli.errors import KcliError, UsageError, install_hint, nearest_hint
+from kcli.security.distinguished_name import issuer_of, subject_of
+from kcli.security.jks import MAGIC as JKS_MAGIC
+from kcli.security.jks import decrypt_key, read_jks
+from kcli.security.pem import PemBlock, certificates_of, private_key_of
 
 if TYPE_CHECKING:
     from kcli.security.secret import Secret
@@ -49,16 +52,118 @@ class StoreContent(NamedTuple):
     trusted: tuple[bytes, ...] = ()
 
 
+TYPES = ("PEM", "PKCS12", "JKS")
+WRONG_OR_DAMAGED = "wrong password, or the file is damaged"
+
+_CONVERTED = {
+    "JCEKS": "",
+    "BKS": " -providerclass org.bouncycastle.jce.provider.BouncyCastleProvider -providerpath bcprov.jar",
+    "PKCS11": " -providerclass sun.security.pkcs11.SunPKCS11 -providerarg pkcs11.cfg",
+}
+"""Types that keytool converts, with what it needs for that."""
+
+
 def read_store(store: StoreSettings) -> StoreContent:
     """Return what a store holds; raise `UsageError` if it cannot be read or lacks what its kind needs."""
     if store.type == "PEM":
         return _pem(store)
-    raise UsageError(
-        f"cannot use {store.name}: unknown type {store.type}", hint=nearest_hint(store.type, TYPES)
+    if store.type not in TYPES:
+        raise _refused(store, store.type)
+    content = _java_store(store, read_bytes(store))
+    if store.kind == "key" and not content.key:
+        raise UsageError(f"cannot use {store.name}: it has no private key")
+    if store.kind == "trust" and not content.trusted:
+        raise UsageError(f"cannot use {store.name}: it has no trusted certificate")
+    return content
+
+
+def _refused(store: StoreSettings, kind: str) -> UsageError:
+    """Return the error for a type that kcli does not read, with the line that converts it."""
+    if kind not in _CONVERTED:
+        hint = nearest_hint(kind, TYPES) or f"kcli reads {', '.join(TYPES)}"
+        return UsageError(f"cannot use {store.name}: unknown type {kind}", hint=hint)
+    source = "NONE" if kind == "PKCS11" else store.location
+    return UsageError(
+        f"cannot use {store.name}: kcli does not read {kind}",
+        hint=(
+            f"convert it: keytool -importkeystore -srckeystore {source} -srcstoretype {kind}"
+            f" -destkeystore store.p12 -deststoretype PKCS12{_CONVERTED[kind]}"
+        ),
     )
 
 
-TYPES = ("PEM", "PKCS12", "JKS")
+def _java_store(store: StoreSettings, data: bytes) -> StoreContent:
+    """Return what a file of Java holds. As in Java it tells itself which of the two types it has."""
+    if data.startswith(b"\xce\xce\xce\xce"):
+        raise _refused(store, "JCEKS")
+    if b"-----BEGIN " in data[:4096]:
+        raise UsageError(
+            f"cannot use {store.name}: it is PEM, and `ssl.{store.kind}store.type` is {store.type}",
+            hint=f"set `ssl.{store.kind}store.type=PEM`",
+        )
+    try:
+        return _jks(store, data) if data.startswith(JKS_MAGIC) else _pkcs12(store, data)
+    except ValueError as error:
+        raise UsageError(f"cannot use {store.name}: {WRONG_OR_DAMAGED}") from error
+
+
+def _jks(store: StoreSettings, data: bytes) -> StoreContent:
+    entries = read_jks(data, store.password.reveal() if store.password else None)
+    if store.kind == "trust":
+        # Java trusts a key's own certificate too, and none of those behind it.
+        return StoreContent(trusted=tuple(each.certificates[0] for each in entries if each.certificates))
+    password = store.key_password or store.password
+    for entry in entries:
+        if entry.key and password is not None:
+            key = PemBlock("PRIVATE KEY", "", decrypt_key(entry.key, password.reveal()))
+            return StoreContent(key.to_text(), None, entry.certificates)
+    return StoreContent()
+
+
+def _pkcs12(store: StoreSettings, data: bytes) -> StoreContent:
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.serialization import pkcs12
+    except ImportError as error:
+        raise KcliError(
+            "PKCS12 stores need cryptography", hint=install_hint("tls", "cryptography")
+        ) from error
+    if store.key_password not in (None, store.password):
+        raise ValueError("the password of a key is that of its store")
+    try:
+        read = pkcs12.load_pkcs12(data, store.password.reveal().encode() if store.password else None)
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from error
+    form = serialization.Encoding.DER
+    others = [(each.friendly_name, each.certificate.public_bytes(form)) for each in read.additional_certs]
+    if read.key is None or read.cert is None:
+        return StoreContent(trusted=tuple(certificate for _name, certificate in others))
+    own = read.cert.certificate.public_bytes(form)
+    if store.kind == "trust":
+        return StoreContent(trusted=(own, *(each for name, each in others if _is_trusted(name, each))))
+    key = read.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    chain = _chain(own, [certificate for _name, certificate in others])
+    return StoreContent(key.decode("ascii"), None, chain)
+
+
+def _is_trusted(friendly_name: bytes | None, certificate: bytes) -> bool:
+    """Whether a certificate beside a key is one that Java trusts, and not only a part of the key's chain.
+
+    Java gives a trusted one its alias as name, and one of a chain its subject; OpenSSL names neither.
+    """
+    return friendly_name is not None and friendly_name.decode("utf-8", "replace") != subject_of(certificate)
+
+
+def _chain(own: bytes, others: list[bytes]) -> tuple[bytes, ...]:
+    """Return a certificate and those that vouch for it, in order, as far as they are at hand."""
+    by_subject = {subject_of(each): each for each in others}
+    chain = [own]
+    while (above := by_subject.pop(issuer_of(chain[-1]), None)) is not None:
+        chain.append(above)
+    return tuple(chain)
 
 
 def _pem(store: StoreSettings) -> StoreContent:

@@ -43,13 +43,16 @@ class PemBlock(NamedTuple):
 def pem_blocks(text: str) -> list[PemBlock]:
     """Return the blocks of a text in order; raise `ValueError` for a body that is not base64."""
     return [
-        PemBlock(
-            " ".join(match["label"].split()),
-            match["headers"],
-            b64decode("".join(match["body"].split()), validate=True),
-        )
+        PemBlock(" ".join(match["label"].split()), match["headers"], _decoded(match["body"]))
         for match in _BLOCK.finditer(text)
     ]
+
+
+def _decoded(body: str) -> bytes:
+    try:
+        return b64decode("".join(body.split()), validate=True)
+    except ValueError as error:
+        raise ValueError("it is damaged") from error
 
 
 def certificates_of(text: str) -> tuple[bytes, ...]:

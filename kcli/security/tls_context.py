@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kcli.errors import UsageError
-from kcli.security.key_stores import StoreContent, StoreSettings, read_store
+from kcli.security.key_stores import WRONG_OR_DAMAGED, StoreContent, StoreSettings, read_store
 from kcli.security.pem import to_pem
 
 if TYPE_CHECKING:
@@ -99,8 +99,6 @@ def _trust(context: ssl.SSLContext, store: StoreSettings | None, purpose: ssl.Pu
     # As in Java any certificate of the store ends a chain, whoever issued it.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
-
-WRONG_OR_DAMAGED = "wrong password, or the file is damaged"
 
 _REASONS = {
     "KEY_VALUES_MISMATCH": "the private key does not belong to the first certificate",
