@@ -28,7 +28,7 @@ from tests.support.seeds import sow, sow_workers
 GOLDEN = Path(__file__).parent / "golden"
 
 SET_BY_USERS = ("COLUMNS", "LINES", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
-SET_BY_USERS += ("KCLI_BOOTSTRAP_SERVER", "KCLI_DATA_DIR")
+SET_BY_USERS += ("KCLI_BOOTSTRAP_SERVER", "KCLI_DATA_DIR", "KCLI_PROFILE")
 
 # A busy machine must not fail a test.
 ANY_PACE = (hypothesis.HealthCheck.too_slow,)

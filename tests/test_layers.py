@@ -96,7 +96,7 @@ SUBROOMS: dict[str, str] = {
         " apis error_codes java uuids corruption"
     ),
     "kcli.security": (
-        "client_security sasl_client jaas tls_context tls_settings key_stores jks"
+        "config_providers client_security sasl_client jaas tls_context tls_settings key_stores jks"
         " principal_rules distinguished_name der pem cipher_suites secret access acl_rules acl principal"
     ),
     "kcli.storage": "dirs cleaning log producers index checkpoints log_paths disk",

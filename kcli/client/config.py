@@ -386,7 +386,7 @@ def _parse(name: str, value: str, setting: Setting) -> int | bool | str:
 _WITHOUT_EFFECT = frozenset(
     {
         "allow.auto.create.topics", "bootstrap.controllers", "bootstrap.resolve.timeout.ms",
-        "client.dns.lookup", "config.providers", "interceptor.classes",
+        "client.dns.lookup", "interceptor.classes",
         "metadata.recovery.rebootstrap.trigger.ms", "partitioner.availability.timeout.ms",
         "partitioner.class", "transaction.two.phase.commit.enable",
     }
@@ -396,12 +396,13 @@ _WITHOUT_EFFECT = frozenset(
 # process (metrics), or they follow from `security.protocol`.
 _NEED_NO_WARNING = frozenset(
     {
-        "auto.include.jmx.reporter", "bootstrap.servers", "enable.metrics.push", "key.deserializer",
+        "auto.include.jmx.reporter", "bootstrap.servers", "config.providers", "enable.metrics.push",
+        "key.deserializer",
         "key.serializer", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
         "metrics.sample.window.ms", "security.providers", "value.deserializer", "value.serializer",
     }
 )  # fmt: skip
-_NEED_NO_WARNING_PREFIXES = ("ssl.", "sasl.")
+_NEED_NO_WARNING_PREFIXES = ("ssl.", "sasl.", "config.providers.")
 
 
 def property_warnings(properties: Mapping[str, str]) -> list[str]:
@@ -410,7 +411,7 @@ def property_warnings(properties: Mapping[str, str]) -> list[str]:
     known = acted_on | _WITHOUT_EFFECT | _NEED_NO_WARNING
     warnings = []
     for name in properties:
-        if name in _WITHOUT_EFFECT or name.startswith("config.providers."):
+        if name in _WITHOUT_EFFECT:
             warnings.append(f"`{name}` has no effect in kcli")
         elif name not in known and not name.startswith(_NEED_NO_WARNING_PREFIXES):
             hint = nearest_hint(name, known)

@@ -25,5 +25,4 @@ def test_what_java_clients_act_on_and_kcli_does_not_is_warned_of() -> None:
     }
     assert property_warnings(properties) == [
         "`transaction.two.phase.commit.enable` has no effect in kcli",
-        "`config.providers.file.class` has no effect in kcli",
     ]

@@ -65,7 +65,9 @@ class FakeCluster:
         return topic
 
     @asynccontextmanager
-    async def open_client(self, *_: object, timeout_ms: int | None = None) -> AsyncIterator[FakeCluster]:
+    async def open_client(
+        self, *_: object, profile: str | None = None, timeout_ms: int | None = None
+    ) -> AsyncIterator[FakeCluster]:
         yield self
 
     async def list_topics(self, client: object, *, include_internal: bool = True) -> list[admin.TopicListing]:

@@ -222,6 +222,7 @@ async def consume(
         renamed(consumer_config, "--consumer.config", cluster.command_config, "--command-config"),
         renamed(consumer_property, "--consumer-property", cluster.command_property, "--command-property"),
         {"client.id": "console-consumer"},
+        profile=cluster.profile,
     )
     if isolation_level is not None:
         properties["isolation.level"] = isolation_level

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kcli.commands.shared.arguments import not_empty
-from kcli.commands.shared.options import CommandConfig, Property, complete_topic
+from kcli.commands.shared.options import CommandConfig, Profile, Property, complete_topic
 from kcli.commands.shared.output import note
 from kcli.errors import UsageError
 
@@ -58,6 +58,7 @@ class ConnectionChoice(NamedTuple):
 
     command_config: CommandConfig = None
     command_property: Property = None
+    profile: Profile = None
 
     def properties(self) -> dict[str, str]:
         """Return the client's properties; warn of those without effect and leave out `NO_EFFECT`."""
@@ -65,7 +66,10 @@ class ConnectionChoice(NamedTuple):
         from kcli.commands.shared.session import client_properties
 
         properties = client_properties(
-            self.command_config, self.command_property, {"client.id": "kcli-spark-export"}
+            self.command_config,
+            self.command_property,
+            {"client.id": "kcli-spark-export"},
+            profile=self.profile,
         )
         for line in property_warnings(properties):
             warn(line)

@@ -119,7 +119,9 @@ async def spark_import(choice: ImportChoice, cluster: ClusterAddress) -> object:
         raise KcliError("`spark-import` needs pyarrow", hint=install_hint("spark"))
     from kcli.spark.export.target.object_target import open_target
 
-    properties = DEFAULTS | client_properties(cluster.command_config, cluster.command_property)
+    properties = DEFAULTS | client_properties(
+        cluster.command_config, cluster.command_property, profile=cluster.profile
+    )
     config = producer_config(properties)
     target = open_target(choice.directory)
     stored = read_stored(target, choice)

@@ -68,7 +68,7 @@ def refuse_several(chosen: Sequence[Enum]) -> None:
 
 def refuse_broker_options(context: typer.Context) -> None:
     """Raise for an option that names a broker beside `--log-dir`."""
-    for option in ("--bootstrap-server", "--command-config", "--command-property"):
+    for option in ("--bootstrap-server", "--command-config", "--command-property", "--profile"):
         source = context.get_parameter_source(option.strip("-").replace("-", "_"))
         # The broker in the environment may be meant for other commands.
         if source is not None and source.name == "COMMANDLINE":

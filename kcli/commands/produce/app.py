@@ -344,6 +344,7 @@ async def produce(
         renamed(producer_config, "--producer.config", cluster.command_config, "--command-config"),
         renamed(producer_property, "--producer-property", cluster.command_property, "--command-property"),
         {"client.id": "console-producer"},
+        profile=cluster.profile,
     )
     properties |= options.properties() | transactions.properties()
     if partitioner is not None:

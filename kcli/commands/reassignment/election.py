@@ -109,7 +109,9 @@ async def preferred_replica_election(
     wanted, topics = _wanted(texts, path_to_json_file)
     kind = admin.ElectionType[election_type.name]
     config = renamed(admin_config, "--admin.config", cluster.command_config, "--command-config")
-    async with open_client(cluster.bootstrap_server, config, cluster.command_property) as client:
+    async with open_client(
+        cluster.bootstrap_server, config, cluster.command_property, profile=cluster.profile
+    ) as client:
         if topics:
             wanted = await _with_topics(client, topics, wanted=wanted)
         is_all = path_to_json_file is None and not texts

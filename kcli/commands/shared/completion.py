@@ -63,6 +63,7 @@ async def ask_cluster(fetch: Fetch, parameters: Mapping[str, Any]) -> list[str]:
             parameters.get("bootstrap_server") or os.environ.get("KCLI_BOOTSTRAP_SERVER") or None,
             parameters.get("command_config"),
             parameters.get("command_property"),
+            profile=parameters.get("profile") or os.environ.get("KCLI_PROFILE") or None,
         ) as client:
             return await fetch(client)
     return []

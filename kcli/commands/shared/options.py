@@ -35,6 +35,12 @@ def complete_config(context: typer.Context, incomplete: str) -> list[str]:
     return config_names(context.params, incomplete)
 
 
+def complete_profile(incomplete: str) -> list[str]:
+    from kcli.commands.shared.profiles import profile_names
+
+    return profile_names(incomplete)
+
+
 # If it is not given, `bootstrap.servers` of the properties counts before the default.
 BootstrapServer = Annotated[
     str | None,
@@ -52,6 +58,16 @@ Property = Annotated[
     list[str] | None,
     typer.Option("-X", "--command-property", metavar="NAME=VALUE", help="A client property (repeatable)"),
 ]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        envvar="KCLI_PROFILE",
+        metavar="NAME",
+        help="Client properties of ~/.config/kcli/profiles.toml  [env var: KCLI_PROFILE]",
+        show_envvar=False,
+        autocompletion=complete_profile,
+    ),
+]
 
 
 class ClusterAddress(NamedTuple):
@@ -60,13 +76,18 @@ class ClusterAddress(NamedTuple):
     bootstrap_server: BootstrapServer = None
     command_config: CommandConfig = None
     command_property: Property = None
+    profile: Profile = None
 
     def connect(self, *, timeout_ms: int | None = None) -> AbstractAsyncContextManager[Client]:
         """Return a context of a client, connected within `default.api.timeout.ms` and `timeout_ms`."""
         from kcli.commands.shared.session import open_client
 
         return open_client(
-            self.bootstrap_server, self.command_config, self.command_property, timeout_ms=timeout_ms
+            self.bootstrap_server,
+            self.command_config,
+            self.command_property,
+            profile=self.profile,
+            timeout_ms=timeout_ms,
         )
 
 

@@ -40,13 +40,32 @@ def client_properties(
     command_config: Path | None,
     command_property: Sequence[str] | None,
     defaults: Mapping[str, str] | None = None,
+    *,
+    profile: str | None = None,
 ) -> dict[str, str]:
-    """Return the client properties: defaults, overridden by the file, overridden by the command line."""
-    return {
+    """Return the client properties: defaults, overridden by profile, file and command line in this order.
+
+    Values that refer to the environment or to files are replaced by what they refer to.
+    """
+    properties = {
         **(defaults or {}),
+        **_profile_properties(profile),
         **read_properties(command_config),
         **parse_properties(command_property, "--command-property"),
     }
+    if any("${" in value for value in properties.values()):
+        from kcli.security.config_providers import resolved
+
+        return resolved(properties)
+    return properties
+
+
+def _profile_properties(profile: str | None) -> dict[str, str]:
+    if not profile:
+        return {}
+    from kcli.commands.shared.profiles import read_profile
+
+    return read_profile(profile)
 
 
 def addresses(bootstrap_server: str | None, properties: Mapping[str, str]) -> str:
@@ -61,10 +80,11 @@ def open_client(
     command_config: Path | None = None,
     command_property: Sequence[str] | None = None,
     *,
+    profile: str | None = None,
     timeout_ms: int | None = None,
 ) -> AbstractAsyncContextManager[Client]:
     """Return a context manager that connects on entry and closes the client on exit."""
-    properties = client_properties(command_config, command_property)
+    properties = client_properties(command_config, command_property, profile=profile)
     return connect_with(bootstrap_server, properties, timeout_ms=timeout_ms)
 
 

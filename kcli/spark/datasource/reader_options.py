@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from kcli.errors import UsageError
+from kcli.security.config_providers import resolved
 from kcli.spark.filters.timestamps import parse_duration_ms
 from kcli.spark.source.ranges.json_forms import parse_offsets, parse_partitions, parse_timestamps
 from kcli.spark.source.ranges.offset_specs import (
@@ -61,12 +62,17 @@ class OptionValues:
         return self._values.get(name.lower(), default).strip()
 
     def kafka_properties(self) -> dict[str, str]:
-        """Return the options that begin with `kafka.`, without it; their names are in lower case."""
-        return {
-            name.lower().removeprefix(_PREFIX): self[name]
-            for name in self._names
-            if name.lower().startswith(_PREFIX)
-        }
+        """Return the options that begin with `kafka.`, without it; their names are in lower case.
+
+        What they refer to, in the environment or in files, is read here, on the driver.
+        """
+        return resolved(
+            {
+                name.lower().removeprefix(_PREFIX): self[name]
+                for name in self._names
+                if name.lower().startswith(_PREFIX)
+            }
+        )
 
     def list(self, name: str) -> tuple[str, ...]:
         """Return the parts of a comma-separated list; blank parts are left out."""

@@ -129,7 +129,12 @@ AS_AVRO = ("spark-ten", "--value-as", "avro", "--value-schema")
         (["spark-ten", "--where", "value.id = 5"], 2, "", ""),
         (["spark-ten", "--where", "nothing = 5"], 2, "", ""),
         (["spark-ten", "--where", "length(value) = 5"], 2, "this `--where` needs `--engine spark`", ""),
-        (["spark-ten", "-X", "security.protocol=SSL"], 2, "cannot speak `security.protocol` SSL", ""),
+        (
+            ["spark-ten", "-X", "security.protocol=TLS"],
+            2,
+            "invalid value for `security.protocol`: TLS",
+            "use",
+        ),
     ],
 )
 def test_what_cannot_be_exported(

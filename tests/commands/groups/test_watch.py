@@ -111,7 +111,7 @@ from kcli.commands.shared import session
 from contextlib import asynccontextmanager
 
 @asynccontextmanager
-async def open_client(*_, timeout_ms=None):
+async def open_client(*_, profile=None, timeout_ms=None):
     yield None
 
 async def describe_live(*_, **__):
