@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.guarded_apache import PASSWORDS, STORE_PASSWORD
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
@@ -43,3 +45,37 @@ def test_a_client_passes_each_kind_of_listener(
     result = run(properties, "cluster", "id", "-o", "text")
     assert (result.exit_code, result.err) == (0, ""), result
     assert result.out.strip()
+
+
+@pytest.mark.parametrize("kind", ["p12", "jks"])
+def test_stores_of_java_are_read(
+    guarded_apache: GuardedApache, run: Callable[..., Finished], kind: str
+) -> None:
+    stores = guarded_apache.stores
+    store_type = {"p12": "PKCS12", "jks": "JKS"}[kind]
+    properties = guarded_apache.properties("MTLS")
+    for name, of in (("keystore", "client"), ("truststore", "ca")):
+        properties[f"ssl.{name}.type"] = store_type
+        properties[f"ssl.{name}.location"] = str(stores.path(f"{of}.{kind}"))
+        properties[f"ssl.{name}.password"] = STORE_PASSWORD
+    result = run(properties, "cluster", "id")
+    assert (result.exit_code, result.err) == (0, ""), result
+
+
+def test_a_profile_names_the_cluster_and_the_environment_its_password(
+    guarded_apache: GuardedApache,
+    kcli: Callable[..., Finished],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    properties = guarded_apache.properties("SASL_SSL", "PLAIN")
+    jaas = properties["sasl.jaas.config"].replace(PASSWORDS["admin"], "${env:ADMIN_PASSWORD}")
+    lines = [f"{name} = '{value}'" for name, value in {**properties, "sasl.jaas.config": jaas}.items()]
+    (tmp_path / "kcli").mkdir()
+    (tmp_path / "kcli" / "profiles.toml").write_text("\n".join(("[guarded]", *lines)))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("ADMIN_PASSWORD", PASSWORDS["admin"])
+    by_option = kcli("cluster", "id", "--profile", "guarded")
+    assert (by_option.exit_code, by_option.err) == (0, ""), by_option
+    monkeypatch.setenv("KCLI_PROFILE", "guarded")
+    assert kcli("cluster", "id") == by_option
