@@ -42,6 +42,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_QUOTED = re.compile(r'["\\\n]')
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "v": "\v", "a": "\a"}
 
 
@@ -56,6 +57,13 @@ class JaasEntry(NamedTuple):
         """Return an option's value, None without it."""
         value = self.options.get(name)
         return None if value is None else value.reveal()
+
+    def text(self) -> str:
+        """Return the entry as a property holds it, secrets included."""
+        options = "".join(
+            f' {name}="{_QUOTED.sub(_escaped, value.reveal())}"' for name, value in self.options.items()
+        )
+        return f"{self.module} {self.flag}{options};"
 
 
 class _Token(NamedTuple):
@@ -128,6 +136,10 @@ def _plain(token: _Token) -> str:
     if token.kind != "quoted":
         return token.text
     return _ESCAPE.sub(_unescaped, token.text[1:-1])
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return "\\n" if match.group() == "\n" else f"\\{match.group()}"
 
 
 def _unescaped(match: re.Match[str]) -> str:

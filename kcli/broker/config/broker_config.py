@@ -24,23 +24,24 @@ from kcli.broker.config.broker_definitions import (
     find_broker_config,
 )
 from kcli.broker.config.config_definition import InvalidConfig, UpdateMode
-from kcli.broker.config.inert_configs import LISTENER_PREFIX, inert_names, refusal, warning
+from kcli.broker.config.inert_configs import inert_names, refusal, warning
 from kcli.broker.config.listener_config import (
-    AVAILABLE_PROTOCOLS,
     ListenerConfig,
     check_distinct_ports,
     check_routable,
     parse_listeners,
     parse_protocol_map,
 )
+from kcli.broker.config.listener_properties import PREFIX, ListenerProperties, split_name, unknown_hint
 from kcli.broker.config.topic_definitions import TOPIC_CONFIGS, check_topic_configs, parse_topic_configs
 from kcli.errors import UsageError, nearest_hint
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.log.log_config import LogConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from kcli.broker.config.sasl_settings import SaslSettings
     from kcli.broker.config.topic_definitions import TopicConfig
 
 
@@ -166,10 +167,11 @@ class BrokerConfig(BrokerSettings):
         warnings = []
         for name, text in properties.items():
             if refused := refusal(name, text):
-                raise UsageError(refused, hint="remove it: kcli has no access control, TLS or SASL yet")
+                raise UsageError(refused, hint="remove it")
             row = find_broker_config(name)
             if row is None:
-                hint = nearest_hint(name, [*BROKER_CONFIGS, *inert_names()])
+                known = [*BROKER_CONFIGS, *inert_names()]
+                hint = unknown_hint(name, known) if name.startswith(PREFIX) else nearest_hint(name, known)
                 raise UsageError(f"unknown broker config name: {name}", hint=hint)
             static[name] = text
             if line := warning(row):
@@ -255,15 +257,13 @@ class BrokerConfig(BrokerSettings):
         by_name = {listener.name: listener for listener in self._without_controllers(advertised)}
         return tuple(by_name[listener.name] for listener in self.listener_configs if listener.name in by_name)
 
-    def listener_properties(self, listener_name: str) -> Mapping[str, str]:
-        """Return the properties that hold for a listener: its own, without their prefix, over all others.
+    def listener_properties(self, listener_name: str) -> ListenerProperties:
+        """Return the properties that hold for a listener.
 
         As in Kafka, a listener's own property wins whichever layer it is in.
         """
         given = {**self.static, **self.dynamic_default, **self.dynamic_broker}
-        prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
-        own = {name.removeprefix(prefix): text for name, text in given.items() if name.startswith(prefix)}
-        return {**given, **own}
+        return ListenerProperties(given, listener_name)
 
     def _parse_listeners(self, entries: tuple[str, ...], property_name: str) -> tuple[ListenerConfig, ...]:
         protocols = parse_protocol_map(self.listener_security_protocol_map)
@@ -369,13 +369,25 @@ class BrokerConfig(BrokerSettings):
 
     def _likely_mistakes(self) -> tuple[str, ...]:
         """Return a line for values that are possible together but probably a mistake, as Kafka logs them."""
+        lines = [*self._listener_warnings()]
         interval, session = self.broker_heartbeat_interval_ms, self.broker_session_timeout_ms
-        if 2 * interval <= session:
-            return ()
-        return (
-            f"`broker.heartbeat.interval.ms` ({interval}) is more than half of `broker.session.timeout.ms` "
-            f"({session}): the controller may fence a node that is alive",
-        )
+        if 2 * interval > session:
+            lines.append(
+                f"`broker.heartbeat.interval.ms` ({interval}) is more than half of "
+                f"`broker.session.timeout.ms` ({session}): the controller may fence a node that is alive"
+            )
+        return tuple(lines)
+
+    def _listener_warnings(self) -> Iterator[str]:
+        names = {listener.name.lower() for listener in self._parse_listeners(self.listeners, "listeners")}
+        for name in self.static:
+            if name.startswith(PREFIX) and (listener := split_name(name)[0]) not in names:
+                yield f"`{name}` has no effect: `listeners` has no `{listener.upper()}`"
+        for each in self.listener_configs:
+            if each.is_sasl:
+                from kcli.broker.config.sasl_settings import sasl_warnings  # Most brokers have no logins.
+
+                yield from sasl_warnings(self.listener_properties(each.name))
 
     def _check_authorizer(self) -> None:
         """Raise `InvalidConfig` for settings of an authorizer without one: nobody shall believe in them."""
@@ -392,6 +404,12 @@ class BrokerConfig(BrokerSettings):
                     hint="`authorizer.class.name=standard` closes the door",
                 )
 
+    def sasl_settings(self, listener_name: str) -> SaslSettings:
+        """Return how the clients of a listener log in. Raises `InvalidConfig`."""
+        from kcli.broker.config.sasl_settings import SaslSettings  # Most brokers have no logins.
+
+        return SaslSettings.of(self.listener_properties(listener_name))
+
     def _check(self) -> None:
         """Raise `InvalidConfig` for values that are impossible together."""
         check_topic_configs({}, self.topic_defaults)
@@ -402,11 +420,8 @@ class BrokerConfig(BrokerSettings):
         check_distinct_ports(self._parse_listeners(self.listeners, "listeners"))
         names = {listener.name for listener in self.listener_configs}
         for listener in self.listener_configs:
-            if listener.security_protocol not in AVAILABLE_PROTOCOLS:
-                raise InvalidConfig(
-                    f"listener `{listener.name}` is {listener.security_protocol}, "
-                    f"only {' and '.join(AVAILABLE_PROTOCOLS)} are available"
-                )
+            if listener.is_sasl:
+                self.sasl_settings(listener.name)
         advertised = self._parse_listeners(self.advertised_listeners or (), "advertised.listeners")
         for listener in self._without_controllers(advertised):
             if listener.name not in names:

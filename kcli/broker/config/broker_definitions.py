@@ -33,8 +33,9 @@ from kcli.broker.config.config_definition import (
     taken,
     words,
 )
-from kcli.broker.config.inert_configs import find_inert_config, without_listener
-from kcli.broker.config.security_definitions import OF_LISTENERS, SecuritySettings
+from kcli.broker.config.inert_configs import find_inert_config
+from kcli.broker.config.listener_properties import split_name
+from kcli.broker.config.security_definitions import LISTENER_CONFIGS, OF_LISTENERS, SecuritySettings
 from kcli.broker.config.topic_definitions import LOG_BROKER_CONFIGS
 from kcli.broker.config.transaction_definitions import TransactionSettings
 from kcli.protocol.configs import ConfigType
@@ -542,10 +543,14 @@ def find_broker_config(name: str) -> ConfigDefinition[Any] | None:
 
 def _find_listener_config(name: str) -> ConfigDefinition[Any] | None:
     """Return the row of a property that acts on one listener, as in `listener.name.ssl.ssl.key.password`."""
-    base = BROKER_CONFIGS.get(without_listener(name))
-    if base is None or not base.name.startswith(OF_LISTENERS):
+    base = BROKER_CONFIGS.get(split_name(name)[2])
+    if base is None or name in BROKER_CONFIGS:
         return None
-    return ConfigDefinition(name, base.type, None, base.doc, check=base.check)
+    if base.name in LISTENER_CONFIGS:
+        return ConfigDefinition(name, base.type, None, base.doc, check=base.check, mode=base.mode)
+    if base.name.startswith(OF_LISTENERS):
+        return ConfigDefinition(name, base.type, None, base.doc, check=base.check)
+    return None
 
 
 def broker_config(name: str) -> ConfigDefinition[Any]:

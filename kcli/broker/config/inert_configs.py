@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config.config_definition import ConfigDefinition
+from kcli.broker.config.listener_properties import PREFIX, split_name
 from kcli.protocol.configs import ConfigType
 
 if TYPE_CHECKING:
@@ -38,14 +39,13 @@ _OLDER_RELEASES = """
     zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type zookeeper.sync.time.ms
 """
 
-LISTENER_PREFIX = "listener.name."
 _PLUGIN_PREFIXES = ("rlmm.config.", "rsm.config.")
 
 _ACCESS_CONTROL: Mapping[str, frozenset[str]] = {
-    "connections.max.reauth.ms": frozenset({"0"}),
     "principal.builder.class": frozenset(
         {"org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"}
     ),
+    "sasl.server.callback.handler.class": frozenset(),
     "security.providers": frozenset(),
     "ssl.client.auth": frozenset({"none"}),
     "ssl.engine.factory.class": frozenset(),
@@ -55,7 +55,7 @@ _ACCESS_CONTROL: Mapping[str, frozenset[str]] = {
 
 def refusal(name: str, value: str) -> str | None:
     """Return why a broker must not start with this value, None if it may; listener prefixes are ignored."""
-    is_prefixed = name.startswith(LISTENER_PREFIX)
+    is_prefixed = name.startswith(PREFIX)
     found = next(
         (each for each in _ACCESS_CONTROL if name == each or (is_prefixed and name.endswith(f".{each}"))),
         None,
@@ -108,14 +108,15 @@ def find_inert_config(
     rows = inert_configs()
     if name in rows:
         return rows[name]
-    if name.startswith(LISTENER_PREFIX):
-        base_name = without_listener(name)
+    if name.startswith(PREFIX):
+        base_name = split_name(name)[2]
         base = rows.get(base_name) or acted_on.get(base_name)
-        if base is not None:
-            return ConfigDefinition(
-                name, base.type, None, base.doc, check=base.check, mode=base.mode, has_effect=False
-            )
-    is_plugins = name in _ACCESS_CONTROL or name.startswith((LISTENER_PREFIX, *_PLUGIN_PREFIXES))
+        if base is None:
+            return None
+        return ConfigDefinition(
+            name, base.type, None, base.doc, check=base.check, mode=base.mode, has_effect=False
+        )
+    is_plugins = name in _ACCESS_CONTROL or name.startswith(_PLUGIN_PREFIXES)
     if is_plugins or name in _older_releases():
         return ConfigDefinition(name, ConfigType.UNKNOWN, None, "", has_effect=False)
     return None
@@ -130,15 +131,8 @@ def is_security(name: str) -> bool:
     """True if somebody could believe that a configuration, of all listeners or one, keeps clients out."""
     from kcli.broker.config.inert_security_definitions import ROWS
 
-    base = without_listener(name) or name
+    base = split_name(name)[2] if name.startswith(PREFIX) else name
     return base in _ACCESS_CONTROL or any(base == row.name or base.endswith(f".{row.name}") for row in ROWS)
-
-
-def without_listener(name: str) -> str:
-    """Return what follows `listener.name.<listener>.` in a name that begins so, "" without that."""
-    if not name.startswith(LISTENER_PREFIX):
-        return ""
-    return name.removeprefix(LISTENER_PREFIX).partition(".")[2]
 
 
 @cache

@@ -45,9 +45,6 @@ ROWS: tuple[ConfigDefinition[Any], ...] = (
         check=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
     optional(string("security.providers", "", "Classes that add security algorithms to the JVM.")),
-    long(
-        "connections.max.reauth.ms", 0, "Time after which a SASL client must log in again, in ms; 0 is never."
-    ),
     password("delegation.token.secret.key", "Key that signs delegation tokens; without it there are none."),
     long(
         "delegation.token.max.lifetime.ms",
@@ -84,7 +81,6 @@ ROWS: tuple[ConfigDefinition[Any], ...] = (
         "Rules that turn the name in a certificate into a principal.",
     ),
     # SASL
-    words("sasl.enabled.mechanisms", ("GSSAPI",), "SASL mechanisms that clients may use.", mode=_PER_BROKER),
     string(
         "sasl.mechanism.inter.broker.protocol",
         "GSSAPI",
@@ -92,7 +88,6 @@ ROWS: tuple[ConfigDefinition[Any], ...] = (
         mode=_PER_BROKER,
     ),
     string("sasl.mechanism.controller.protocol", "GSSAPI", "SASL mechanism of connections to controllers."),
-    password("sasl.jaas.config", "JAAS configuration of the broker's logins.", mode=_PER_BROKER),
     optional(
         class_name(
             "sasl.server.callback.handler.class", "", "Class that verifies what clients send to log in."
@@ -109,9 +104,6 @@ ROWS: tuple[ConfigDefinition[Any], ...] = (
         class_name("sasl.login.callback.handler.class", "", "Class that supplies credentials to a login.")
     ),
     optional(class_name("sasl.login.class", "", "Class that performs logins.")),
-    integer(
-        "sasl.server.max.receive.size", 512 << 10, "Largest message before a client has logged in, in bytes."
-    ),
     optional(
         integer(
             "sasl.login.connect.timeout.ms", 0, "Time to connect to the server that issues tokens, in ms."

@@ -91,12 +91,6 @@ ROWS: tuple[ConfigDefinition[Any], ...] = (
         mode=_CLUSTER_WIDE,
     ),
     integer(
-        "connection.failed.authentication.delay.ms",
-        100,
-        "Delay before a connection whose login failed is closed, in ms.",
-        check=at_least(0),
-    ),
-    integer(
         "controller.socket.timeout.ms",
         30_000,
         "Time that a request between controller and broker may take, in ms.",

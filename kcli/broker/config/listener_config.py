@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 SECURITY_PROTOCOLS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Numbered as in broker registrations (class `SecurityProtocol`)."""
 
-AVAILABLE_PROTOCOLS = ("PLAINTEXT", "SSL")
 
 _EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})
 """The addresses of a socket that listens on all; Kafka refuses to advertise the first (`KafkaConfig`)."""
@@ -34,6 +33,16 @@ class ListenerConfig:
     host: str
     port: int
     security_protocol: str = "PLAINTEXT"
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def is_sasl(self) -> bool:
+        """Whether clients have to log in."""
+        return self.security_protocol.startswith("SASL")
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

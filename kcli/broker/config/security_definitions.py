@@ -5,7 +5,17 @@ Those without effect, which a broker refuses, are in `inert_security_definitions
 
 from __future__ import annotations
 
-from kcli.broker.config.config_definition import UpdateMode, boolean, optional, password, string, words
+from kcli.broker.config.config_definition import (
+    UpdateMode,
+    at_least,
+    boolean,
+    integer,
+    long,
+    optional,
+    password,
+    string,
+    words,
+)
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PER_BROKER = UpdateMode.PER_BROKER
@@ -100,3 +110,45 @@ class SecuritySettings:
     ssl_truststore_certificates = password(
         "ssl.truststore.certificates", "Trusted certificates, as PEM text.", mode=_PER_BROKER
     )
+
+    # How a client logs in; `listener_properties` has the values of each listener
+    sasl_enabled_mechanisms = words(
+        "sasl.enabled.mechanisms",
+        ("GSSAPI",),
+        "SASL mechanisms that clients may use.",
+        mode=UpdateMode.PER_BROKER,
+    )
+    sasl_jaas_config = password(
+        "sasl.jaas.config",
+        "Login module of a listener and mechanism, with the users that it knows.",
+        mode=UpdateMode.PER_BROKER,
+    )
+    connections_max_reauth_ms = long(
+        "connections.max.reauth.ms",
+        0,
+        "Time after which a SASL client must log in again, in ms; 0 is never.",
+    )
+    connection_failed_authentication_delay_ms = integer(
+        "connection.failed.authentication.delay.ms",
+        100,
+        "How long a failed login waits for its response, in ms.",
+        check=at_least(0),
+    )
+    sasl_server_max_receive_size = integer(
+        "sasl.server.max.receive.size",
+        512 << 10,
+        "Largest request before a client has logged in, in bytes.",
+        check=at_least(1),
+    )
+
+
+LISTENER_CONFIGS = frozenset(
+    row.name
+    for row in (
+        SecuritySettings.sasl_enabled_mechanisms,
+        SecuritySettings.sasl_jaas_config,
+        SecuritySettings.connections_max_reauth_ms,
+        SecuritySettings.sasl_server_max_receive_size,
+    )
+)
+"""What a listener can have for itself, with its prefix."""

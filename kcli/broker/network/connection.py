@@ -25,6 +25,7 @@ At this rate each trio operation and each system call counts, so sockets are non
 from __future__ import annotations
 
 import logging
+import math
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from kcli.broker.waiting.purgatory import Purgatory
 
 TURN_SECONDS = 0.002
+MAX_LOGIN_SECONDS = 30
+"""From accepting a connection to the end of its handshake and login; Kafka has only its idle limit."""
 TIMED_RESPONSES = 4
 """After so many small responses the connection looks at the clock."""
 FLUSH_BYTES = 256 * 1024
@@ -93,6 +96,7 @@ class Connection:
         "_in",
         "_is_gone",
         "_listener",
+        "_login",
         "_more",
         "_out",
         "_sleeper",
@@ -103,6 +107,7 @@ class Connection:
         "address",
         "idle_since",
         "is_closing",
+        "known_by",
     )
 
     def __init__(
@@ -113,7 +118,17 @@ class Connection:
         self._engine = engine
         self._listener = listener
         self._gate = listener.gate
+        self._login = login = listener.security.login(self, engine)
+        """What stands before the engine: always, while the client is not known."""
+        self.known_by = math.inf
+        """When the client must be known, in trio's time."""
+        if login is not None:
+            self._engine = login
+        if login is not None or not transport.is_open:
+            self.known_by = trio.current_time() + MAX_LOGIN_SECONDS
         self._in = Inbox(transport, listener.buffers, listener.max_request_bytes)
+        if login is not None:
+            self._in.max_request_bytes = login.max_request_bytes
         self._out = Outbox(transport)
         self._unanswered = ResponseQueue(self._out, self._note_ended)
         self.is_closing = False
@@ -132,6 +147,7 @@ class Connection:
     async def run(self) -> None:
         """Serve until the client or the broker closes the connection. Raises only `trio.Cancelled`."""
         reactor = self._listener.reactor
+        last = b""
         try:
             try:
                 if not self._transport.is_open and not await self._shake_hands():
@@ -141,12 +157,15 @@ class Connection:
                 await self._serve()
             except CloseConnection as error:
                 _log.warning("closed the connection from %s: %s", self.address, error.message)
+                last = error.last
             except (OSError, trio.ClosedResourceError):
                 raise
             except Exception:
                 _log.exception("closed the connection from %s", self.address)
             # The client gets the responses to the requests before that.
             await self._drain()
+            if last:
+                self._out.add((last,))
             await self._out.send()
         except (OSError, trio.ClosedResourceError, CloseConnection) as error:
             _log.debug("the connection from %s ended: %s", self.address, error)
@@ -176,6 +195,8 @@ class Connection:
             await handshakes.failed(error, transport, self._listener.name, self.address)
             return False
         self._listener.security.authenticated(self._context, transport)
+        if self._login is None:
+            self.known_by = math.inf
         # Requests may have come along with the end of the handshake.
         self._more = True
         return True
@@ -190,8 +211,18 @@ class Connection:
         self._transport.interrupt()
 
     def use(self, engine: Engine) -> None:
-        """Feed another engine from the next request on."""
-        self._engine = engine
+        """Feed another engine from the next request on, or have the login feed it."""
+        if self._login is None:
+            self._engine = engine
+        else:
+            self._login.behind = engine
+
+    def let_in(self, *, keeps_login: bool) -> None:
+        """Serve requests up to the usual size; with `keeps_login` the login goes on to get them first."""
+        self.known_by = math.inf
+        self._in.max_request_bytes = self._listener.max_request_bytes
+        if self._login is not None and not keeps_login:
+            self._engine, self._login = self._login.behind, None
 
     @property
     def is_parked(self) -> bool:
@@ -204,7 +235,10 @@ class Connection:
         Return whether a request is parked whose client may have left without a reactor to tell: such a
         connection is not idle.
         """
-        if self.active:
+        if now > self.known_by:
+            _log.warning("closed the connection from %s: it did not log in in time", self.address)
+            self.close()
+        elif self.active:
             self.active = False
             self.idle_since = now
         elif self.is_parked:

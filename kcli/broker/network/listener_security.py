@@ -11,13 +11,28 @@ if TYPE_CHECKING:
 
     from kcli.broker.network.request_context import RequestContext
     from kcli.broker.network.request_engine import Engine
+    from kcli.broker.network.responses import Response
 
 
-class EngineUser(Protocol):
+class Visitor(Protocol):
     """A connection, as far as a login has to know it."""
 
-    def use(self, engine: Engine) -> None:
-        """Feed another engine from the next request on."""
+    def let_in(self, *, keeps_login: bool) -> None:
+        """Serve requests up to the usual size; with `keeps_login` the login goes on to get them first."""
+        ...
+
+
+class Login(Protocol):
+    """An engine that gets the requests of a client until it is known, or for as long as it wants to.
+
+    It passes requests on to the engine `behind` it. `max_request_bytes` bounds them before the login.
+    """
+
+    behind: Engine
+    max_request_bytes: int
+
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
+        """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
         ...
 
 
@@ -30,8 +45,8 @@ class ListenerSecurity(Protocol):
         """Return what sends and receives on an accepted socket."""
         ...
 
-    def first_engine(self, connection: EngineUser, context: RequestContext, engine: Engine) -> Engine:
-        """Return the engine that gets the first requests: `engine`, or one before it that a login ends."""
+    def login(self, visitor: Visitor, engine: Engine) -> Login | None:
+        """Return what stands before `engine` until the client has logged in, None if it need not."""
         ...
 
     def authenticated(self, context: RequestContext, transport: Transport) -> None:
@@ -47,8 +62,8 @@ class PlaintextListener:
     def transport(self, sock: socket.socket) -> Transport:
         return Transport(sock)
 
-    def first_engine(self, connection: EngineUser, context: RequestContext, engine: Engine) -> Engine:
-        return engine
+    def login(self, visitor: Visitor, engine: Engine) -> Login | None:
+        return None
 
     def authenticated(self, context: RequestContext, transport: Transport) -> None:
         """Leave the principal as it is."""

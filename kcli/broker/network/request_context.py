@@ -33,7 +33,14 @@ NONE_DENIED: frozenset[str] = frozenset()
 
 
 class CloseConnection(KcliError):
-    """The connection has to be closed without a response; the message says why, for the log."""
+    """The connection has to be closed; the message says why, for the log.
+
+    The client gets no response, or the frame `last` before the end.
+    """
+
+    def __init__(self, message: str, last: bytes = b"") -> None:
+        super().__init__(message)
+        self.last = last
 
 
 class RequestContext:

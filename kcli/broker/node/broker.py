@@ -155,7 +155,7 @@ class Broker(NodeContext):
         had them. `keep` gets each socket that is bound now, before it listens. `directory_id` is for the log
         directory without an id.
         """
-        self._securities = _listener_securities(self.config)
+        self._securities = self._listener_securities()
         self.log_manager.open(now_ms=self.wall_ms(), directory_id=directory_id)
         advertised = {listener.name: listener for listener in self.config.advertised_listener_configs}
         endpoints = []
@@ -172,6 +172,15 @@ class Broker(NodeContext):
                 port: int = sockets[0].getsockname()[1]
                 endpoints.append(_endpoint(listener, advertised[listener.name], port))
         self.endpoints = tuple(endpoints)
+
+    def _listener_securities(self) -> dict[str, ListenerSecurity]:
+        """Return how the clients of each listener with TLS or SASL are let in. Raises `UsageError`."""
+        secured = [each for each in self.config.listener_configs if each.security_protocol != "PLAINTEXT"]
+        if not secured:
+            return {}
+        from kcli.broker.security.listener_security import listener_security  # Most brokers have none.
+
+        return {each.name: listener_security(self, self.engine, each) for each in secured}
 
     def _security_of(self, listener_name: str) -> ListenerSecurity:
         return self._securities.get(listener_name) or PlaintextListener()
@@ -384,16 +393,6 @@ def _new_authorizer(config: BrokerConfig, wall_ms: Callable[[], int]) -> Authori
     from kcli.broker.security.authorizer import Authorizer  # Most clusters have none.
 
     return Authorizer.of(config, wall_ms)
-
-
-def _listener_securities(config: BrokerConfig) -> dict[str, ListenerSecurity]:
-    """Return how the clients of each listener with TLS or SASL are let in. Raises `UsageError`."""
-    secured = [each for each in config.listener_configs if each.security_protocol != "PLAINTEXT"]
-    if not secured:
-        return {}
-    from kcli.broker.security.listener_security import listener_security  # Most brokers have none.
-
-    return {listener.name: listener_security(config, listener) for listener in secured}
 
 
 def _endpoint(listener: ListenerConfig, advertised: ListenerConfig, port: int) -> Endpoint:

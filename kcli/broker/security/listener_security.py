@@ -15,17 +15,24 @@ if TYPE_CHECKING:
 
     from kcli.broker.config.broker_config import BrokerConfig
     from kcli.broker.config.listener_config import ListenerConfig
-    from kcli.broker.network.listener_security import EngineUser
+    from kcli.broker.network.listener_security import Login, Visitor
     from kcli.broker.network.request_context import RequestContext
     from kcli.broker.network.request_engine import Engine
     from kcli.broker.network.transport import Transport
+    from kcli.broker.node_context import NodeContext
 
 
-def listener_security(config: BrokerConfig, listener: ListenerConfig) -> ListenerSecurity:
-    """Return the security of a listener; raise `UsageError` if its key or trust store cannot be used."""
-    if listener.security_protocol == "SSL":
-        return TlsSecurity(listener.name, config)
-    return PlaintextListener()
+def listener_security(node: NodeContext, engine: Engine, listener: ListenerConfig) -> ListenerSecurity:
+    """Return the security of a listener of a node, whose APIs `engine` has.
+
+    Raises `UsageError` if its key or trust store cannot be used.
+    """
+    plain = TlsSecurity(listener.name, node.config) if listener.is_tls else PlaintextListener()
+    if not listener.is_sasl:
+        return plain
+    from kcli.broker.security.sasl_listener import SaslListener
+
+    return SaslListener(node, engine, listener, plain.transport)
 
 
 class TlsSecurity:
@@ -35,7 +42,7 @@ class TlsSecurity:
 
     def __init__(self, name: str, config: BrokerConfig) -> None:
         try:
-            settings = TlsSettings.from_properties(config.listener_properties(name), "server")
+            settings = TlsSettings.from_properties(config.listener_properties(name).beginning_with("ssl."), "server")
             self.tls = TlsListener(name, server_context(settings))
         except UsageError as error:
             raise UsageError(f"listener `{name}`: {error.message}", hint=error.hint) from error
@@ -43,8 +50,8 @@ class TlsSecurity:
     def transport(self, sock: socket.socket) -> Transport:
         return TlsTransport(sock, self.tls)
 
-    def first_engine(self, connection: EngineUser, context: RequestContext, engine: Engine) -> Engine:
-        return engine
+    def login(self, visitor: Visitor, engine: Engine) -> Login | None:
+        return None
 
     def authenticated(self, context: RequestContext, transport: Transport) -> None:
         """Leave the principal ANONYMOUS: no listener asks for certificates yet."""
