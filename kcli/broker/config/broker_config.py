@@ -308,6 +308,7 @@ class BrokerConfig(BrokerSettings):
         self._check_constraints()
         self._check_pools(before)
         self._check_local_retention()
+        self._check_logins()
         for name in ("max.connections", "max.connection.creation.rate"):
             if name in {**self.dynamic_broker, **self.dynamic_default} and self.value(name) == 0:
                 raise InvalidConfig(f"`{name}` (0) would lock out every client")
@@ -382,7 +383,8 @@ class BrokerConfig(BrokerSettings):
         names = {listener.name.lower() for listener in self._parse_listeners(self.listeners, "listeners")}
         for name in self.static:
             if name.startswith(PREFIX) and (listener := split_name(name)[0]) not in names:
-                yield f"`{name}` has no effect: `listeners` has no `{listener.upper()}`"
+                if (row := find_broker_config(name)) is not None and row.has_effect:
+                    yield f"`{name}` has no effect: `listeners` has no `{listener.upper()}`"
         for each in self.listener_configs:
             if each.is_sasl:
                 from kcli.broker.config.sasl_settings import sasl_warnings  # Most brokers have no logins.
@@ -410,6 +412,12 @@ class BrokerConfig(BrokerSettings):
 
         return SaslSettings.of(self.listener_properties(listener_name))
 
+    def _check_logins(self) -> None:
+        """Raise `InvalidConfig` for listeners at which nobody could log in."""
+        for listener in self.listener_configs:
+            if listener.is_sasl:
+                self.sasl_settings(listener.name)
+
     def _check(self) -> None:
         """Raise `InvalidConfig` for values that are impossible together."""
         check_topic_configs({}, self.topic_defaults)
@@ -419,9 +427,7 @@ class BrokerConfig(BrokerSettings):
             raise InvalidConfig("`listeners` has no listener for clients")
         check_distinct_ports(self._parse_listeners(self.listeners, "listeners"))
         names = {listener.name for listener in self.listener_configs}
-        for listener in self.listener_configs:
-            if listener.is_sasl:
-                self.sasl_settings(listener.name)
+        self._check_logins()
         advertised = self._parse_listeners(self.advertised_listeners or (), "advertised.listeners")
         for listener in self._without_controllers(advertised):
             if listener.name not in names:

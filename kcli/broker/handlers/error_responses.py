@@ -46,6 +46,8 @@ ROWS: Mapping[str, tuple[str, str] | None] = {
     "ListPartitionReassignments": None,
     "OffsetDelete": None,
     "OffsetForLeaderEpoch": ("topics", "topics"),
+    "SaslAuthenticate": None,
+    "SaslHandshake": None,
     "SyncGroup": None,
     "TxnOffsetCommit": ("topics", "topics"),
     "UnregisterBroker": None,

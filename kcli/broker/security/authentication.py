@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -33,14 +33,14 @@ from kcli.security.sasl_server import SaslFailure
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from kcli.broker.config.sasl_settings import SaslSettings
     from kcli.broker.network.listener_security import Visitor
     from kcli.broker.network.request_context import RequestContext
     from kcli.broker.network.request_engine import Engine
     from kcli.broker.network.responses import Response
-    from kcli.broker.security.sasl_listener import SaslListener
     from kcli.protocol.frames import RequestHeader
     from kcli.security.principal import Principal
-    from kcli.security.sasl_server import Authenticated, SaslExchange
+    from kcli.security.sasl_server import Authenticated, SaslExchange, SaslMechanism
 
 MAX_FRAMES = 16
 """The requests and tokens of one login; SCRAM needs five."""
@@ -55,6 +55,30 @@ _ERROR_AT = 8
 """Where the error code is in a response to ApiVersions: after its size and the correlation id."""
 
 
+class LoginHost(Protocol):
+    """The listener of a login: how its clients may log in, and what a login brings."""
+
+    engine: Engine
+
+    @property
+    def settings(self) -> SaslSettings: ...
+
+    @property
+    def failure_delay_ms(self) -> int: ...
+
+    def mechanism(self, name: str) -> SaslMechanism:
+        """Return one of the mechanisms of the settings."""
+        ...
+
+    def lifetime_ms(self, mechanism: str, outcome: Authenticated) -> int:
+        """Return how long a login holds; 0 is for good."""
+        ...
+
+    def admit(self, context: RequestContext, principal: Principal, *, ends_ms: int = 0) -> None:
+        """Make a connection that of a principal, until a time of the node's monotonic clock."""
+        ...
+
+
 class _State(Enum):
     START = "start"
     HANDSHAKE = "handshake"
@@ -65,7 +89,7 @@ class _State(Enum):
 class AuthenticatingEngine:
     """Stands before the engine `behind` it until the client of `visitor` has logged in."""
 
-    def __init__(self, listener: SaslListener, visitor: Visitor, engine: Engine) -> None:
+    def __init__(self, listener: LoginHost, visitor: Visitor, engine: Engine) -> None:
         self.behind = engine
         self.max_request_bytes = listener.settings.max_receive_bytes
         self._listener = listener

@@ -70,6 +70,8 @@ from kcli.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kcli.protocol.messages.produce import ProduceRequest
+from kcli.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kcli.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kcli.protocol.messages.sync_group import SyncGroupRequest
 from kcli.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -435,6 +437,8 @@ ROWS: dict[str, Row] = {
         quotas.AlterClientQuotasRequest(entries=[quotas.EntryData(entity=[], ops=[])], validate_only=False),
         1, {f"ALTER_CONFIGS {C}"}, {CLUSTER},
     ),
+    "SaslHandshake": (SaslHandshakeRequest(mechanism="PLAIN"), 1, set(), {34}),
+    "SaslAuthenticate": (SaslAuthenticateRequest(auth_bytes=b""), 2, set(), {34}),
     "DescribeQuorum": (DescribeQuorumRequest(topics=[]), 1, {f"DESCRIBE {C}"}, {CLUSTER}),
     "UpdateFeatures": (
         UpdateFeaturesRequest(

@@ -56,6 +56,8 @@ from kcli.protocol.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -149,6 +151,10 @@ def request_for(key: int, version: int, topic_id: bytes) -> object:
             )
         case 16:
             return list_groups.ListGroupsRequest()
+        case 17:
+            return sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN")
+        case 36:
+            return sasl_authenticate.SaslAuthenticateRequest(auth_bytes=b"")
         case 42:
             return delete_groups.DeleteGroupsRequest(groups_names=[GROUP])
         case 47:
@@ -314,6 +320,8 @@ def error_codes(value: object) -> set[int]:
 EXPECTED_ERRORS = {
     describe_acls.DescribeAclsRequest: (ErrorCode.SECURITY_DISABLED,),
     create_acls.CreateAclsRequest: (ErrorCode.SECURITY_DISABLED,),
+    sasl_handshake.SaslHandshakeRequest: (ErrorCode.ILLEGAL_SASL_STATE,),
+    sasl_authenticate.SaslAuthenticateRequest: (ErrorCode.ILLEGAL_SASL_STATE,),
     delete_topics.DeleteTopicsRequest: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,),
     join_group.JoinGroupRequest: (ErrorCode.MEMBER_ID_REQUIRED,),
     heartbeat.HeartbeatRequest: (ErrorCode.UNKNOWN_MEMBER_ID,),
