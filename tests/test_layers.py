@@ -96,8 +96,9 @@ SUBROOMS: dict[str, str] = {
         " apis error_codes java uuids corruption"
     ),
     "kcli.security": (
-        "config_providers client_security plain sasl_server sasl_client jaas tls_context tls_settings key_stores"
-        " jks principal_rules distinguished_name der pem cipher_suites secret access acl_rules acl principal"
+        "config_providers client_security plain sasl_server sasl_client jaas tls_context tls_settings"
+        " key_stores jks principal_rules distinguished_name der pem cipher_suites secret access"
+        " acl_rules acl principal"
     ),
     "kcli.storage": "dirs cleaning log producers index checkpoints log_paths disk",
     "kcli.forensics": "repair verification contents ranges entries",

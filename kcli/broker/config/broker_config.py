@@ -382,14 +382,13 @@ class BrokerConfig(BrokerSettings):
     def _listener_warnings(self) -> Iterator[str]:
         names = {listener.name.lower() for listener in self._parse_listeners(self.listeners, "listeners")}
         for name in self.static:
-            if name.startswith(PREFIX) and (listener := split_name(name)[0]) not in names:
-                if (row := find_broker_config(name)) is not None and row.has_effect:
-                    yield f"`{name}` has no effect: `listeners` has no `{listener.upper()}`"
+            listener = split_name(name)[0]
+            row = find_broker_config(name)
+            if listener and listener not in names and row is not None and row.has_effect:
+                yield f"`{name}` has no effect: `listeners` has no `{listener.upper()}`"
         for each in self.listener_configs:
             if each.is_sasl:
-                from kcli.broker.config.sasl_settings import sasl_warnings  # Most brokers have no logins.
-
-                yield from sasl_warnings(self.listener_properties(each.name))
+                yield from self.sasl_settings(each.name).warnings
 
     def _check_authorizer(self) -> None:
         """Raise `InvalidConfig` for settings of an authorizer without one: nobody shall believe in them."""

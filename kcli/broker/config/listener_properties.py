@@ -30,7 +30,11 @@ class ListenerProperties:
 
     def own(self, name: str, mechanism: str) -> str | None:
         """Return what is set for a mechanism of this listener alone."""
-        return self._properties.get(f"{self._prefix}{mechanism.lower()}.{name}")
+        return self._properties.get(self.own_name(name, mechanism))
+
+    def own_name(self, name: str, mechanism: str) -> str:
+        """Return the name of a property for a mechanism of this listener alone."""
+        return f"{self._prefix}{mechanism.lower()}.{name}"
 
     def text(self, name: str, mechanism: str | None = None) -> str | None:
         """Return the value of a property here, None if it is not set."""

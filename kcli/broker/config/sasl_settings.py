@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kcli.broker.config.config_definition import InvalidConfig
-from kcli.broker.config.listener_properties import MECHANISMS, PREFIX, ListenerProperties
+from kcli.broker.config.listener_properties import MECHANISMS
 from kcli.broker.config.security_definitions import SecuritySettings
 from kcli.errors import KcliError, nearest_hint
 from kcli.security.jaas import KERBEROS_MODULE, MODULES, JaasEntry, parse_entries
 
 if TYPE_CHECKING:
     from kcli.broker.config.config_definition import ConfigDefinition
+    from kcli.broker.config.listener_properties import ListenerProperties
+
+T = TypeVar("T")
 
 GSSAPI = "GSSAPI"
 SPOKEN = ("PLAIN",)
@@ -29,36 +32,67 @@ class MechanismSettings(NamedTuple):
 
 
 class SaslSettings(NamedTuple):
-    """The mechanisms of one listener, as SaslHandshake lists them, and the largest request before a login."""
+    """The mechanisms of one listener, as SaslHandshake lists them, and the largest request before a login.
+
+    `warnings` has a line for what clients may ask for and cannot have.
+    """
 
     mechanisms: tuple[MechanismSettings, ...]
     max_receive_bytes: int
+    warnings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, own: ListenerProperties) -> SaslSettings:
+    def of(cls, properties: ListenerProperties) -> SaslSettings:
         """Take the settings of a listener; raise `InvalidConfig` for those that let nobody in."""
-        names = _value(own, SecuritySettings.sasl_enabled_mechanisms)
-        _check_mechanisms(names, own.listener_name)
-        _check_prefix(own)
-        return cls(
-            tuple(_mechanism(own, name) for name in names if name in SPOKEN),
-            _value(own, SecuritySettings.sasl_server_max_receive_size),
+        return _Reader(properties).settings()
+
+
+class _Reader:
+    """Reads the properties of one listener."""
+
+    def __init__(self, properties: ListenerProperties) -> None:
+        self._properties = properties
+        self._listener = properties.listener_name
+
+    def settings(self) -> SaslSettings:
+        names: tuple[str, ...] = self._value(SecuritySettings.sasl_enabled_mechanisms)
+        _check_mechanisms(names, self._listener)
+        self._check_prefix()
+        mechanisms = tuple(self._mechanism(name) for name in names if name in SPOKEN)
+        spoken = ", ".join(each.name for each in mechanisms)
+        return SaslSettings(
+            mechanisms,
+            self._value(SecuritySettings.sasl_server_max_receive_size),
+            (f"listener `{self._listener}` cannot speak GSSAPI (Kerberos), only {spoken}",)
+            if GSSAPI in names
+            else (),
         )
 
+    def _value(self, row: ConfigDefinition[T], mechanism: str | None = None) -> T:
+        text = self._properties.text(row.name, mechanism)
+        return row.default if text is None else row.parse(text)
 
-def sasl_warnings(own: ListenerProperties) -> list[str]:
-    """Return a line for what clients of a listener may ask for and cannot have, or should not use."""
-    settings = SaslSettings.of(own)
-    lines = []
-    if GSSAPI in _value(own, SecuritySettings.sasl_enabled_mechanisms):
-        names = ", ".join(each.name for each in settings.mechanisms)
-        lines.append(f"listener `{own.listener_name}` cannot speak GSSAPI (Kerberos), only {names}")
-    return lines
+    def _check_prefix(self) -> None:
+        """Refuse a login module without the prefix of a mechanism, which Kafka would not read."""
+        row = SecuritySettings.sasl_jaas_config
+        if self._properties.text(row.name) is not None:
+            raise InvalidConfig(
+                f"`{row.name}` must have the prefix of a listener and a mechanism",
+                hint=f"name it `{self._properties.own_name(row.name, 'PLAIN')}`",
+            )
 
-
-def _value(own: ListenerProperties, row: ConfigDefinition, mechanism: str | None = None):  # type: ignore[no-untyped-def,type-arg]  # noqa: ANN202
-    text = own.text(row.name, mechanism)
-    return row.default if text is None else row.parse(text)
+    def _mechanism(self, name: str) -> MechanismSettings:
+        row = SecuritySettings.sasl_jaas_config
+        property_name = self._properties.own_name(row.name, name)
+        text = self._properties.own(row.name, name)
+        jaas = None if text is None else _login_module(text, name, property_name)
+        if jaas is None and name in PASSWORDS_IN_JAAS:
+            raise InvalidConfig(
+                f"listener `{self._listener}` knows no users for {name}",
+                hint="`--user NAME=PASSWORD` names one, `--jaas-config FILE` a JAAS file, or set "
+                f"`{property_name}`",
+            )
+        return MechanismSettings(name, jaas, self._value(SecuritySettings.connections_max_reauth_ms, name))
 
 
 def _check_mechanisms(names: tuple[str, ...], listener_name: str) -> None:
@@ -75,30 +109,6 @@ def _check_mechanisms(names: tuple[str, ...], listener_name: str) -> None:
             f"listener `{listener_name}` has {' and '.join(names) or 'no mechanism'}, and {reason}",
             hint=f"`--override {property_name}={','.join(SPOKEN)}`",
         )
-
-
-def _check_prefix(own: ListenerProperties) -> None:
-    """Refuse a login module without the prefix of a mechanism, which Kafka would not read."""
-    row = SecuritySettings.sasl_jaas_config
-    if own.text(row.name) is not None:
-        raise InvalidConfig(
-            f"`{row.name}` must have the prefix of a listener and a mechanism",
-            hint=f"name it `{PREFIX}{own.listener_name.lower()}.plain.{row.name}`",
-        )
-
-
-def _mechanism(own: ListenerProperties, name: str) -> MechanismSettings:
-    row = SecuritySettings.sasl_jaas_config
-    property_name = f"{PREFIX}{own.listener_name.lower()}.{name.lower()}.{row.name}"
-    text = own.own(row.name, name)
-    jaas = None if text is None else _login_module(text, name, property_name)
-    if jaas is None and name in PASSWORDS_IN_JAAS:
-        raise InvalidConfig(
-            f"listener `{own.listener_name}` knows no users for {name}",
-            hint="`--user NAME=PASSWORD` names one, `--jaas-config FILE` a JAAS file, or set "
-            f"`{property_name}`",
-        )
-    return MechanismSettings(name, jaas, _value(own, SecuritySettings.connections_max_reauth_ms, name))
 
 
 def _login_module(text: str, mechanism: str, property_name: str) -> JaasEntry:

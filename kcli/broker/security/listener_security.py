@@ -42,7 +42,9 @@ class TlsSecurity:
 
     def __init__(self, name: str, config: BrokerConfig) -> None:
         try:
-            settings = TlsSettings.from_properties(config.listener_properties(name).beginning_with("ssl."), "server")
+            settings = TlsSettings.from_properties(
+                config.listener_properties(name).beginning_with("ssl."), "server"
+            )
             self.tls = TlsListener(name, server_context(settings))
         except UsageError as error:
             raise UsageError(f"listener `{name}`: {error.message}", hint=error.hint) from error

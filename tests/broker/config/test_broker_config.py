@@ -143,7 +143,7 @@ def test_known_names_without_effect_are_one_warning_each() -> None:
     )
     assert broker.warnings == (
         "`zookeeper.connect` has no effect in kcli",
-        "`listener.name.external.sasl.jaas.config` has no effect in kcli",
+        "`listener.name.external.sasl.jaas.config` has no effect: `listeners` has no `EXTERNAL`",
     )
     assert broker.num_partitions == 3
 

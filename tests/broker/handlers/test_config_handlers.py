@@ -392,7 +392,7 @@ def test_what_kafka_acts_on_and_kcli_does_not_is_stored_and_shown() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "own", "default"),
     [
-        ("listener.name.a.ssl.keystore.location", "/k", ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST),
+        ("listener.name.a.ssl.keystore.location", "/k", ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
         ("sasl.oauthbearer.scope", "s", ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
         ("sasl.kerberos.min.time.before.relogin", "5", ErrorCode.NONE, ErrorCode.INVALID_REQUEST),
         ("listener.name.a.max.connections", "5", ErrorCode.NONE, ErrorCode.NONE),
