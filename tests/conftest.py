@@ -10,6 +10,7 @@ import functools
 import gc
 import inspect
 import os
+import re
 import resource
 import signal
 import sys
@@ -161,6 +162,10 @@ class Finished(NamedTuple):
     err: str
 
 
+LIBRDKAFKA_LOG = re.compile(r"^%\d\|\d+\.\d+\|.*\n", re.MULTILINE)
+"""What the threads of a librdkafka client, made by any test of this process, write to the same descriptor."""
+
+
 @functools.cache
 def parameters_of(command: Callable[..., object]) -> dict[str, object]:
     """Return what Typer makes of a command's annotations, which takes it longer than most commands run."""
@@ -181,7 +186,7 @@ def kcli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         with standard_input(input):
             exit_code = main(arguments)
         captured = capfd.readouterr()
-        return Finished(exit_code, captured.out, captured.err)
+        return Finished(exit_code, captured.out, LIBRDKAFKA_LOG.sub("", captured.err))
 
     return run
 

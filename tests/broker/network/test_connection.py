@@ -346,6 +346,6 @@ async def test_a_closed_connection_is_freed_without_the_garbage_collector(tmp_pa
                 await until(lambda: not node.server.connections)
             async with connected(node) as client:
                 await client.ask(all_metadata(), 9)
-                assert sum(isinstance(each, Connection) for each in gc.get_objects()) == 1
+                assert sum(type(each) is Connection for each in gc.get_objects()) == 1
         finally:
             gc.enable()
