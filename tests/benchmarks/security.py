@@ -5,8 +5,8 @@ as a broker, so what counts is the broker's CPU time, garbage collection and com
 "/CPU s" is the rate of one core that does nothing else. Ratios are medians of what each round found.
 
 A handshake is a whole one, on a connection of its own, that ends with the client's first request: resumed
-sessions would be cheaper. Small requests are single records of 100 bytes. Produce and fetch move records of 1 KB
-in batches of 128 KB with librdkafka; the raw rows send ready-made requests.
+sessions would be cheaper. Small requests are single records of 100 bytes. Produce and fetch move records of
+1 KB in batches of 128 KB with librdkafka; the raw rows send ready-made requests.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import socket
 import ssl
 import tempfile
+import time
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -170,8 +171,6 @@ def _handshakes(peers: list[TlsPeer]) -> Table:
 
 
 def _shake_hands(peer: TlsPeer, count: int) -> tuple[float, float]:
-    import time
-
     context = peer.context()
     host, _, port = peer.tls.rpartition(":")
     request = request_frame(ApiVersionsRequest(), 0)
@@ -229,8 +228,6 @@ def _produce(peers: list[TlsPeer]) -> Table:
 
 
 def _send(producer: Producer, count: int) -> tuple[float, float]:
-    import time
-
     started = time.perf_counter()
     producer.send(count)
     return count * RECORD_BYTES / MEGABYTE, time.perf_counter() - started

@@ -22,6 +22,7 @@ from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.descriptors import Descriptors
 from kcli.broker.network.inbox import ReceiveBuffers
+from kcli.broker.network.listener_security import PlaintextListener
 from kcli.broker.network.quota_engine import QuotaLayer
 from kcli.broker.network.request_engine import EngineLayers, RequestEngine
 from kcli.broker.network.socket_server import (
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage, TopicImage
+    from kcli.broker.network.listener_security import ListenerSecurity
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 LISTENER = "PLAINTEXT"
@@ -141,6 +143,7 @@ class Node:
         self.apis = APIS
         self.buffers = ReceiveBuffers()
         self.port = 0
+        self.security: ListenerSecurity = PlaintextListener()
         self.quota_layer: QuotaLayer | None = None
 
     def _new_authorizer(self) -> Authorizer | None:
@@ -226,6 +229,7 @@ class Node:
                 overrides=parse_overrides(config.max_connections_per_ip_overrides),
             ),
             descriptors=Descriptors(),
+            security=lambda _name: self.security,
         )
         self.quota_layer = QuotaLayer(EngineLayers(engine, server.use), config)
         return server
@@ -233,11 +237,16 @@ class Node:
 
 @asynccontextmanager
 async def running_node(
-    directory: Path, properties: dict[str, str] | None = None, *, apis: Any = APIS
+    directory: Path,
+    properties: dict[str, str] | None = None,
+    *,
+    apis: Any = APIS,
+    security: ListenerSecurity | None = None,
 ) -> AsyncIterator[Node]:
     """Serve a node on a free port of the loopback."""
     node = Node(directory, properties)
     node.apis = apis
+    node.security = security or node.security
     (listening,) = open_listening_sockets("127.0.0.1", 0)
     node.server = server = node.socket_server()  # type: ignore[attr-defined]
     node.start(listening.getsockname()[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -111,6 +112,7 @@ def received(transport: TlsTransport, size: int = 1 << 20) -> bytes:
     return bytes(view[: transport.receive_into(view)])
 
 
+VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 SIZES = st.one_of(st.integers(1, 40), st.integers(1, 50_000))
 
 
@@ -272,3 +274,50 @@ def test_a_hello_that_comes_byte_by_byte_makes_a_session_when_it_is_whole(contex
         assert peer.take()
         peer.shake_hands()
         assert peer.transport.version == "TLSv1.3"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 1 << 32), version=st.sampled_from([ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+)
+def test_a_mutated_handshake_ends_or_waits_and_fails_in_no_other_way(
+    contexts: Contexts, seed: int, version: ssl.TLSVersion
+) -> None:
+    choose = random.Random(seed)
+    mutated_flight = choose.choice((0, 1))
+    failure: str | None = None
+    with Peer(contexts) as peer:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.maximum_version = version
+        peer.tls = context.wrap_bio(peer.incoming, peer.outgoing)
+        try:
+            for flight in range(3):
+                with suppress(ssl.SSLWantReadError):
+                    peer.tls.do_handshake()
+                data = peer.outgoing.read()
+                peer.socket.send(mutated(data, choose) if flight == mutated_flight else data)
+                peer.transport.advance()
+                peer.take()
+        except (ssl.SSLError, NoTlsClient, ConnectionResetError) as error:
+            failure = failure_text(error)  # Whichever side noticed.
+        assert failure != ""
+        peer.transport.end()
+        peer.take()
+
+
+def mutated(data: bytes, choose: random.Random) -> bytes:
+    """Return bytes that were flipped, cut, doubled or put in somewhere."""
+    changed = bytearray(data)
+    for _ in range(choose.choice((1, 1, 3))):
+        at = choose.randrange(len(changed) + 1)
+        match choose.randrange(4):
+            case 0 if at < len(changed):
+                changed[at] ^= 1 << choose.randrange(8)
+            case 1:
+                del changed[at : at + choose.choice((1, 10, 1000))]
+            case 2:
+                changed[at:at] = changed[: choose.randrange(100)]
+            case _:
+                changed[at:at] = choose.randbytes(choose.choice((1, 5, 70_000)))
+    return bytes(changed)
