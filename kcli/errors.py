@@ -18,7 +18,7 @@ LIBRARIES = {
     "avro": ("fastavro",),
     "scenario": ("pyyaml>=6",),
     "oauth": ("pyjwt[crypto]>=2.8",),
-    "tls": ("cryptography>=45", "trustme>=1.2"),
+    "tls": ("cryptography>=45",),
 }
 """The libraries of kcli's extras, as in `pyproject.toml`."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 from kcli.errors import UsageError
@@ -37,6 +37,18 @@ def read_properties(path: Path) -> dict[str, str]:
 def parse_properties(text: str) -> dict[str, str]:
     """Return the properties of a text; raise `ValueError` for a malformed `\\u` escape."""
     return dict(_split(line) for line in _logical_lines(text))
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Return a text of one line per property, in ASCII: Java and kcli read other letters differently."""
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
+
+
+def _escaped(value: str) -> str:
+    units = value.replace("\\", "\\\\").encode("utf-16-be", "surrogatepass")
+    numbers = [int.from_bytes(units[start : start + 2], "big") for start in range(0, len(units), 2)]
+    text = "".join(chr(each) if 0x20 <= each < 0x7F else f"\\u{each:04x}" for each in numbers)
+    return f"\\{text}" if text.startswith(" ") else text
 
 
 def _logical_lines(text: str) -> Iterator[str]:

@@ -97,8 +97,8 @@ SUBROOMS: dict[str, str] = {
     ),
     "kcli.security": (
         "config_providers client_security plain sasl_server sasl_client jaas tls_context tls_settings"
-        " key_stores jks principal_rules distinguished_name der pem cipher_suites secret access"
-        " acl_rules acl principal"
+        " key_stores jks certificate_authority certificate principal_rules distinguished_name der pem"
+        " cipher_suites secret access acl_rules acl principal"
     ),
     "kcli.storage": "dirs cleaning log producers index checkpoints log_paths disk",
     "kcli.forensics": "repair verification contents ranges entries",
@@ -136,6 +136,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "kcli.protocol": {"crc32c", "lz4", "snappy", "cramjam"},
     "kcli.client": {"trio"},
     "kcli.security": set(),
+    "kcli.security.certificate_authority": {"cryptography"},
     "kcli.security.key_stores": {"cryptography"},
     "kcli.broker": {"trio"},
     "kcli.broker.config": set(),

@@ -32,12 +32,12 @@ _STRINGS = (0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E)
 
 def subject_of(certificate: bytes) -> str:
     """Return the subject of a certificate given as DER; raise `ValueError` if it is malformed."""
-    return name_text(_fields(certificate)[4])
+    return name_text(signed_fields(certificate)[4])
 
 
 def issuer_of(certificate: bytes) -> str:
     """Return the issuer of a certificate given as DER; raise `ValueError` if it is malformed."""
-    return name_text(_fields(certificate)[2])
+    return name_text(signed_fields(certificate)[2])
 
 
 def name_text(name: Element) -> str:
@@ -46,7 +46,7 @@ def name_text(name: Element) -> str:
     return ",".join(reversed(parts))
 
 
-def _fields(certificate: bytes) -> list[Element]:
+def signed_fields(certificate: bytes) -> list[Element]:
     """Return what is signed from the serial number on: subject is 4, issuer 2."""
     signed = inner(inner(only(certificate))[0])
     fields = signed[1:] if signed[0].tag == 0xA0 else signed

@@ -43,6 +43,11 @@ class Endpoint:
     port: int
     security_protocol: int = 0
 
+    @property
+    def address(self) -> str:
+        """Return `host:port`, with an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     def to_record(self) -> BrokerEndpoint:
         return BrokerEndpoint(
             name=self.name, host=self.host, port=self.port, security_protocol=self.security_protocol

@@ -27,6 +27,7 @@ import trio
 from kcli.broker.process.cluster import Cluster, ClusterOptions
 from kcli.broker.process.control_server import ControlServer
 from kcli.broker.process.log_handler import LogHandler
+from kcli.broker.process.node_layout import NodeLayout
 from kcli.broker.process.pid_file import PidFile, RunningBroker
 from kcli.errors import KcliError
 from kcli.protocol.records.record_walk import RECORD_WALK
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.faults.scenario import Scenario
     from kcli.broker.process.control_server import Operation
+    from kcli.broker.security.tls_files import TlsFiles
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +52,11 @@ async def serve(
     logging.basicConfig(handlers=[log], level=logging.DEBUG if verbose else logging.INFO)
     prepare_interpreter()
     with data_directory(options) as data_dir:
-        cluster = Cluster(replace(options, data_dir=data_dir))
+        options = replace(options, data_dir=data_dir)
+        tls_files = prepared_tls_files(options) if options.has_auto_tls else None
+        if tls_files is not None:
+            options = replace(options, properties=tls_files.add_properties(options.properties))
+        cluster = Cluster(options)
         pid_file = PidFile(data_dir)
         try:
             async with stopping_on_signal(cluster), trio.open_nursery() as nursery:
@@ -59,7 +65,7 @@ async def serve(
                 pid_file.lock()  # First, because the control socket might still belong to another process.
                 server = ControlServer(cluster, data_dir, operations=_operations)
                 await nursery.start(server.run)
-                announce(cluster, pid_file, as_json=as_json)
+                announce(cluster, pid_file, tls_files, as_json=as_json)
                 if scenario is not None:
                     from kcli.broker.process.scenario_run import run_scenario  # Few processes run one.
 
@@ -70,9 +76,25 @@ async def serve(
                 nursery.cancel_scope.cancel()
         finally:
             log.tell_rest()
+            if tls_files is not None and not pid_file.is_locked:
+                tls_files.discard_if_new()
             if options.is_ephemeral and pid_file.is_locked:
                 remove_data(data_dir, pid_file)
             pid_file.remove()
+
+
+def prepared_tls_files(options: ClusterOptions) -> TlsFiles:
+    """Make the keys of `broker start --tls auto`. Raises `KcliError`."""
+    from datetime import UTC, datetime
+
+    from kcli.broker.security.tls_files import TlsFiles
+
+    layout = NodeLayout(options)
+    advertised = layout.config(layout.to_start()[0]).advertised_listener_configs
+    assert options.data_dir is not None
+    files = TlsFiles(options.data_dir)
+    files.prepare([listener.host for listener in advertised], datetime.now(UTC))
+    return files
 
 
 def _operations() -> Mapping[str, Operation]:
@@ -165,22 +187,38 @@ async def stopping_on_signal(cluster: Cluster) -> AsyncIterator[None]:
         signal.signal(number, signal.SIG_IGN)
 
 
-def announce(cluster: Cluster, pid_file: PidFile, *, as_json: bool) -> None:
-    """Print the ready line, which programs wait for, and write the pid file for other commands."""
+def announce(
+    cluster: Cluster, pid_file: PidFile, tls_files: TlsFiles | None = None, *, as_json: bool
+) -> None:
+    """Print the ready line, which programs wait for, and write the files for other commands and clients."""
     if cluster.stopping:
         return
     settle_garbage_collector()
     bootstrap = ",".join(cluster.bootstrap_servers)
     started_at_ms = int(time.time() * 1000)
     is_ephemeral = cluster.options.is_ephemeral
+    client_properties = None
+    if tls_files is not None:
+        tls_files.write_client_properties(*cluster.tls_address())
+        client_properties = str(tls_files.client_properties)
     pid_file.write(
-        RunningBroker(os.getpid(), bootstrap, cluster.cluster_id, started_at_ms, RECORD_WALK, is_ephemeral)
+        RunningBroker(
+            os.getpid(),
+            bootstrap,
+            cluster.cluster_id,
+            started_at_ms,
+            RECORD_WALK,
+            is_ephemeral,
+            client_properties,
+        )
     )
     line = f"ready: {bootstrap} cluster {cluster.cluster_id} data {cluster.options.data_dir}"
-    print(ready_json(cluster) if as_json else line, flush=True)
+    if client_properties is not None:
+        line += f" client properties {client_properties}"
+    print(ready_json(cluster, client_properties) if as_json else line, flush=True)
 
 
-def ready_json(cluster: Cluster) -> str:
+def ready_json(cluster: Cluster, client_properties: str | None) -> str:
     """Return the ready line as JSON, with the fields of `kcli broker status -o json`."""
     from kcli.broker.process.node_operations import node_rows
 
@@ -194,5 +232,6 @@ def ready_json(cluster: Cluster) -> str:
             "nodes": node_rows(cluster),
             "record_walk": RECORD_WALK,
             "file_descriptors": cluster.descriptors.counts()._asdict(),
+            "client_properties": client_properties,
         }
     )

@@ -17,6 +17,7 @@ import trio
 
 from kcli.broker.config.broker_definitions import ControllerSettings
 from kcli.broker.config.config_definition import view
+from kcli.broker.config.listener_config import SECURITY_PROTOCOLS
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.controller_election import ControllerElection, ControllerLink
 from kcli.broker.controller.feature_control import unserved_warning
@@ -189,13 +190,18 @@ class Cluster:
     @property
     def bootstrap_servers(self) -> list[str]:
         """One `host:port` per node: its first advertised listener."""
-        shown = []
-        for broker in self.brokers:
-            if broker.endpoints:
-                endpoint = broker.endpoints[0]
-                host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-                shown.append(f"{host}:{endpoint.port}")
-        return shown
+        return [broker.endpoints[0].address for broker in self.brokers if broker.endpoints]
+
+    def tls_address(self) -> tuple[str, str]:
+        """Return the first advertised listener with TLS of each node, and its security protocol."""
+        numbers = {number: name for name, number in SECURITY_PROTOCOLS.items() if name.endswith("SSL")}
+        found = [
+            next((each for each in broker.endpoints if each.security_protocol in numbers), None)
+            for broker in self.brokers
+        ]
+        endpoints = [endpoint for endpoint in found if endpoint is not None]
+        protocol = numbers[endpoints[0].security_protocol] if endpoints else "SSL"
+        return ",".join(endpoint.address for endpoint in endpoints), protocol
 
     def stop(self) -> None:
         """Begin an orderly stop; `run` returns at its end."""

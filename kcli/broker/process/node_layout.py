@@ -115,6 +115,10 @@ class ClusterOptions:
     racks: Sequence[str] = ()
     is_ephemeral: bool = False
     """Whether `data_dir`, which was empty, is removed at the end."""
+    security_protocol: str = "PLAINTEXT"
+    """What the listeners speak if `properties` name none."""
+    has_auto_tls: bool = False
+    """Whether the process makes the keys for TLS, in the data directory."""
 
 
 class NodeLayout:
@@ -203,7 +207,7 @@ class NodeLayout:
             properties["log.dirs"] = ",".join(self.directories(node_id))
         if "listeners" not in properties:
             host = f"[{options.host}]" if ":" in options.host else options.host
-            properties["listeners"] = f"PLAINTEXT://{host}:{options.port}"
+            properties["listeners"] = f"{options.security_protocol}://{host}:{options.port}"
         for name in LISTENER_LISTS:
             if name in properties:
                 properties[name] = with_ports_moved(properties[name], node_id - self._first)

@@ -1,8 +1,9 @@
 """PidFile: how `broker stop` and `broker status` find the process that serves a data directory.
 
 `<data-dir>/kcli-broker.json` holds one JSON object: ``pid``, ``bootstrap_servers``, ``cluster_id``,
-``started_at_ms`` (wall clock), ``record_walk`` ("compiled", "outdated" or "python") and ``is_ephemeral``:
-whether the directory is removed when the broker ends. The broker holds an exclusive lock on it while it
+``started_at_ms`` (wall clock), ``record_walk`` ("compiled", "outdated" or "python"), ``is_ephemeral``:
+whether the directory is removed when the broker ends, and ``client_properties``: the file for clients, if the
+broker has made the keys for TLS. The broker holds an exclusive lock on it while it
 runs. If a reader gets the lock, the file is left over from a killed process, even if its process id is in
 use again.
 """
@@ -36,6 +37,7 @@ class RunningBroker(NamedTuple):
     started_at_ms: int
     record_walk: str | None = None
     is_ephemeral: bool = False
+    client_properties: str | None = None
 
 
 class PidFile:

@@ -92,6 +92,22 @@ Acls = Annotated[
         "authorizer.class.name=standard",
     ),
 ]
+Tls = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|FILE.pem",
+        help="Listen with TLS: `auto` makes an authority, a key and client.properties in <data-dir>/tls; a "
+        "file has a private key and its certificates",
+    ),
+]
+ClientAuth = Annotated[
+    str | None,
+    typer.Option(
+        metavar="none|requested|required",
+        help="Whether clients of TLS listeners show a certificate, as `kcli tls client-cert` makes them; "
+        "ssl.client.auth",
+    ),
+]
 Daemon = Annotated[
     bool, typer.Option("--daemon", help="Return when the broker is ready, and leave it running")
 ]
@@ -130,7 +146,8 @@ class BrokerStatus(NamedTuple):
     """The process of a data directory; if no node runs, `bootstrap_servers` are their last addresses.
 
     `record_walk` tells whether the optional extension module checks produced records: "compiled", "python",
-    or "outdated" for a module of a former version, which leaves compaction to Python.
+    or "outdated" for a module of a former version, which leaves compaction to Python. `client_properties` is
+    the file for clients of `broker start --tls auto`.
     """
 
     running: bool
@@ -141,6 +158,7 @@ class BrokerStatus(NamedTuple):
     nodes: tuple[broker_node.NodeRow, ...] = ()
     record_walk: str | None = None
     file_descriptors: FileDescriptors | None = None
+    client_properties: str | None = None
     failures: tuple[KcliError, ...] = ()
 
     def lines(self) -> list[str]:
@@ -150,6 +168,8 @@ class BrokerStatus(NamedTuple):
         where = f"{self.bootstrap_servers} cluster {self.cluster_id} data {self.data_dir} pid {self.pid}"
         if self.record_walk is not None:
             where += f" record checks {RECORD_WALKS.get(self.record_walk, self.record_walk)}"
+        if self.client_properties is not None:
+            where += f" client properties {self.client_properties}"
         is_plain = len(self.nodes) < 2 and all(node.state == "running" for node in self.nodes)
         state = "running" if any(node.state != "dead" for node in self.nodes) else "running without a node"
         lines = [f"{state}: {where}", *(() if is_plain else (node.line() for node in self.nodes))]
@@ -181,6 +201,8 @@ def start(
     adopt: Adopt = False,
     durable: Durable = False,
     acls: Acls = False,
+    tls: Tls = None,
+    client_auth: ClientAuth = None,
     scenario: ScenarioFile = None,
     daemon: Daemon = False,
     verbose: bool = False,
@@ -210,6 +232,8 @@ def start(
             adopt=adopt,
             durable=durable,
             acls=acls,
+            tls=tls,
+            client_auth=client_auth,
             scenario=scenario,
             daemon=daemon,
             verbose=verbose,
@@ -285,6 +309,7 @@ def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
         nodes,
         running.record_walk,
         FileDescriptors(**counts),
+        running.client_properties,
         failures,
     )
 

@@ -34,6 +34,7 @@ LINES = [
     "--override a=1 --override=b=2 --override a=3",
     "--scenario steps.yaml --override a=",
     "--durable --ephemeral",
+    "--tls auto --client-auth=requested",
 ]
 
 FOR_TYPER = [
