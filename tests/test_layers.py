@@ -97,8 +97,10 @@ SUBROOMS: dict[str, str] = {
     ),
     "kcli.security": (
         "config_providers client_security plain sasl_server sasl_client jaas tls_context tls_settings"
-        " key_stores jks certificate_authority certificate principal_rules distinguished_name der pem"
-        " cipher_suites secret access acl_rules acl principal"
+        " certificates principal_rules cipher_suites secret access acl_rules acl principal"
+    ),
+    "kcli.security.certificates": (
+        "key_stores jks certificate_authority certificate distinguished_name der pem"
     ),
     "kcli.storage": "dirs cleaning log producers index checkpoints log_paths disk",
     "kcli.forensics": "repair verification contents ranges entries",
@@ -136,8 +138,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "kcli.protocol": {"crc32c", "lz4", "snappy", "cramjam"},
     "kcli.client": {"trio"},
     "kcli.security": set(),
-    "kcli.security.certificate_authority": {"cryptography"},
-    "kcli.security.key_stores": {"cryptography"},
+    "kcli.security.certificates.certificate_authority": {"cryptography"},
+    "kcli.security.certificates.key_stores": {"cryptography"},
     "kcli.broker": {"trio"},
     "kcli.broker.config": set(),
     "kcli.broker.controller": set(),

@@ -65,8 +65,8 @@ class ClientSecurity:
         store = self.tls_settings().key_store
         if store is None:
             return str(ANONYMOUS)
-        from kcli.security.distinguished_name import subject_of
-        from kcli.security.key_stores import read_store
+        from kcli.security.certificates.distinguished_name import subject_of
+        from kcli.security.certificates.key_stores import read_store
 
         return f"{USER_TYPE}:{subject_of(read_store(store).chain[0])}"
 
@@ -101,8 +101,8 @@ class ClientSecurity:
 
     def portable(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return properties in which PEM text takes the place of the stores' files, for other machines."""
-        from kcli.security.key_stores import read_store
-        from kcli.security.pem import to_pem
+        from kcli.security.certificates.key_stores import read_store
+        from kcli.security.certificates.pem import to_pem
 
         found = dict(properties)
         settings = self.tls_settings()

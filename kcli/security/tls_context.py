@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kcli.errors import UsageError
-from kcli.security.key_stores import WRONG_OR_DAMAGED, StoreContent, StoreSettings, read_store
-from kcli.security.pem import to_pem
+from kcli.security.certificates.key_stores import WRONG_OR_DAMAGED, StoreContent, StoreSettings, read_store
+from kcli.security.certificates.pem import to_pem
 
 if TYPE_CHECKING:
     import ssl

@@ -9,8 +9,8 @@ import os
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kcli.errors import UsageError, nearest_hint
+from kcli.security.certificates.key_stores import StoreSettings
 from kcli.security.cipher_suites import OPENSSL_NAMES, TLS_1_3_SUITES
-from kcli.security.key_stores import StoreSettings
 from kcli.security.secret import Secret
 
 if TYPE_CHECKING:

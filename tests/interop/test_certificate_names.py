@@ -9,8 +9,8 @@ from base64 import b64decode, b64encode
 import pytest
 
 from kcli.errors import UsageError
-from kcli.security.der import only
-from kcli.security.distinguished_name import name_text
+from kcli.security.certificates.der import only
+from kcli.security.certificates.distinguished_name import name_text
 from kcli.security.principal_rules import PrincipalRules
 from tests.security.test_principal_rules import INVALID, MAPPED, SPLIT, VALID
 from tests.support.apache_kafka import java_command

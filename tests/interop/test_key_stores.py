@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.errors import UsageError
-from kcli.security.key_stores import StoreSettings, read_store
+from kcli.security.certificates.key_stores import StoreSettings, read_store
 from kcli.security.secret import Secret
 from kcli.security.tls_context import client_context, server_context
 from kcli.security.tls_settings import TlsSettings

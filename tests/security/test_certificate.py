@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.errors import UsageError
-from kcli.security.certificate import Certificate
-from kcli.security.certificate_authority import CertificateAuthority
-from kcli.security.pem import certificates_of
+from kcli.security.certificates.certificate import Certificate
+from kcli.security.certificates.certificate_authority import CertificateAuthority
+from kcli.security.certificates.pem import certificates_of
 from tests.broker.security.test_tls_files import NOW
 
 if TYPE_CHECKING:

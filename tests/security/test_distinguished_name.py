@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.security.der import only
-from kcli.security.distinguished_name import issuer_of, name_text, subject_of
-from kcli.security.pem import certificates_of
+from kcli.security.certificates.der import only
+from kcli.security.certificates.distinguished_name import issuer_of, name_text, subject_of
+from kcli.security.certificates.pem import certificates_of
 
 if TYPE_CHECKING:
     from tests.security.conftest import Certificates

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.errors import KcliError, UsageError
-from kcli.security.distinguished_name import subject_of
-from kcli.security.key_stores import StoreSettings, read_store
-from kcli.security.pem import PemBlock, certificates_of, pem_blocks, private_key_of
+from kcli.security.certificates.distinguished_name import subject_of
+from kcli.security.certificates.key_stores import StoreSettings, read_store
+from kcli.security.certificates.pem import PemBlock, certificates_of, pem_blocks, private_key_of
 from kcli.security.secret import Secret
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def test_without_cryptography_the_hint_tells_what_to_install(
     code = (
         "import sys; sys.modules['cryptography'] = None\n"
         "from kcli.errors import KcliError\n"
-        "from kcli.security.key_stores import StoreSettings, read_store\n"
+        "from kcli.security.certificates.key_stores import StoreSettings, read_store\n"
         f"try: read_store(StoreSettings('key', 'PKCS12', {str(path)!r}))\n"
         "except KcliError as error: print(error.message, error.hint, sep='|')"
     )

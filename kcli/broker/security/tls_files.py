@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
 from kcli.properties import format_properties
-from kcli.security.certificate import Certificate
-from kcli.security.certificate_authority import (
+from kcli.security.certificates.certificate import Certificate
+from kcli.security.certificates.certificate_authority import (
     RENEWED_DAYS,
     TRUST_STORE_PASSWORD,
     CertificateAuthority,
     plain_name,
 )
-from kcli.security.pem import certificates_of, private_key_of
+from kcli.security.certificates.pem import certificates_of, private_key_of
 from kcli.storage.disk import sync_path
 
 if TYPE_CHECKING:

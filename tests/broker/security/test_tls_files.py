@@ -11,9 +11,9 @@ import pytest
 from kcli.broker.security.tls_files import TlsFiles, wanted_names
 from kcli.errors import KcliError, UsageError
 from kcli.properties import read_properties
-from kcli.security.certificate import Certificate
-from kcli.security.key_stores import StoreSettings, read_store
-from kcli.security.pem import certificates_of
+from kcli.security.certificates.certificate import Certificate
+from kcli.security.certificates.key_stores import StoreSettings, read_store
+from kcli.security.certificates.pem import certificates_of
 from kcli.security.secret import Secret
 from kcli.security.tls_context import client_context, server_context
 from kcli.security.tls_settings import TlsSettings

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError, UsageError, install_hint, nearest_hint
-from kcli.security.distinguished_name import issuer_of, subject_of
-from kcli.security.jks import MAGIC as JKS_MAGIC
-from kcli.security.jks import decrypt_key, read_jks
-from kcli.security.pem import PemBlock, certificates_of, private_key_of
+from kcli.security.certificates.distinguished_name import issuer_of, subject_of
+from kcli.security.certificates.jks import MAGIC as JKS_MAGIC
+from kcli.security.certificates.jks import decrypt_key, read_jks
+from kcli.security.certificates.pem import PemBlock, certificates_of, private_key_of
 
 if TYPE_CHECKING:
     from kcli.security.secret import Secret

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.security.der import SET, dotted, inner, only
+from kcli.security.certificates.der import SET, dotted, inner, only
 
 if TYPE_CHECKING:
-    from kcli.security.der import Element
+    from kcli.security.certificates.der import Element
 
 KEYWORDS = {
     "2.5.4.3": "CN",

@@ -17,7 +17,7 @@ import hashlib
 import hmac
 from typing import NamedTuple
 
-from kcli.security.der import OCTET_STRING, dotted, inner, only
+from kcli.security.certificates.der import OCTET_STRING, dotted, inner, only
 
 MAGIC = bytes.fromhex("feedfeed")
 _KEY, _TRUSTED = 1, 2

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.security.der import OBJECT_IDENTIFIER, OCTET_STRING, dotted, elements, inner, only
-from kcli.security.distinguished_name import name_text, signed_fields
+from kcli.security.certificates.der import OBJECT_IDENTIFIER, OCTET_STRING, dotted, elements, inner, only
+from kcli.security.certificates.distinguished_name import name_text, signed_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.security.der import Element
+    from kcli.security.certificates.der import Element
 
 _UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
 _EXTENSIONS = 0xA3
