@@ -115,6 +115,16 @@ def _is_transactional(request: Request) -> bool:
     return batch is not None and batch.is_transactional
 
 
+def _is_for_filters(entry: Any) -> bool:
+    """Whether an entry of CreateAcls has a number that only filters have."""
+    return (
+        entry.resource_type == 1
+        or entry.resource_pattern_type in (1, 2)
+        or entry.operation == 1
+        or entry.permission_type == 1
+    )
+
+
 def _has_negative_limit(request: Request) -> bool:
     """Whether a Fetch request has a limit below 0."""
     rows = [each.partition_max_bytes for topic in request.body.topics for each in topic.partitions]
@@ -126,6 +136,26 @@ _PARTITION = r"responses\.partitions"
 
 
 TABLE: tuple[Explained, ...] = (
+    Explained(
+        "CreateAcls",
+        r"results\.(error_code|error_message)",
+        "Apache Kafka cannot name an entry with a number for filters, so that all is UNKNOWN_SERVER_ERROR; "
+        "kcli refuses that entry alone",
+        lambda request, difference: any(_is_for_filters(each) for each in request.body.creations),
+    ),
+    Explained(
+        "Produce",
+        "responses.partition_responses.error_code",
+        "Apache Kafka looks for transactional batches before it authorizes, and fails at damaged ones",
+        lambda request, difference: (difference.apache, difference.kcli) == (2, 29),
+    ),
+    Explained(
+        "DescribeAcls|CreateAcls|DeleteAcls",
+        "",
+        "Apache Kafka cannot read a request with the number 0, or with another pattern than LITERAL in "
+        "version 0, and closes the connection; kcli answers with an error",
+        lambda request, difference: difference.apache == "closed",
+    ),
     Explained(
         "ListOffsets|Fetch|DescribeProducers|DescribeLogDirs|Produce|DeleteRecords|OffsetForLeaderEpoch",
         ".*",

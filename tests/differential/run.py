@@ -58,6 +58,8 @@ class Comparison:
 
     def __init__(self, pair: Pair, *, seed: int, names: tuple[str, ...] = ()) -> None:
         self._pair = pair
+        self.asker = pair
+        """As whom the compared requests are sent."""
         self._seed = seed
         self._maker = RequestMaker(names)
         self._run = f"{int(time.time()):x}"
@@ -73,7 +75,9 @@ class Comparison:
             if len(history) >= WORLD_REQUESTS or (number % WORLD_REQUESTS == 0 and number):
                 world.delete()
                 world, history = self.new_world(), []
-            request = self._maker.make(Random(f"{self._seed}/{number}"), world)
+            random = Random(f"{self._seed}/{number}")
+            request = self._maker.make(random, world)
+            self.choose_asker(random)
             self.report.requests[request.api] += 1
             if self._differ(request, world, history) or world.is_spent:
                 world.delete()
@@ -83,6 +87,9 @@ class Comparison:
             progress(number)
         world.delete()
         return self.report
+
+    def choose_asker(self, random: Random) -> None:
+        """Choose who sends the next request."""
 
     def new_world(self) -> World:
         """A world that no request has changed yet."""
@@ -109,7 +116,7 @@ class Comparison:
 
     def _ask(self, request: Request, world: World) -> tuple[list[Difference], Any]:
         """Send a request and wait for its effect; return what differs, and Apache Kafka's response."""
-        theirs, ours = exchange(self._pair, request)
+        theirs, ours = exchange(self.asker, request)
         settle(request, theirs, world)
         return differences(theirs, ours, self._foreign(request, world)), theirs
 

@@ -114,7 +114,7 @@ class World:
         self.is_spent = False
         self.stable = self.group("stable")
         self.modern = self.group("modern")
-        self._random = Random(f"{seed}/{number}")
+        self.chance = Random(f"{seed}/{number}")
         self._marker = 0
 
     def topic(self, name: str) -> str:
@@ -243,7 +243,7 @@ class World:
         for name in FILLED:
             for partition in range(TOPICS[name][0]):
                 for number in range(4):
-                    parts = sound_batch(self._random)
+                    parts = sound_batch(self.chance)
                     batch = BatchParts(_keyed(parts.records[:20]), parts.codec, now + 1000 * number)
                     if name == "gzipped":
                         batch.codec = 0

@@ -27,13 +27,25 @@ def request_frame(
 
 
 class RawClient:
-    """One connection. Everything that takes longer than `timeout` seconds raises `TimeoutError`."""
+    """One connection. Everything that takes longer than `timeout` seconds raises `TimeoutError`.
 
-    def __init__(self, bootstrap: str, *, timeout: float = TIMEOUT_SECONDS, receive_buffer: int = 0) -> None:
+    It comes from the address `source`, or from the one that the system chooses.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
+        receive_buffer: int = 0,
+        source: str | None = None,
+    ) -> None:
         host, _, port = bootstrap.rpartition(":")
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        if source is not None:
+            self.socket.bind((source, 0))
         self.socket.settimeout(timeout)
         self.socket.connect((host, int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -59,16 +59,21 @@ def create_acls(
     return ControllerResult(tuple(records), outcomes)
 
 
-def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> ControllerResult[list[list[AclEntry]]]:
-    """Remove the entries that filters find; the response has them for each filter.
+def delete_acls(
+    image: MetadataImage, filters: Sequence[AclFilter]
+) -> ControllerResult[list[list[AclEntry] | KafkaError]]:
+    """Remove the entries that filters find; the response has them, or an error, for each filter.
 
     An entry that two filters find is in the response of both. Raises `KafkaError` INVALID_REQUEST if the
     filters find more entries than one batch of records can remove.
     """
     entries = entries_of(image)
     found: dict[bytes, None] = {}
-    outcomes: list[list[AclEntry]] = []
+    outcomes: list[list[AclEntry] | KafkaError] = []
     for each in filters:
+        if 0 in (each.resource_type, each.pattern_type, each.operation, each.permission):
+            outcomes.append(KafkaError(ErrorCode.INVALID_REQUEST, "a filter has an unknown number"))
+            continue
         own = [id for id, entry in entries.items() if each.matches(entry)]
         found.update(dict.fromkeys(own))
         outcomes.append([entries[id] for id in own])

@@ -375,8 +375,8 @@ class Controller:
 
         return self.commit(acl_control.create_acls(self.image, entries, new_id=random_uuid))
 
-    def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[AclEntry]]:
-        """Remove the access control entries that filters find; return those of each filter."""
+    def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[AclEntry] | KafkaError]:
+        """Remove the access control entries that filters find; return them or an error for each filter."""
         from kcli.broker.controller import acl_control  # Most clusters have no authorizer.
 
         return self.commit(acl_control.delete_acls(self.image, filters))

@@ -2,7 +2,8 @@
 
 * Without an authorizer each is SECURITY_DISABLED.
 * Version 0 knows only LITERAL patterns; ANY in its filters means them (KIP-290).
-* A number that has no meaning is INVALID_REQUEST, as in Kafka, which cannot read such a request.
+* A number without a meaning is INVALID_REQUEST in an entry, and in a filter of DeleteAcls. In a filter of
+  DescribeAcls it finds nothing, but for 0. Kafka closes the connection of a client that sends a 0.
 """
 
 from __future__ import annotations
@@ -45,10 +46,12 @@ def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> Desc
     authorize_cluster(context, Operation.DESCRIBE)
     authorizer = _authorizer(context)
     wanted = _filter(request, context.api_version)
+    numbers = request.resource_type_filter, request.pattern_type_filter, request.operation
+    if 0 in (*numbers, request.permission_type):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a filter has the number 0, which has no meaning")
     found: dict[tuple[ResourceType, str, PatternType], list[AclEntry]] = {}
-    for entry in authorizer.rules:
-        if wanted.matches(entry):
-            found.setdefault(entry[:3], []).append(entry)
+    for entry in sorted(filter(wanted.matches, authorizer.rules)):
+        found.setdefault(entry[:3], []).append(entry)
     if context.api_version == 0 and any(pattern is not PatternType.LITERAL for _, _, pattern in found):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "version 0 knows only LITERAL patterns")
     return DescribeAclsResponse(
@@ -108,7 +111,9 @@ def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAc
     filters = [_filter(each, context.api_version) for each in request.filters]
     return DeleteAclsResponse(
         filter_results=[
-            DeleteAclsFilterResult(matching_acls=[_removed(entry) for entry in found])
+            DeleteAclsFilterResult(error_code=found.code, error_message=found.message, matching_acls=[])
+            if isinstance(found, KafkaError)
+            else DeleteAclsFilterResult(matching_acls=[_removed(entry) for entry in found])
             for found in context.node.controller.delete_acls(filters)
         ]
     )
@@ -132,11 +137,11 @@ def _authorizer(context: RequestContext) -> Authorizer:
 
 
 def _filter(request: Any, version: int) -> AclFilter:  # noqa: ANN401 - of DescribeAcls or DeleteAcls
-    """Return the filter that a request describes. Raises `KafkaError` for numbers without a meaning."""
+    """Return the filter that a request describes; numbers without a meaning become UNKNOWN."""
     pattern = number(PatternType, request.pattern_type_filter)
     if version == 0 and pattern is PatternType.ANY:
         pattern = PatternType.LITERAL
-    found = AclFilter(
+    return AclFilter(
         number(ResourceType, request.resource_type_filter),
         request.resource_name_filter,
         pattern,
@@ -145,9 +150,6 @@ def _filter(request: Any, version: int) -> AclFilter:  # noqa: ANN401 - of Descr
         number(Operation, request.operation),
         number(PermissionType, request.permission_type),
     )
-    if 0 in (found.resource_type, found.pattern_type, found.operation, found.permission):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a filter has an unknown number")
-    return found
 
 
 def _entry(creation: AclCreation) -> AclEntry:

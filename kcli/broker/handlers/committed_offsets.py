@@ -121,9 +121,9 @@ def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | CoordinatorResponse:
     """Delete the offsets of partitions that no member of the group reads (KIP-496)."""
+    authorize_group(context, Operation.DELETE, request.group_id)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-    authorize_group(context, Operation.DELETE, request.group_id)
     image = context.node.image
     found = [image.topics.get(topic.name) for topic in request.topics]
     known, refused = existing_partitions(context, request.topics, found)
@@ -161,7 +161,8 @@ def existing_partitions(
 ) -> tuple[list[Topic], Refused]:
     """Split a request: the partitions that exist and are allowed, by names instead of ids, and the others."""
     names = [topic.name if found is None else found.name for topic, found in zip(topics, images, strict=True)]
-    denied = authorize_topics(context, Operation.READ, filter(None, names))
+    is_by_id = unknown is ErrorCode.UNKNOWN_TOPIC_ID
+    denied = authorize_topics(context, Operation.READ, filter(None, names) if is_by_id else names)
     known: list[Topic] = []
     refused: Refused = []
     for topic, found, name in zip(topics, images, names, strict=True):

@@ -176,14 +176,18 @@ def list_config_resources(
 def _authorize(
     context: RequestContext, operation: Operation, resource: AlterResource | DescribeConfigsResource
 ) -> None:
-    """Raise `KafkaError` if the operation on the configuration of a resource is denied."""
+    """Raise `KafkaError` if the operation on the configuration of a resource is denied.
+
+    Types that do not exist are left to others.
+    """
     name = resource.resource_name
-    if resource.resource_type == ConfigResourceType.GROUP:
-        authorize_group(context, operation, name)
-    elif resource.resource_type != ConfigResourceType.TOPIC:
-        authorize_cluster(context, operation)
-    elif authorize_topics(context, operation, (name,)):
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    match resource.resource_type:
+        case ConfigResourceType.GROUP:
+            authorize_group(context, operation, name)
+        case ConfigResourceType.TOPIC if authorize_topics(context, operation, (name,)):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER | ConfigResourceType.CLIENT_METRICS:
+            authorize_cluster(context, operation)
 
 
 def _entries(resource: DescribeConfigsResource, broker: NodeContext) -> list[ConfigEntry]:
@@ -274,10 +278,11 @@ def _accept(
         try:
             if counts[_key(resource)] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a resource is named twice")
-            _authorize(context, Operation.ALTER_CONFIGS, resource)
             _check_changes(resource.configs)
             if resource.resource_type == ConfigResourceType.BROKER:
                 _check_broker(resource, context.node)
+            # Kafka's brokers check what they can before the controller authorizes the rest.
+            _authorize(context, Operation.ALTER_CONFIGS, resource)
         except KafkaError as error:
             errors[_key(resource)] = error.detached()
         else:

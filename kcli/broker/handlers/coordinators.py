@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 _FIRST_BATCHED_VERSION = 4
+_FIRST_SHARE_VERSION = 6
 _GROUP = 0
 _TRANSACTION = 1
 _SHARE = 2
@@ -38,7 +39,8 @@ _log = logging.getLogger(__name__)
 
 def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Return the address of the coordinator of each key, or an error."""
-    if request.key_type == _SHARE:
+    is_of_share = request.key_type == _SHARE and context.api_version >= _FIRST_SHARE_VERSION
+    if is_of_share and request.coordinator_keys:
         authorize_cluster(context, Operation.CLUSTER_ACTION)
     if context.api_version < _FIRST_BATCHED_VERSION:
         found = _coordinator(request.key, request.key_type, context)

@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
+PROTOCOL_IS_MANDATORY_FROM = 5
+"""The first version of SyncGroup that names the protocol."""
+
 JOIN_HAS_NULL_FROM = 7
 """The first version of JoinGroup whose protocol name may be null."""
 
@@ -129,8 +132,10 @@ def failed_join_group(request: JoinGroupRequest, error: KafkaError) -> JoinGroup
 
 def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | CoordinatorResponse:
     """Return the assignment of a member; the response waits for the leader of the group."""
-    _check_member(context, request.group_id)
     version = context.api_version
+    if version >= PROTOCOL_IS_MANDATORY_FROM and None in (request.protocol_type, request.protocol_name):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    _check_member(context, request.group_id)
     response: SyncGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id, lambda shard, now, token: shard.sync_group(now, token, request, version)
     )

@@ -84,7 +84,8 @@ def list_offsets(
 ) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
     """Return the offset of each partition, or its error."""
     denied = authorize_topics(context, Operation.DESCRIBE, (topic.name for topic in request.topics))
-    rows = _rows(request, context, denied, _isolation(request))
+    may_see = any(topic.name not in denied for topic in request.topics)
+    rows = _rows(request, context, denied, _isolation(request) if may_see else Isolation.HIGH_WATERMARK)
     searches = sum(
         partition.timestamp >= 0 or partition.timestamp == MAX_TIMESTAMP
         for topic in request.topics
@@ -139,7 +140,7 @@ def _rows(
             key = topic.name, partition.partition_index
             if topic.name not in denied and asked[key] == 1:
                 yield number, _row(topic.name, partition, context, isolation)
-            elif key not in refused:
+            elif topic.name in denied or key not in refused:
                 refused.add(key)
                 is_denied = topic.name in denied
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.INVALID_REQUEST

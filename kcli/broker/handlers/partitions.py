@@ -65,6 +65,7 @@ def failed_alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     response = _altered(request, repeat(error))
     response.error_code, response.error_message = error.code, error.message
+    response.allow_replication_factor_change = True
     return response
 
 
@@ -127,6 +128,22 @@ def _listed(wanted: Iterable[tuple[TopicImage, Iterable[int]]]) -> ListPartition
 
 def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Elect leaders, each partition by itself."""
+    try:
+        return _elect(request, context)
+    except KafkaError as error:
+        if context.api_version > 0:
+            raise
+        # Version 0 has no error for the whole request.
+        rows = [
+            ReplicaElectionResult(
+                topic=each.topic, partition_result=[_result(index, error) for index in each.partitions]
+            )
+            for each in request.topic_partitions or ()
+        ]
+        return ElectLeadersResponse(replica_election_results=rows)
+
+
+def _elect(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     authorize_cluster(context, Operation.ALTER)
     if request.topic_partitions == []:
         return ElectLeadersResponse(replica_election_results=[])

@@ -100,21 +100,28 @@ def describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
     """Return the active producers of each partition. Only errors of a topic have a message, as in Kafka."""
-    denied = authorize_topics(context, Operation.READ, (topic.name for topic in request.topics))
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _failed(index, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-                    if topic.name in denied
-                    else _describe(topic.name, index, context)
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
+    topics = []
+    for topic in request.topics:
+        error = _refusal(topic.name, context)
+        partitions = [
+            _describe(topic.name, index, context) if error is None else _failed(index, error)
+            for index in topic.partition_indexes
         ]
-    )
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _refusal(topic: str, context: RequestContext) -> KafkaError | None:
+    """Return why nothing is told about a topic, None if something is."""
+    try:
+        check_topic_name(topic)
+    except KafkaError as error:
+        return error.detached()
+    if authorize_topics(context, Operation.READ, (topic,)):
+        return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if topic not in context.node.image.topics:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return None
 
 
 def _failed(index: int, error: KafkaError) -> PartitionResponse:
@@ -124,12 +131,6 @@ def _failed(index: int, error: KafkaError) -> PartitionResponse:
 
 
 def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
-    if topic not in context.node.image.topics:
-        try:
-            check_topic_name(topic)
-        except KafkaError as error:
-            return _failed(index, error)
-        return _failed(index, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     try:
         partition = context.node.replica_manager.partition(topic, index)
     except KafkaError as error:

@@ -25,7 +25,6 @@ from kcli.broker.config.config_entries import DescribedConfigs
 from kcli.broker.config.group_definitions import GroupConfig
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
 from kcli.broker.network.authorization import (
-    NOT_ASKED_FOR,
     authorize_topics,
     authorized_operations,
     is_cluster_authorized,
@@ -95,7 +94,8 @@ def create_topics(request: CreateTopicsRequest, context: RequestContext) -> Crea
         defaults=topic_defaults(config),
         validate_only=request.validate_only,
     )
-    unshown = authorize_topics(context, Operation.DESCRIBE_CONFIGS, (topic.name for topic in accepted))
+    shown = (topic.name for topic in accepted)
+    unshown = authorize_topics(context, Operation.DESCRIBE_CONFIGS, shown, hides=True)
     for topic, outcome in zip(accepted, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
             results.append(_not_created(topic.name, outcome))
@@ -224,17 +224,20 @@ def _authorize_deletions(
     wanted: list[tuple[str | None, bytes]], context: RequestContext
 ) -> tuple[list[tuple[str | None, bytes]], list[DeletableTopicResult]]:
     """Return the topics that may be deleted, and the rows for the others, which hide invisible topics."""
-    if is_cluster_authorized(context, Operation.DELETE):
+    if is_cluster_authorized(context, Operation.DELETE, is_alternative=True):
         return wanted, []
     image = context.node.image
+    repeated = _repeated(wanted)
     by_id = {id: topic.name for _, id in wanted if (topic := image.topics_by_id.get(id)) is not None}
     names = [by_id.get(topic_id) if name is None else name for name, topic_id in wanted]
     hidden = authorize_topics(context, Operation.DESCRIBE, filter(None, names))
     denied = authorize_topics(context, Operation.DELETE, filter(None, names))
     allowed, rows = [], []
     for each, name in dict(zip(wanted, names, strict=True)).items():
-        if name in hidden or (name in denied and name in image.topics):
-            rows.append(_not_deleted(*each, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+        is_denied = name in hidden or (name in denied and name in image.topics)
+        if is_denied and each not in repeated and None in (each[0], each[1].strip(b"\0") or None):
+            shown = each[0] if name in hidden else name
+            rows.append(_not_deleted(shown, each[1], KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
         else:
             allowed += [each] * wanted.count(each)
     return allowed, rows
@@ -287,19 +290,19 @@ def describe_topic_partitions(
     cursor = request.cursor
     names = _names(request, image)
     denied = authorize_topics(context, Operation.DESCRIBE, names)
-    if not request.topics:
-        names = [name for name in names if name not in denied]
     limit = context.node.config.max_request_partition_size_limit
     reachable = image.reachable_brokers(context.listener_name).keys()
     remaining = max(min(limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in names:
+        if name in denied:
+            continue
         if remaining <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         topic = image.topics.get(name)
-        if topic is None or name in denied:
-            response.topics.append(_unknown(name, context, is_denied=name in denied))
+        if topic is None:
+            response.topics.append(_unknown(name, context))
             continue
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         end = min(len(topic.partitions), first + remaining)
@@ -308,6 +311,9 @@ def describe_topic_partitions(
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
         remaining -= max(end - first, 0)
+    if request.topics:
+        # Outside of any page: Kafka does not even look whether they exist.
+        response.topics += [_hidden(name) for name in names if name in denied]
     return response
 
 
@@ -325,23 +331,25 @@ def _names(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> lis
     return sorted(name for name in asked or image.topics if name >= start)
 
 
-def _unknown(name: str, context: RequestContext, *, is_denied: bool) -> DescribeTopicPartitionsResponseTopic:
+def _hidden(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=ZERO_UUID, partitions=[]
+    )
+
+
+def _unknown(name: str, context: RequestContext) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
     except KafkaError as error:
         code = error.code
-    if is_denied:
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         topic_id=ZERO_UUID,
-        is_internal=name in INTERNAL_TOPICS and not is_denied,
+        is_internal=name in INTERNAL_TOPICS,
         partitions=[],
-        topic_authorized_operations=(
-            NOT_ASKED_FOR if is_denied else authorized_operations(context, ResourceType.TOPIC, name)
-        ),
+        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, name),
     )
 
 

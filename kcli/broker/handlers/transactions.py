@@ -33,7 +33,6 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from kcli.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
@@ -86,7 +85,8 @@ def add_partitions_to_txn(
     transaction = _of_client(request)
     authorize_transactional_id(context, Operation.WRITE, transaction.transactional_id)
     names = [topic.name for topic in transaction.topics]
-    denied = authorize_topics(context, Operation.WRITE, names) | INTERNAL_TOPICS.intersection(names)
+    others = (name for name in names if name not in INTERNAL_TOPICS)
+    denied = authorize_topics(context, Operation.WRITE, others) | INTERNAL_TOPICS.intersection(names)
     version = context.api_version
 
     def shape(codes: Mapping[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResponse:
@@ -113,13 +113,7 @@ def failed_add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(
         error_code=error.code,
-        results_by_transaction=[
-            AddPartitionsToTxnResult(
-                transactional_id=each.transactional_id,
-                topic_results=topic_results(_failed(each.topics, error)),
-            )
-            for each in request.transactions
-        ],
+        results_by_transaction=[],
         results_by_topic_v3_and_below=topic_results(_failed(request.v3_and_below_topics, error)),
     )
 

@@ -211,7 +211,8 @@ FAILING = [
     (request, version)
     for request, versions in [
         (ask.join(), range(10)),
-        (ask.sync(member="m"), range(6)),
+        (ask.sync(member="m"), range(5)),
+        (ask.sync(member="m", protocol_type="consumer", protocol_name="range"), range(5, 6)),
         (ask.heartbeat(member="m"), range(5)),
         (ask.leave(GROUP, "m"), range(3, 6)),
         (ask.leave_alone(GROUP, "m"), range(3)),
