@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.differential.guarded import SETTINGS as GUARDED
+from tests.differential.guarded import GuardedComparison, open_for_admin
 from tests.differential.printing import print_report
 from tests.differential.requests import APIS
 from tests.differential.run import Comparison
@@ -34,16 +36,25 @@ def main() -> int:
         metavar="NAME",
         help="only requests of this API; may be repeated",
     )
+    parser.add_argument(
+        "--guarded",
+        action="store_true",
+        help="with authorizers, and clients whose access control entries differ; needs its own brokers",
+    )
     parser.add_argument("--shrink", type=int, default=20, help="how many differences to shrink")
     parser.add_argument("--apache", metavar="HOST:PORT", help="a running Apache Kafka broker to use")
     parser.add_argument("--kcli", metavar="HOST:PORT", help="a running kcli broker to use")
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="differential-") as directory,
-        brokers(Path(directory), options.apache, options.kcli) as (apache, kcli),
+        brokers(Path(directory), options.apache, options.kcli, guarded=options.guarded) as (apache, kcli),
     ):
         pair = Pair(apache, kcli)
-        comparison = Comparison(pair, seed=options.seed, names=tuple(options.api))
+        make = Comparison
+        if options.guarded:
+            open_for_admin(pair)
+            make = GuardedComparison
+        comparison = make(pair, seed=options.seed, names=tuple(options.api))
         report = comparison.run(options.requests)
         for finding in list(report.findings.values())[: options.shrink]:
             comparison.shrink(finding)
@@ -53,23 +64,26 @@ def main() -> int:
 
 
 @contextmanager
-def brokers(directory: Path, apache: str | None, kcli: str | None) -> Iterator[tuple[str, str]]:
+def brokers(
+    directory: Path, apache: str | None, kcli: str | None, *, guarded: bool = False
+) -> Iterator[tuple[str, str]]:
     """The addresses of both brokers, started here unless they are given."""
     from tests.support.apache_kafka import ApacheKafka, KafkaTools
     from tests.support.kcli_broker import KcliBroker
 
+    settings = {**SETTINGS, **GUARDED} if guarded else SETTINGS
     started = []
     if apache is None:
         (directory / "apache").mkdir()
         tools = KafkaTools(directory)
-        theirs = ApacheKafka(directory / "apache", tools, settings=SETTINGS)
+        theirs = ApacheKafka(directory / "apache", tools, settings=settings)
         tools.close()
         started.append(theirs)
         theirs.start()
         apache = theirs.bootstrap
     if kcli is None:
         (directory / "kcli").mkdir()
-        ours = KcliBroker(directory / "kcli", settings=SETTINGS)
+        ours = KcliBroker(directory / "kcli", settings=settings)
         started.append(ours)
         ours.start()
         kcli = ours.bootstrap

@@ -146,8 +146,8 @@ TABLE: tuple[Explained, ...] = (
     Explained(
         "Produce",
         "responses.partition_responses.error_code",
-        "Apache Kafka looks for transactional batches before it authorizes, and fails at damaged ones",
-        lambda request, difference: (difference.apache, difference.kcli) == (2, 29),
+        "Apache Kafka looks for transactional batches before anything else, and fails at damaged ones",
+        lambda request, difference: difference.apache == 2 and difference.kcli in (29, 100),
     ),
     Explained(
         "DescribeAcls|CreateAcls|DeleteAcls",

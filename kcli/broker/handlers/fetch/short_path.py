@@ -16,7 +16,6 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.broker.handlers.fetch.wire import TOPIC_IDS_FROM
-from kcli.broker.network.authorization import authorize_topics
 from kcli.broker.network.outbox import SENDFILE_FROM
 from kcli.broker.network.request_context import CloseConnection
 from kcli.broker.replication.fetch_data import partition_key
@@ -25,7 +24,7 @@ from kcli.protocol.messages.fetch import FetchRequest
 from kcli.protocol.schema.declaration import DecodeError, codec
 from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
 from kcli.protocol.uuids import ZERO_UUID
-from kcli.security.acl import Operation
+from kcli.security.acl import Operation, ResourceType
 from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def read(request: ShortFetch, context: RequestContext) -> Frame | None:
         partition is None
         or (epoch != -1 and epoch != partition.leader_epoch)
         or context.allowance is not None
-        or (context.access is not None and authorize_topics(context, Operation.READ, (partition.topic,)))
+        or not context.is_plainly_allowed(Operation.READ, ResourceType.TOPIC, partition.topic)
     ):
         return None
     log = partition.log

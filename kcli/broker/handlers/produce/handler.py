@@ -200,8 +200,8 @@ class _Append:
         """The rows that wait until their partition is on disk."""
         self._denied = NONE_DENIED
         if context.access is not None:
-            names = [self._name(topic) or "" for topic in request.topics]
-            self._denied = authorize_topics(context, Operation.WRITE, filter(None, names))
+            names = (name for topic in request.topics if (name := self._name(topic)) is not None)
+            self._denied = authorize_topics(context, Operation.WRITE, names)
 
     def steps(self) -> Iterator[SlowWork | None]:
         """Append partition by partition; yield work that has to run before the next step."""

@@ -25,11 +25,10 @@ from kcli.broker.handlers.produce.wire import (
     decoder,
     one_row_frame,
 )
-from kcli.broker.network.authorization import authorize_topics
 from kcli.broker.network.request_context import CloseConnection
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.schema.declaration import DecodeError
-from kcli.security.acl import Operation
+from kcli.security.acl import Operation, ResourceType
 from kcli.storage.log.log_appender import NOT_PLAIN
 from kcli.storage.log.log_validator import TooMuchToRead
 
@@ -100,7 +99,7 @@ def append(request: ShortProduce, context: RequestContext) -> Frame | ProduceRes
         or not partition.is_alone
         or (acks != 1 and acks != -1)
         or end - position > YIELD_BYTES
-        or (context.access is not None and authorize_topics(context, Operation.WRITE, (partition.topic,)))
+        or not context.is_plainly_allowed(Operation.WRITE, ResourceType.TOPIC, partition.topic)
     ):
         return None
     log = partition.log
