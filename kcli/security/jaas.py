@@ -43,6 +43,7 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _QUOTED = re.compile(r'["\\\n]')
+_WORD = re.compile(r"[\w.-]+", re.ASCII)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "v": "\v", "a": "\a"}
 
 
@@ -61,7 +62,8 @@ class JaasEntry(NamedTuple):
     def text(self) -> str:
         """Return the entry as a property holds it, secrets included."""
         options = "".join(
-            f' {name}="{_QUOTED.sub(_escaped, value.reveal())}"' for name, value in self.options.items()
+            f" {name if _WORD.fullmatch(name) else _quoted(name)}={_quoted(value.reveal())}"
+            for name, value in self.options.items()
         )
         return f"{self.module} {self.flag}{options};"
 
@@ -136,6 +138,10 @@ def _plain(token: _Token) -> str:
     if token.kind != "quoted":
         return token.text
     return _ESCAPE.sub(_unescaped, token.text[1:-1])
+
+
+def _quoted(text: str) -> str:
+    return f'"{_QUOTED.sub(_escaped, text)}"'
 
 
 def _escaped(match: re.Match[str]) -> str:

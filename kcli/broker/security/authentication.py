@@ -220,7 +220,7 @@ class AuthenticatingEngine:
             response = SaslAuthenticateResponse(
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=failure.message
             )
-        return self._refuse(header, response, f"login by {self._mechanism} failed: {failure.message}")
+        return self._refuse(header, response, failure.message)
 
     def _refuse(self, header: RequestHeader | None, response: object, why: str) -> Response:
         last = b""

@@ -20,6 +20,7 @@ from kcli.commands.broker.start import (
     DEFAULT_PORT,
     MOST_NODES,
     MOST_PORT,
+    OPTIONAL_VALUES,
     StartOptions,
     start_broker,
 )
@@ -108,6 +109,28 @@ ClientAuth = Annotated[
         "ssl.client.auth",
     ),
 ]
+Sasl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[MECHANISM,...]",
+        help="Have clients log in, at listeners with SASL_PLAINTEXT (with --tls SASL_SSL) unless "
+        "`listeners` names others; sasl.enabled.mechanisms=PLAIN",
+    ),
+]
+Users = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=PASSWORD",
+        help="A user who may log in (repeatable); @FILE has one a line; others are in KCLI_USERS, "
+        "with blanks between",
+    ),
+]
+JaasConfig = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="A JAAS file with the section KafkaServer, by default that of KCLI_JAAS_CONFIG"
+    ),
+]
 Daemon = Annotated[
     bool, typer.Option("--daemon", help="Return when the broker is ready, and leave it running")
 ]
@@ -187,7 +210,12 @@ class BrokerStopped(NamedTuple):
         return []
 
 
-@command(app, "start", example="kcli broker start --port 9092 --override num.partitions=3")
+@command(
+    app,
+    "start",
+    example="kcli broker start --port 9092 --override num.partitions=3",
+    optional_values=OPTIONAL_VALUES,
+)
 def start(
     *,
     config: ConfigFile = None,
@@ -203,6 +231,9 @@ def start(
     acls: Acls = False,
     tls: Tls = None,
     client_auth: ClientAuth = None,
+    sasl: Sasl = None,
+    user: Users = None,
+    jaas_config: JaasConfig = None,
     scenario: ScenarioFile = None,
     daemon: Daemon = False,
     verbose: bool = False,
@@ -234,6 +265,9 @@ def start(
             acls=acls,
             tls=tls,
             client_auth=client_auth,
+            sasl=sasl,
+            user=tuple(user or ()),
+            jaas_config=jaas_config,
             scenario=scenario,
             daemon=daemon,
             verbose=verbose,

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kcli.commands.shared.arguments import parse_configs, read_properties
+from kcli.commands.shared.arguments import parse_configs, read_properties, with_values
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +26,13 @@ DEFAULT_DATA_DIR = Path("kcli-data")
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 9092
 
+USERS_VARIABLE = "KCLI_USERS"
+JAAS_VARIABLE = "KCLI_JAAS_CONFIG"
+
+LISTENERS = "listeners"
+SASL_MECHANISMS, DEFAULT_MECHANISMS = "sasl.enabled.mechanisms", "PLAIN"
+OPTIONAL_VALUES = {"--sasl": ""}
+"""Options that may stand without a value."""
 FLUSH_INTERVAL = "log.flush.interval.messages"
 AUTHORIZER, STANDARD_AUTHORIZER = "authorizer.class.name", "standard"
 AUTO_TLS = "auto"
@@ -49,6 +56,9 @@ class StartOptions(NamedTuple):
     acls: bool = False
     tls: str | None = None
     client_auth: str | None = None
+    sasl: str | None = None
+    user: tuple[str, ...] = ()
+    jaas_config: Path | None = None
     scenario: Path | None = None
     daemon: bool = False
     verbose: bool = False
@@ -73,8 +83,11 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
         make_durable(properties)
     if options.acls:
         add_authorizer(properties)
-    add_tls(options, properties)
     check_listeners(options, properties)
+    if options.sasl is not None:
+        add_sasl(options, properties)
+    add_users(options, properties)
+    add_tls(options, properties)
     cluster_options = ClusterOptions(
         data_dir=data_dir_of(options),
         is_ephemeral=options.ephemeral,
@@ -84,7 +97,7 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
         properties=properties,
         adopt=options.adopt,
         racks=rack_names(options.rack),
-        security_protocol="PLAINTEXT" if options.tls is None else "SSL",
+        security_protocol=protocol_of(options),
         has_auto_tls=options.tls == AUTO_TLS,
     )
     steps = None
@@ -138,19 +151,24 @@ def check_ports(options: StartOptions) -> None:
 
 def check_listeners(options: StartOptions, properties: Mapping[str, str]) -> None:
     """Raise `UsageError` for options that name an address beside `listeners`, which would ignore them."""
-    if "listeners" not in properties:
+    if LISTENERS not in properties:
         return
     host = options.host or DEFAULT_HOST
     port = DEFAULT_PORT if options.port is None else options.port
-    protocol = "PLAINTEXT" if options.tls is None else "SSL"
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     for option, value in (("port", options.port), ("host", options.host)):
         if value is not None:
             raise UsageError(
                 f"`--{option}` and `listeners` exclude each other",
                 hint=f"name the {option} in `listeners`, or use "
-                f"`--override listeners={protocol}://{address}` instead of it",
+                f"`--override listeners={protocol_of(options)}://{address}` instead of it",
             )
+
+
+def protocol_of(options: StartOptions) -> str:
+    """Return what the listeners speak, if no property tells."""
+    transport = "PLAINTEXT" if options.tls is None else "SSL"
+    return transport if options.sasl is None else f"SASL_{transport}"
 
 
 def make_durable(properties: dict[str, str]) -> None:
@@ -160,6 +178,33 @@ def make_durable(properties: dict[str, str]) -> None:
         raise UsageError(
             f"`--durable` and `{FLUSH_INTERVAL}={interval}` exclude each other", hint="leave one of them out"
         )
+
+
+def add_sasl(options: StartOptions, properties: dict[str, str]) -> None:
+    """Have clients log in by SASL at the listeners. Raises `UsageError` for listeners that would not ask."""
+    mechanisms = properties.setdefault(SASL_MECHANISMS, options.sasl or DEFAULT_MECHANISMS)
+    if options.sasl and mechanisms != options.sasl:
+        raise UsageError(
+            f"`--sasl {options.sasl}` and `{SASL_MECHANISMS}={mechanisms}` exclude each other",
+            hint="leave one of them out",
+        )
+    from kcli.broker.security.users import sasl_listeners
+
+    if not sasl_listeners(properties, protocol_of(options)):
+        raise UsageError(
+            "`--sasl`, but no listener in `listeners` has SASL", hint="name one `SASL_PLAINTEXT://host:port`"
+        )
+
+
+def add_users(options: StartOptions, properties: dict[str, str]) -> None:
+    """Let the users of the options and the environment log in. Raises `UsageError`."""
+    texts = (*options.user, *os.environ.get(USERS_VARIABLE, "").split())
+    jaas_config = options.jaas_config or Path(os.environ.get(JAAS_VARIABLE, ""))
+    if texts or jaas_config.name:
+        from kcli.broker.security.users import add_logins, parse_users
+
+        jaas_file = jaas_config if jaas_config.name else None
+        add_logins(properties, parse_users(texts), jaas_file, security_protocol=protocol_of(options))
 
 
 def add_authorizer(properties: dict[str, str]) -> None:
@@ -256,6 +301,9 @@ _VALUES: dict[str, Callable[[str], Any]] = {
     "--data-dir": Path,
     "--tls": str,
     "--client-auth": str,
+    "--sasl": str,
+    "--user": str,
+    "--jaas-config": Path,
     "--scenario": Path,
 }
 
@@ -264,8 +312,8 @@ def parse_start(words: Sequence[str]) -> StartOptions | None:
     """Parse the words after `broker start`; return None if they need Typer."""
     directory = os.environ.get(DATA_DIR_VARIABLE)
     found: dict[str, Any] = {"data_dir": Path(directory)} if directory else {}
-    overrides: list[str] = []
-    rest = iter(words)
+    repeated: dict[str, list[str]] = {"override": [], "user": []}
+    rest = iter(with_values(words, OPTIONAL_VALUES))
     for word in rest:
         option, equals, value = word.partition("=")
         name = option.removeprefix("--").replace("-", "_")
@@ -274,12 +322,13 @@ def parse_start(words: Sequence[str]) -> StartOptions | None:
             continue
         if not equals:
             value = next(rest, "")
-        if option not in _VALUES or not value or value.startswith("-"):
+        is_optional = word in OPTIONAL_VALUES
+        if option not in _VALUES or not (value or is_optional) or value.startswith("-"):
             return None
         try:
             found[name] = _VALUES[option](value)
         except ValueError:
             return None
-        if name == "override":
-            overrides.append(value)
-    return StartOptions(**{**found, "override": tuple(overrides)})
+        if name in repeated:
+            repeated[name].append(value)
+    return StartOptions(**{**found, **{name: tuple(values) for name, values in repeated.items()}})

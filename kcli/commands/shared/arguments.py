@@ -6,6 +6,7 @@ digits of other scripts. Properties are `name=value` pairs and files.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kcli.errors import UsageError
@@ -13,6 +14,19 @@ from kcli.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
+
+
+def with_values(arguments: Sequence[str], optional_values: Mapping[str, str]) -> list[str]:
+    """Return a command line in which the options `optional_values` have these values where they have none.
+
+    Such an option takes the word after it as its value only if that does not begin with a dash.
+    """
+    filled = []
+    for argument, following in pairwise([*arguments, "-"]):
+        filled.append(argument)
+        if argument in optional_values and following.startswith("-"):
+            filled.append(optional_values[argument])
+    return filled
 
 
 LARGEST_INT32 = 2**31 - 1

@@ -17,12 +17,12 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from copy import copy
-from itertools import pairwise
 from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
+from kcli.commands.shared.arguments import with_values
 from kcli.commands.shared.options import Output, OutputFormat, Verbose
 from kcli.errors import Interrupted, KcliError, MissingArgument
 
@@ -46,12 +46,7 @@ def command_class(optional_values: Mapping[str, str], needs: str | None) -> type
                     show_as_required(parameter)
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  # the same
-            filled = []
-            for argument, following in pairwise([*args, "-"]):
-                filled.append(argument)
-                if argument in optional_values and following.startswith("-"):
-                    filled.append(optional_values[argument])
-            return super().parse_args(ctx, filled)
+            return super().parse_args(ctx, with_values(args, optional_values))
 
     return Command
 

@@ -17,7 +17,9 @@ from kcli.commands.broker import app as broker
 from kcli.commands.broker import start as broker_start
 from kcli.commands.broker.start import StartOptions, parse_start
 from kcli.commands.shortcut import run_shortcut
+from kcli.errors import UsageError
 from kcli.protocol.records.record_walk import RECORD_WALK
+from kcli.security.jaas import PLAIN_MODULE
 from tests.conftest import Finished
 from tests.support.kcli_broker import READY_TIMEOUT_SECONDS, KcliBroker
 from tests.support.processes import STOP_TIMEOUT_SECONDS
@@ -35,6 +37,10 @@ LINES = [
     "--scenario steps.yaml --override a=",
     "--durable --ephemeral",
     "--tls auto --client-auth=requested",
+    "--sasl --user alice=secret --user @users --jaas-config server.jaas",
+    "--port 0 --sasl=PLAIN --user=alice=a=b",
+    "--sasl PLAIN,GSSAPI --acls",
+    "--acls --sasl",
 ]
 
 FOR_TYPER = [
@@ -51,6 +57,9 @@ FOR_TYPER = [
     "--host=",
     "--host -v",
     "--ephemeral=yes",
+    "--user",
+    "--jaas-config",
+    "--sasl PLAIN word",
     "--no-ephemeral",
     "--unknown 1",
     "-o json",
@@ -278,3 +287,55 @@ def test_errors_are_told_as_with_typer(
     code = run_shortcut(words)
     captured = capfd.readouterr()
     assert (code, captured.out, captured.err) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            StartOptions(sasl="", override=("listeners=PLAINTEXT://localhost:0",)),
+            "`--sasl`, but no listener in `listeners` has SASL",
+        ),
+        (
+            StartOptions(sasl="PLAIN", override=("sasl.enabled.mechanisms=PLAIN,GSSAPI",)),
+            "`--sasl PLAIN` and `sasl.enabled.mechanisms=PLAIN,GSSAPI` exclude each other",
+        ),
+        (StartOptions(sasl="", override=("listeners=here",)), "invalid entry `here` in `listeners`"),
+        (StartOptions(user=("alice=a",)), "user `alice` could not log in: no listener has PLAIN"),
+    ],
+)
+def test_logins_that_nothing_asks_for_are_refused(options: StartOptions, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        broker_start.start_broker(options)
+    assert caught.value.message == message
+
+
+def test_users_of_the_environment_may_log_in_at_listeners_with_sasl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KCLI_USERS", "alice=a bob=b")
+    properties: dict[str, str] = {}
+    options = StartOptions(sasl="", user=("carol=c",))
+    broker_start.add_sasl(options, properties)
+    broker_start.add_users(options, properties)
+    module = properties.pop("listener.name.sasl_plaintext.plain.sasl.jaas.config")
+    assert [word for word in module.split() if word.startswith("user_")] == [
+        'user_carol="c"',
+        'user_alice="a"',
+        'user_bob="b";',
+    ]
+    assert properties == {"sasl.enabled.mechanisms": "PLAIN"}
+
+
+def test_a_jaas_file_of_the_environment_counts_without_one_on_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("line", "environment"):
+        module = f"{PLAIN_MODULE} required user_{name}={name};"
+        (tmp_path / name).write_text(f"KafkaServer {{ {module} }};")
+    monkeypatch.setenv("KCLI_JAAS_CONFIG", str(tmp_path / "environment"))
+    given = {"listeners": "SASL_PLAINTEXT://:0", "sasl.enabled.mechanisms": "PLAIN"}
+    found = []
+    for path in (None, tmp_path / "line"):
+        properties = dict(given)
+        broker_start.add_users(StartOptions(jaas_config=path), properties)
+        found.append(properties["listener.name.sasl_plaintext.plain.sasl.jaas.config"].split()[-1])
+    assert found == ['user_environment="environment";', 'user_line="line";']
