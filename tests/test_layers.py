@@ -96,8 +96,9 @@ SUBROOMS: dict[str, str] = {
         " apis error_codes java uuids corruption"
     ),
     "kcli.security": (
-        "config_providers client_security plain sasl_server sasl_client jaas tls_context tls_settings"
-        " certificates principal_rules cipher_suites secret access acl_rules acl principal"
+        "config_providers client_security client_properties plain sasl_server sasl_client jaas"
+        " tls_context tls_settings certificates principal_rules cipher_suites secret access acl_rules acl"
+        " principal"
     ),
     "kcli.security.certificates": (
         "key_stores jks certificate_authority certificate distinguished_name der pem"

@@ -20,7 +20,7 @@ import trio
 from kcli.client.config import ClientConfig
 from kcli.client.network.background import unwrapped
 from kcli.client.network.backoff import Backoff
-from kcli.client.network.bootstrap import Unreachable, open_tcp, parse_bootstrap
+from kcli.client.network.bootstrap import AuthenticationFailed, Unreachable, open_tcp, parse_bootstrap
 from kcli.client.network.connection import Disconnected, RequestTimedOut
 from kcli.client.network.metadata import (
     ANY,
@@ -255,6 +255,9 @@ async def connect(
     """
     config = config or ClientConfig()
     nodes = parse_bootstrap(bootstrap)
+    if config.security is not None and config.security.is_tls:
+        # A store that cannot be read is no failure of a connection.
+        config.security.tls_context()
     with unwrapped():
         async with trio.open_nursery() as nursery:
             client = Client(nodes, config, nursery=nursery, open_stream=open_stream)
@@ -456,6 +459,9 @@ class Client:
             self.cache.begin(trio.current_time())
             try:
                 answer = await self._wanted_metadata()
+            except AuthenticationFailed:
+                # It would fail again: whoever waits for metadata is not to wait for nothing.
+                raise
             except KcliError:
                 # No broker answers now. Callers that wait have a time limit and an error of their own.
                 self.cache.failed(trio.current_time())

@@ -402,7 +402,7 @@ _NEED_NO_WARNING = frozenset(
         "metrics.sample.window.ms", "security.providers", "value.deserializer", "value.serializer",
     }
 )  # fmt: skip
-_NEED_NO_WARNING_PREFIXES = ("ssl.", "sasl.", "config.providers.")
+_LOOKED_AT_ELSEWHERE = ("ssl.", "sasl.", "config.providers.")
 
 
 def property_warnings(properties: Mapping[str, str]) -> list[str]:
@@ -413,7 +413,11 @@ def property_warnings(properties: Mapping[str, str]) -> list[str]:
     for name in properties:
         if name in _WITHOUT_EFFECT:
             warnings.append(f"`{name}` has no effect in kcli")
-        elif name not in known and not name.startswith(_NEED_NO_WARNING_PREFIXES):
+        elif name not in known and not name.startswith(_LOOKED_AT_ELSEWHERE):
             hint = nearest_hint(name, known)
             warnings.append(f"unknown property `{name}`{f', {hint}' if hint else ''}")
+    if any(name.startswith(("ssl.", "sasl.")) for name in properties):
+        from kcli.security.client_properties import security_warnings
+
+        warnings.extend(security_warnings(properties))
     return warnings

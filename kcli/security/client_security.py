@@ -81,10 +81,6 @@ class ClientSecurity:
 
         return TlsSettings.from_properties(self._properties, "client")
 
-    def warnings(self) -> list[str]:
-        """Return what the user should know of properties without effect, and of stores."""
-        return self.tls_settings().warnings() if self.is_tls else []
-
     def tls_context(self) -> ssl.SSLContext:
         """Return the context of all connections; the stores are read once."""
         if self._context is None:

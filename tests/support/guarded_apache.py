@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
 from tests.support.apache_kafka import ApacheKafka, KafkaTools
@@ -19,7 +20,16 @@ if TYPE_CHECKING:
 STORE_PASSWORD = "store-s3cret"
 PASSWORDS = {"admin": "admin-s3cret", "alice": "alice-s3cret"}
 """Users of PLAIN and of both SCRAM mechanisms; `admin` is a super user."""
-LISTENERS = ("SSL", "MTLS", "SASL_PLAINTEXT", "SASL_SSL")
+LISTENERS = {
+    "SSL": "SSL",
+    "MTLS": "SSL",
+    "OLD": "SSL",
+    "EXPIRED": "SSL",
+    "FUTURE": "SSL",
+    "SASL_PLAINTEXT": "SASL_PLAINTEXT",
+    "SASL_SSL": "SASL_SSL",
+}
+"""The security protocol of each; OLD has TLS 1.2 alone, EXPIRED and FUTURE certificates of other times."""
 
 
 def keytool(*arguments: str | Path) -> None:
@@ -47,12 +57,20 @@ def make_stores(directory: Path) -> Stores:
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
     directory.mkdir(exist_ok=True)
-    authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    authority = trustme.CA(
+        organization_name="Tests", organization_unit_name="Authority", key_type=trustme.KeyType.ECDSA
+    )
     authority.cert_pem.write_to_path(directory / "ca.pem")
     stranger = trustme.CA(organization_name="Stranger", key_type=trustme.KeyType.ECDSA)
     stranger.cert_pem.write_to_path(directory / "stranger.pem")
     write_pem(stranger.issue_cert("mallory"), directory / "mallory.pem")
-    write_pem(authority.issue_cert("localhost", "127.0.0.1", common_name="broker"), directory / "broker.pem")
+    for name, first, last in (
+        ("broker", None, None),
+        ("expired", datetime(2020, 1, 1), datetime(2021, 2, 3)),
+        ("future", datetime(2098, 1, 1), datetime(2099, 1, 1)),
+    ):
+        leaf = authority.issue_cert("localhost", "kafka.test", not_before=first, not_after=last)
+        write_pem(leaf, directory / f"{name}.pem")
     client = authority.issue_cert("alice", common_name="alice")
     write_pem(client, directory / "client.pem")
     certificates = [x509.load_pem_x509_certificate(each.bytes()) for each in client.cert_chain_pems]
@@ -78,6 +96,8 @@ def make_stores(directory: Path) -> Stores:
         "-srcstorepass", STORE_PASSWORD, "-destkeystore", directory / "client.jks", "-deststoretype", "JKS",
         "-deststorepass", STORE_PASSWORD,
     )  # fmt: skip
+    for path in directory.iterdir():
+        path.chmod(0o600)
     return Stores(directory)
 
 
@@ -121,15 +141,24 @@ class GuardedApache(ApacheKafka):
                 "advertised.listeners": (
                     f"PLAINTEXT://127.0.0.1:{plaintext},{listeners.replace('127.0.0.1', 'localhost')}"
                 ),
-                "listener.security.protocol.map": (
-                    "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,MTLS:SSL,"
-                    "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+                "listener.security.protocol.map": ",".join(
+                    f"{name}:{protocol}"
+                    for name, protocol in {
+                        "CONTROLLER": "PLAINTEXT",
+                        "PLAINTEXT": "PLAINTEXT",
+                        **LISTENERS,
+                    }.items()
                 ),
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.location": str(self.stores.path("broker.pem")),
                 "ssl.truststore.type": "PEM",
                 "ssl.truststore.location": str(self.stores.path("ca.pem")),
                 "listener.name.mtls.ssl.client.auth": "required",
+                "listener.name.old.ssl.enabled.protocols": "TLSv1.2",
+                **{
+                    f"listener.name.{name}.ssl.keystore.location": str(self.stores.path(f"{name}.pem"))
+                    for name in ("expired", "future")
+                },
                 "sasl.enabled.mechanisms": MECHANISMS,
                 **{
                     f"listener.name.{name}.{mechanism}.sasl.jaas.config": jaas
@@ -164,7 +193,7 @@ class GuardedApache(ApacheKafka):
 
     def properties(self, listener: str, mechanism: str = "PLAIN", user: str = "admin") -> dict[str, str]:
         """Return a client's properties for a listener, with a PEM trust store."""
-        protocol = "SSL" if listener == "MTLS" else listener
+        protocol = LISTENERS.get(listener, "PLAINTEXT")
         given = {"bootstrap.servers": self.address(listener), "security.protocol": protocol}
         if "SSL" in protocol:
             given |= {

@@ -9,6 +9,7 @@ import trio
 
 from kcli.client.fetch.completed_fetch import BadFetch, CompletedFetch
 from kcli.client.fetch.position_resets import PositionResets
+from kcli.client.network.bootstrap import AuthenticationFailed
 from kcli.client.network.connection import UnsupportedVersion
 from kcli.client.network.metadata import STALE_METADATA, NewLeader, Node
 from kcli.client.network.retry_warnings import RetryWarnings
@@ -284,6 +285,9 @@ class Fetcher:
             request, version = self._request(connection.versions, session, asked, max_wait_ms)
             seconds = (self._client.config.request_timeout_ms + max_wait_ms) / 1000
             response: FetchResponse = await connection.request(request, version, seconds=seconds)
+        except AuthenticationFailed:
+            # It would fail again: the consumer ends with it.
+            raise
         except KcliError as error:
             session.reset()
             self._node_failed(error, states)

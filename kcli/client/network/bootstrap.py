@@ -41,6 +41,14 @@ class TlsFailed(AuthenticationFailed):
     """A TLS handshake failed (Kafka class `SslAuthenticationException`)."""
 
 
+class NotKafka(KcliError):
+    """The listener does not speak the Kafka protocol, or not in plaintext."""
+
+
+class WrongProtocol(NotKafka):
+    """The listener has another security protocol than the client."""
+
+
 class UnknownHost(Unreachable):
     """The host name does not resolve; a retry does not help soon."""
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from kcli import __version__
+from kcli.client.network.bootstrap import NotKafka
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.frames import FrameError, FrameReader, RequestHeader, decode_response, encode_request
@@ -95,18 +96,19 @@ MAX_RESPONSE_BYTES = 100 * 1024 * 1024 + 1024
 
 READ_SIZE = 256 * 1024
 QUEUE_SIZE = 64
+_SASL_HANDSHAKE = 17
 
 
 class Disconnected(KcliError):
     """The connection closed before the response arrived; the broker may have acted."""
 
 
+class HungUp(Disconnected):
+    """The broker ended the connection."""
+
+
 class RequestTimedOut(Disconnected):
     """No response within the request timeout."""
-
-
-class NotKafka(KcliError):
-    """The listener does not speak the Kafka protocol, or not in plaintext."""
 
 
 class InFlightRequest:
@@ -139,10 +141,24 @@ class InFlightRequest:
         return self.response
 
 
-class Connection:
-    """A connection over `stream`, usable once `run` has called `on_ready`."""
+async def _as_it_is(error: KcliError) -> KcliError:
+    return error
 
-    def __init__(self, stream: trio.abc.Stream, address: str, config: ClientConfig) -> None:
+
+class Connection:
+    """A connection over `stream`, usable once `run` has called `on_ready`.
+
+    `explain_loss` returns the error of a broker that closes the connection at the first request.
+    """
+
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        address: str,
+        config: ClientConfig,
+        *,
+        explain_loss: Callable[[KcliError], Awaitable[KcliError]] = _as_it_is,
+    ) -> None:
         self.address = address
         self.versions = NodeVersions({})
         self.close_reason: KcliError | None = None
@@ -163,7 +179,8 @@ class Connection:
         self._read_scope = trio.CancelScope()
         self._run_scope = trio.CancelScope()
         self._login_due = math.inf
-        self.has_answered = False
+        self._has_answered = False
+        self._explain_loss = explain_loss
 
     @property
     def load(self) -> int:
@@ -194,6 +211,10 @@ class Connection:
                     nursery.start_soon(self._write)
                     await self._read()
                     nursery.cancel_scope.cancel()
+            reason = self.close_reason
+            is_unanswered = not self._has_answered and _SASL_HANDSHAKE in self.versions.ranges
+            if is_unanswered and isinstance(reason, HungUp):
+                self.close_reason = await self._explain_loss(reason)
         finally:
             self._fail_everything()
             await trio.aclose_forcefully(self._stream)
@@ -333,15 +354,16 @@ class Connection:
                 raise self._not_kafka(received) from error
 
     def _hung_up(self) -> KcliError:
-        return Disconnected(
+        protocol = self._config.security_protocol.upper()
+        return HungUp(
             f"{self.address} closed the connection without answering",
-            hint="check that the port is a broker's PLAINTEXT listener, and the broker's log",
+            hint=f"check that the port is a broker's {protocol} listener, and the broker's log",
         )
 
     def _not_kafka(self, received: bytes = b"") -> KcliError:
         # A TLS server answers plain bytes with an alert record: type 21, version 3.x.
         if received[:2] == b"\x15\x03":
-            hint = "it seems to speak TLS, which is not supported: use the port of a PLAINTEXT listener"
+            hint = "it speaks TLS: set `security.protocol` to SSL or SASL_SSL"
         else:
             hint = "check the port: a broker's default is 9092"
         return NotKafka(f"{self.address} does not speak the Kafka protocol", hint=hint)
@@ -435,7 +457,7 @@ class Connection:
             if throttle_ms > 0:
                 self._throttled_until = trio.current_time() + throttle_ms / 1000
         self._in_flight.popleft()
-        self.has_answered = True
+        self._has_answered = True
         call.done.set()
         self._room.set()
         self._set_read_deadline()
@@ -454,7 +476,7 @@ class Connection:
         return Disconnected(f"{self.address} sent an invalid response: {error.message}")
 
     def _lost(self) -> KcliError:
-        return Disconnected(f"the connection to {self.address} was lost")
+        return HungUp(f"the connection to {self.address} was lost")
 
     def _timed_out(self) -> KcliError:
         return RequestTimedOut(f"{self.address} did not answer in time")

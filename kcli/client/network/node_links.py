@@ -19,11 +19,12 @@ import trio
 from kcli.client.network.backoff import Backoff
 from kcli.client.network.bootstrap import (
     AuthenticationFailed,
+    NotKafka,
     UnknownHost,
     no_answer,
     no_broker_answers,
 )
-from kcli.client.network.connection import Connection, Disconnected, NotKafka
+from kcli.client.network.connection import Connection, Disconnected
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from kcli.client.config import ClientConfig
     from kcli.client.network.bootstrap import OpenStream
+    from kcli.client.network.connection_failures import FirstFailure
     from kcli.client.network.metadata import MetadataCache, Node
 
 
@@ -77,6 +79,8 @@ class NodeLink:
         self._changed = trio.Event()
         self._scope = trio.CancelScope()
         self._is_closed = False
+        self._was_ready = False
+        self._was_looked_at = False
 
     @property
     def is_ready(self) -> bool:
@@ -127,14 +131,7 @@ class NodeLink:
         setup = trio.CancelScope(deadline=trio.current_time() + setup_seconds)
         try:
             with self._scope, setup:
-                stream = await self._open_stream(self.node, self._config)
-                security = self._config.security
-                if security is not None and security.is_tls:
-                    from kcli.client.network.secure_stream import secured
-
-                    stream = await secured(stream, self.node, security.tls_context())
-                connection = Connection(stream, self.node.address, self._config)
-                await connection.run(lambda: self._became_ready(connection, setup))
+                await self._connect(setup)
             if setup.cancelled_caught:
                 self._failed(no_answer(self.node.address, setup_seconds))
         except KcliError as error:
@@ -145,10 +142,47 @@ class NodeLink:
         if not self._is_closed:
             self._on_lost()
 
+    async def _connect(self, setup: trio.CancelScope) -> None:
+        """Connect, and carry requests until the connection closes; raise `KcliError` if it never is ready."""
+        stream = await self._open_stream(self.node, self._config)
+        is_first = not self._setup_failures and not self._was_ready
+        try:
+            security = self._config.security
+            if security is not None and security.is_tls:
+                from kcli.client.network.secure_stream import secured
+
+                stream = await secured(stream, self.node, security.tls_context())
+            connection = Connection(
+                stream, self.node.address, self._config, explain_loss=self._explained_loss
+            )
+            await connection.run(lambda: self._became_ready(connection, setup))
+        except KcliError as error:
+            if not is_first:
+                raise
+            setup.deadline = math.inf
+            explained = await self._first_failure().explained(error)
+            if explained is error:
+                raise
+            raise explained from error
+
+    async def _explained_loss(self, error: KcliError) -> KcliError:
+        """Return the error of a broker that answered nothing but ApiVersions; it is looked at once."""
+        if self._was_looked_at:
+            return error
+        self._was_looked_at = True
+        return await self._first_failure().explained_loss(error)
+
+    def _first_failure(self) -> FirstFailure:
+        # Imported here: most connections succeed.
+        from kcli.client.network.connection_failures import FirstFailure
+
+        return FirstFailure(self.node, self._config, self._open_stream)
+
     def _became_ready(self, connection: Connection, setup: trio.CancelScope) -> None:
         setup.deadline = math.inf
         self.connection = connection
         self.last_error = None
+        self._was_ready = True
         self._setup_failures = 0
         self._backoff.reset()
         # If it is lost, one backoff passes before the next try.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.client.network.backoff import Backoff
-from kcli.client.network.bootstrap import Unreachable
+from kcli.client.network.bootstrap import AuthenticationFailed, Unreachable
 from kcli.client.network.connection import Disconnected
 from kcli.client.network.metadata import ANY, STALE_METADATA, NewLeader, Node
 from kcli.client.network.retry_warnings import PATIENCE_SECONDS, RetryWarnings, error_text, request_error
@@ -302,6 +302,9 @@ class Sender:
     async def _connect(self, node_id: int) -> None:
         try:
             await self._client.links.get(node_id, "produce").ready()
+        except AuthenticationFailed:
+            # It would fail again: the producer ends with it.
+            raise
         except KcliError as error:
             # The batches wait, at most `delivery.timeout.ms`. The leader may have changed.
             self._client.request_metadata_update()

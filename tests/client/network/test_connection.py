@@ -12,6 +12,7 @@ from kcli.client.config import ClientConfig
 from kcli.client.network.connection import (
     Connection,
     Disconnected,
+    HungUp,
     NotKafka,
     RequestTimedOut,
     UnsupportedVersion,
@@ -157,7 +158,7 @@ async def test_a_lost_connection_fails_all_in_flight() -> None:
             for _ in range(3):
                 await peer.next_request()
             await peer.theirs.aclose()
-        assert sorted(results) == [(name, Disconnected) for name in range(3)]
+        assert sorted(results) == [(name, HungUp) for name in range(3)]
 
     await with_peer(test)
 

@@ -9,7 +9,8 @@ from trio.testing import MockClock
 from kcli.client.admin.types import CommittedOffset
 from kcli.client.groups.classic_membership import GroupMetadata
 from kcli.client.groups.coordinator_link import CoordinatorLink
-from kcli.client.network.connection import Connection, NotKafka
+from kcli.client.network.bootstrap import NotKafka
+from kcli.client.network.connection import Connection
 from kcli.client.producer.producer import Producer
 from kcli.client.producer.transaction_states import ENDED_HINT, TransactionState, markers_hint
 from kcli.client.producer.transactions import TransactionAborted
