@@ -109,6 +109,7 @@ _INERT_POOLS = frozenset(
         "remote.log.reader.threads",
     }
 )
+CLIENT_AUTH = "ssl.client.auth"
 _MEBIBYTE = 1 << 20
 _SHORTEST_BACKOFF_MS = 10
 _UNLIMITED = -1
@@ -389,6 +390,10 @@ class BrokerConfig(BrokerSettings):
         for each in self.listener_configs:
             if each.is_sasl:
                 yield from self.sasl_settings(each.name).warnings
+            if each.is_sasl and each.is_tls and self.ssl_client_auth != "none":
+                own = f"{PREFIX}{each.name.lower()}.{CLIENT_AUTH}"
+                if own not in self.static:
+                    yield f"`{CLIENT_AUTH}` has no effect on `{each.name}`, where clients log in: `{own}` has"
 
     def _check_authorizer(self) -> None:
         """Raise `InvalidConfig` for settings of an authorizer without one: nobody shall believe in them."""
@@ -404,6 +409,27 @@ class BrokerConfig(BrokerSettings):
                     f"`{name}` is set without `authorizer.class.name`: every client would get in",
                     hint="`authorizer.class.name=standard` closes the door",
                 )
+
+    def _check_client_auth(self) -> None:
+        """Raise `InvalidConfig` if certificates are demanded of clients, and no listener asks for them."""
+        for name, text in self.static.items():
+            listener, _, rest = split_name(name)
+            is_off = (rest or name) != CLIENT_AUTH or text.strip() == "none"
+            if not is_off and not self._asks_for_certificates(listener):
+                raise InvalidConfig(
+                    f"`{name}` is {text.strip()}, and no listener acts on it: every client would get in",
+                    hint="`listener.security.protocol.map` says which listeners are SSL",
+                )
+
+    def _asks_for_certificates(self, listener: str) -> bool:
+        """Return whether a listener acts on its own `ssl.client.auth`; without a name, any on that of all.
+
+        Where clients log in by SASL, only a listener's own counts, as in Kafka.
+        """
+        return any(
+            each.is_tls and (each.name.lower() == listener if listener else not each.is_sasl)
+            for each in self.listener_configs
+        )
 
     def sasl_settings(self, listener_name: str) -> SaslSettings:
         """Return how the clients of a listener log in. Raises `InvalidConfig`."""
@@ -422,6 +448,7 @@ class BrokerConfig(BrokerSettings):
         check_topic_configs({}, self.topic_defaults)
         self._check_constraints()
         self._check_authorizer()
+        self._check_client_auth()
         if not self.listener_configs:
             raise InvalidConfig("`listeners` has no listener for clients")
         check_distinct_ports(self._parse_listeners(self.listeners, "listeners"))

@@ -47,7 +47,6 @@ _ACCESS_CONTROL: Mapping[str, frozenset[str]] = {
     ),
     "sasl.server.callback.handler.class": frozenset(),
     "security.providers": frozenset(),
-    "ssl.client.auth": frozenset({"none"}),
     "ssl.engine.factory.class": frozenset(),
 }
 """Configurations of access control, each with the values that let every client in, as kcli does."""

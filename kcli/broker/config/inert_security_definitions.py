@@ -65,20 +65,8 @@ ROWS: tuple[ConfigDefinition[Any], ...] = (
         check=at_least(1),
     ),
     # TLS
-    string(
-        "ssl.client.auth",
-        "none",
-        "Whether clients need a certificate: required, requested or none.",
-        check=one_of("required", "requested", "none"),
-        mode=_PER_BROKER,
-    ),
     optional(
         class_name("ssl.engine.factory.class", "", "Class that makes the TLS engines.", mode=_PER_BROKER)
-    ),
-    string(
-        "ssl.principal.mapping.rules",
-        "DEFAULT",
-        "Rules that turn the name in a certificate into a principal.",
     ),
     # SASL
     string(

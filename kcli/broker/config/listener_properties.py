@@ -43,6 +43,10 @@ class ListenerProperties:
         found = self._properties.get(self._prefix + name)
         return self._properties.get(name) if found is None else found
 
+    def is_own(self, name: str) -> bool:
+        """Return whether a property is set for this listener alone."""
+        return self._prefix + name in self._properties
+
     def beginning_with(self, start: str) -> dict[str, str]:
         """Return the properties whose names begin with `start`, as they are here."""
         general = {name: text for name, text in self._properties.items() if name.startswith(start)}

@@ -11,6 +11,7 @@ from kcli.broker.config.config_definition import (
     boolean,
     integer,
     long,
+    one_of,
     optional,
     password,
     string,
@@ -64,6 +65,18 @@ class SecuritySettings:
     )
 
     # TLS
+    ssl_client_auth = string(
+        "ssl.client.auth",
+        "none",
+        "Whether clients need a certificate: required, requested or none.",
+        check=one_of("required", "requested", "none"),
+        mode=_PER_BROKER,
+    )
+    ssl_principal_mapping_rules = string(
+        "ssl.principal.mapping.rules",
+        "DEFAULT",
+        "Rules that turn the name in a client's certificate into a principal.",
+    )
     ssl_enabled_protocols = words(
         "ssl.enabled.protocols",
         ("TLSv1.2", "TLSv1.3"),

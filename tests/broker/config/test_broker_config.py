@@ -203,8 +203,8 @@ def test_names_that_kafka_itself_does_not_know_have_no_type() -> None:
 @pytest.mark.parametrize(
     ("name", "is_one"),
     [
-        ("ssl.client.auth", True),
-        ("listener.name.a.ssl.client.auth", True),
+        ("ssl.engine.factory.class", True),
+        ("listener.name.a.ssl.engine.factory.class", True),
         ("listener.name.a.ssl.keystore.location", False),
         ("principal.builder.class", True),
         ("sasl.kerberos.min.time.before.relogin", False),
@@ -374,12 +374,10 @@ def test_only_what_may_change_while_a_broker_runs_says_so() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ssl.client.auth", "required"),
-        ("ssl.client.auth", "requested"),
         ("principal.builder.class", "com.example.Builder"),
         ("ssl.engine.factory.class", "com.example.Factory"),
         ("security.providers", "com.example.Provider"),
-        ("listener.name.external.ssl.client.auth", "required"),
+        ("listener.name.external.ssl.engine.factory.class", "com.example.Factory"),
         ("sasl.server.callback.handler.class", "com.example.Handler"),
     ],
 )
@@ -393,16 +391,60 @@ def test_access_control_that_would_not_act_is_refused(name: str, value: str) -> 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ssl.client.auth", "none"),
         (
             "principal.builder.class",
             "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
         ),
-        ("listener.name.external.ssl.client.auth", "none"),
     ],
 )
 def test_access_control_that_is_off_costs_a_warning(name: str, value: str) -> None:
     assert len(config(**{name: value}).warnings) == 1
+
+
+def client_auth_of(listeners: str, name: str, value: str) -> BrokerConfig:
+    """Return a configuration where `name` is set, and users log in by PLAIN."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    given = {"listeners": listeners, "sasl.enabled.mechanisms": "PLAIN", name: value}
+    if "SASL" in listeners:
+        given["listener.name.sasl_ssl.plain.sasl.jaas.config"] = f'{module} required user_a="b";'
+    return BrokerConfig.from_properties(given)
+
+
+PLAIN_AND_TLS = "PLAINTEXT://:1,SSL://:2"
+TLS_AND_LOGINS = "SSL://:2,SASL_SSL://:3"
+LOGINS = "SASL_SSL://:3"
+
+
+@pytest.mark.parametrize(
+    ("listeners", "name", "acts"),
+    [
+        (PLAIN_AND_TLS, "ssl.client.auth", True),
+        (PLAIN_AND_TLS, "listener.name.ssl.ssl.client.auth", True),
+        (PLAIN_AND_TLS, "listener.name.plaintext.ssl.client.auth", False),
+        (PLAIN_AND_TLS, "listener.name.other.ssl.client.auth", False),
+        ("PLAINTEXT://:1", "ssl.client.auth", False),
+        (TLS_AND_LOGINS, "ssl.client.auth", True),
+        (LOGINS, "ssl.client.auth", False),
+        (LOGINS, "listener.name.sasl_ssl.ssl.client.auth", True),
+    ],
+)
+def test_certificates_are_demanded_only_where_a_listener_asks_for_them(
+    listeners: str, name: str, acts: bool
+) -> None:
+    assert client_auth_of(listeners, name, "none").value(name) == "none"
+    if acts:
+        assert client_auth_of(listeners, name, "required").value(name) == "required"
+        return
+    with pytest.raises(UsageError) as refused:
+        client_auth_of(listeners, name, "required")
+    wrong = f"`{name}` is required, and no listener acts on it: every client would get in"
+    assert refused.value.message == wrong
+
+
+def test_certificates_are_not_demanded_where_clients_log_in_which_is_told() -> None:
+    (warning,) = client_auth_of(TLS_AND_LOGINS, "ssl.client.auth", "required").warnings
+    own = "listener.name.sasl_ssl.ssl.client.auth"
+    assert warning == f"`ssl.client.auth` has no effect on `SASL_SSL`, where clients log in: `{own}` has"
 
 
 @pytest.mark.parametrize(

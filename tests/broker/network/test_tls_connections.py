@@ -15,6 +15,7 @@ import trio
 import trio.testing
 
 from kcli.broker.config.broker_config import BrokerConfig
+from kcli.broker.config.listener_config import ListenerConfig
 from kcli.broker.network import handshakes, socket_server
 from kcli.broker.network.handshakes import LINES_PER_SECOND, MAX_DUE, Handshakes
 from kcli.broker.network.transport import Transport
@@ -57,8 +58,9 @@ async def tls_node(directory: Path, authority: trustme.CA) -> AsyncIterator[Node
     """A node whose listener has TLS."""
     store = write_pem(authority.issue_cert("localhost"), directory / "broker.pem")
     properties = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
-    config = BrokerConfig.from_properties(properties)
-    async with running_node(directory / "data", properties, security=TlsSecurity("SSL", config)) as node:
+    listener = ListenerConfig("SSL", "127.0.0.1", 0, "SSL")
+    security = TlsSecurity(BrokerConfig.from_properties(properties), listener)
+    async with running_node(directory / "data", properties, security=security) as node:
         yield node
 
 
