@@ -65,6 +65,7 @@ COMMANDS = {
         "kcli.commands.cluster.app",
         "Show the cluster's id, its nodes and the APIs they speak; forget lost nodes.",
     ),
+    "tls": ("kcli.commands.tls.app", "Show certificates of stores and listeners, and make those of clients."),
     "completion": ("kcli.commands.completion", "Print the completion script of a shell."),
 }
 

@@ -101,7 +101,8 @@ SUBROOMS: dict[str, str] = {
         " principal"
     ),
     "kcli.security.certificates": (
-        "key_stores jks certificate_authority certificate distinguished_name der pem"
+        "store_entries key_stores jks certificate_authority certificate distinguished_name der pem"
+        " private_files"
     ),
     "kcli.storage": "dirs cleaning log producers index checkpoints log_paths disk",
     "kcli.forensics": "repair verification contents ranges entries",
@@ -126,8 +127,8 @@ SUBROOMS: dict[str, str] = {
     ),
     "kcli.spark.source": "brokers log_dirs ranges source data_loss",
     "kcli.commands": (
-        "shortcut usage_hints completion broker log_dirs topics configs consume produce cluster reassignment"
-        " groups transactions dump verify export shared"
+        "shortcut usage_hints completion tls broker log_dirs topics configs consume produce cluster"
+        " reassignment groups transactions dump verify export shared"
     ),
 }
 
@@ -141,6 +142,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "kcli.security": set(),
     "kcli.security.certificates.certificate_authority": {"cryptography"},
     "kcli.security.certificates.key_stores": {"cryptography"},
+    "kcli.security.certificates.store_entries": {"cryptography"},
     "kcli.broker": {"trio"},
     "kcli.broker.config": set(),
     "kcli.broker.controller": set(),

@@ -144,6 +144,8 @@ COMMANDS: dict[str, str] = {
     "cluster nodes": "cluster nodes -b {evil}:x",
     "cluster unregister": "cluster unregister {evil}",
     "cluster api-versions": "cluster api-versions -b {evil}:x",
+    "tls show": "tls show {evil}",
+    "tls client-cert": "tls client-cert CN=alice --data-dir {evil}",
     "completion": "completion {evil}",
 }
 """A line for each command that makes it show strangers' text; every command has one."""

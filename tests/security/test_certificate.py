@@ -13,7 +13,7 @@ from kcli.security.certificates.pem import certificates_of
 from tests.broker.security.test_tls_files import NOW
 
 if TYPE_CHECKING:
-    from tests.security.conftest import Certificates
+    from tests.support.certificates import Certificates
 
 NAMES = ["localhost", "127.0.0.1", "::1", "bücher.example"]
 

@@ -13,7 +13,7 @@ from kcli.security.certificates.distinguished_name import issuer_of, name_text, 
 from kcli.security.certificates.pem import certificates_of
 
 if TYPE_CHECKING:
-    from tests.security.conftest import Certificates
+    from tests.support.certificates import Certificates
 
 
 def test_subject_and_issuer_are_those_that_cryptography_reads(certificates: Certificates) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.security.conftest import Certificates
+    from tests.support.certificates import Certificates
 
 PASSWORD = "store-s3cret"
 DAMAGED = "wrong password, or the file is damaged"

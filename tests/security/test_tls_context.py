@@ -15,7 +15,7 @@ from tests.support.tls_pair import handshake, write_pem
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.security.conftest import Certificates
+    from tests.support.certificates import Certificates
 
 
 def server(properties: dict[str, str]) -> ssl.SSLContext:

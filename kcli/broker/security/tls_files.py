@@ -14,7 +14,6 @@ certificate without the name of an advertised host, and files that are missing.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import socket
 from datetime import timedelta
@@ -30,7 +29,7 @@ from kcli.security.certificates.certificate_authority import (
     plain_name,
 )
 from kcli.security.certificates.pem import certificates_of, private_key_of
-from kcli.storage.disk import sync_path
+from kcli.security.certificates.private_files import make_private_directory, write_private_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,11 +60,12 @@ class TlsFiles:
         names = wanted_names(hosts)
         try:
             self._is_new = not self.directory.exists()
-            self.directory.mkdir(mode=0o700, exist_ok=True)
-            self.directory.chmod(0o700)
+            make_private_directory(self.directory)
             authority = self._usable_authority(now)
             if not self._is_key_usable(names, now):
-                self._write(self.key_store, authority.issue("CN=kcli broker", names, now, is_client=False))
+                write_private_file(
+                    self.key_store, authority.issue("CN=kcli broker", names, now, is_client=False)
+                )
         except OSError as error:
             raise KcliError(f"cannot make `{error.filename or self.directory}`: {error.strerror}") from error
 
@@ -100,7 +100,7 @@ class TlsFiles:
         comments = "".join(f"# {line}\n" for line in format_properties(older).splitlines())
         text = format_properties(lines) + note + comments
         try:
-            self._write(self.client_properties, text.encode("ascii"))
+            write_private_file(self.client_properties, text.encode("ascii"))
         except OSError as error:
             raise KcliError(f"cannot write `{self.client_properties}`: {error.strerror}") from error
 
@@ -111,11 +111,11 @@ class TlsFiles:
             if authority is not None:
                 _log.warning("`%s` ends soon and is replaced: clients need the new one", self.authority)
             authority = CertificateAuthority.make(now)
-            self._write(self._authority_key, authority.key_pem)
-            self._write(self.authority, authority.certificate_pem)
-            self._write(self._trust_store, authority.trust_store)
+            write_private_file(self._authority_key, authority.key_pem)
+            write_private_file(self.authority, authority.certificate_pem)
+            write_private_file(self._trust_store, authority.trust_store)
         elif not self._trust_store.exists():
-            self._write(self._trust_store, authority.trust_store)
+            write_private_file(self._trust_store, authority.trust_store)
         return authority
 
     def _read_authority(self) -> CertificateAuthority | None:
@@ -144,15 +144,6 @@ class TlsFiles:
         if not set(names) <= set(certificate.names) or certificate.issuer != authority.subject:
             return False
         return not _ends_soon(certificate.not_after, now)
-
-    def _write(self, path: Path, data: bytes) -> None:
-        """Write a file that only its owner reads; a crash leaves the old or the new one."""
-        new = path.with_name(f"{path.name}.new")
-        new.unlink(missing_ok=True)
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
-        sync_path(str(new))
-        new.replace(path)
 
 
 def wanted_names(hosts: Iterable[str]) -> list[str]:

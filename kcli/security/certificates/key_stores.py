@@ -14,6 +14,8 @@ from kcli.security.certificates.jks import decrypt_key, read_jks
 from kcli.security.certificates.pem import PemBlock, certificates_of, private_key_of
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+
     from kcli.security.secret import Secret
 
 
@@ -121,35 +123,44 @@ def _jks(store: StoreSettings, data: bytes) -> StoreContent:
 
 
 def _pkcs12(store: StoreSettings, data: bytes) -> StoreContent:
-    try:
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.serialization import pkcs12
-    except ImportError as error:
-        raise KcliError(
-            "PKCS12 stores need cryptography", hint=install_hint("tls", "cryptography")
-        ) from error
     if store.key_password not in (None, store.password):
         raise ValueError("the password of a key is that of its store")
-    try:
-        read = pkcs12.load_pkcs12(data, store.password.reveal().encode() if store.password else None)
-    except UnsupportedAlgorithm as error:
-        raise ValueError(str(error)) from error
+    read = load_pkcs12(data, store.password.reveal() if store.password else None)
+    from cryptography.hazmat.primitives import serialization
+
     form = serialization.Encoding.DER
     others = [(each.friendly_name, each.certificate.public_bytes(form)) for each in read.additional_certs]
     if read.key is None or read.cert is None:
         return StoreContent(trusted=tuple(certificate for _name, certificate in others))
     own = read.cert.certificate.public_bytes(form)
     if store.kind == "trust":
-        return StoreContent(trusted=(own, *(each for name, each in others if _is_trusted(name, each))))
+        return StoreContent(trusted=(own, *(each for name, each in others if is_trusted_entry(name, each))))
     key = read.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    chain = _chain(own, [certificate for _name, certificate in others])
+    chain = chain_of(own, [certificate for _name, certificate in others])
     return StoreContent(key.decode("ascii"), None, chain)
 
 
-def _is_trusted(friendly_name: bytes | None, certificate: bytes) -> bool:
+def load_pkcs12(data: bytes, password: str | None) -> PKCS12KeyAndCertificates:
+    """Return what a PKCS12 store holds; raise `ValueError` for a wrong password or damage.
+
+    Raises `KcliError` without `cryptography`.
+    """
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import pkcs12
+    except ImportError as error:
+        raise KcliError(
+            "PKCS12 stores need cryptography", hint=install_hint("tls", "cryptography")
+        ) from error
+    try:
+        return pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from error
+
+
+def is_trusted_entry(friendly_name: bytes | None, certificate: bytes) -> bool:
     """Whether a certificate beside a key is one that Java trusts, and not only a part of the key's chain.
 
     Java gives a trusted one its alias as name, and one of a chain its subject; OpenSSL names neither.
@@ -157,7 +168,7 @@ def _is_trusted(friendly_name: bytes | None, certificate: bytes) -> bool:
     return friendly_name is not None and friendly_name.decode("utf-8", "replace") != subject_of(certificate)
 
 
-def _chain(own: bytes, others: list[bytes]) -> tuple[bytes, ...]:
+def chain_of(own: bytes, others: list[bytes]) -> tuple[bytes, ...]:
     """Return a certificate and those that vouch for it, in order, as far as they are at hand."""
     by_subject = {subject_of(each): each for each in others}
     chain = [own]
