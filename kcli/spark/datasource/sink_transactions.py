@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kcli.protocol.topics import TopicPartition
 
 ENDS_AT_A_TIME = 16
+_ENDING = {"PrepareCommit", "PrepareAbort"}
 UNSTABLE_SECONDS = 0.1
 """The pause before offsets are asked for again whose transaction is just ending."""
 
@@ -155,6 +156,7 @@ class SinkTransactions:
         if begun.batch > batch.number:
             return None
         groups = {id_of(self._prefix, task): task for task in range(begun.tasks)}
+        await self._until_ended(groups)
         found = await self._progress(list(groups), batch.query)
         done = {groups[group] for group, mark in found.items() if mark and mark.batch >= batch.number}
         if done and begun.tasks != batch.tasks:
@@ -165,6 +167,27 @@ class SinkTransactions:
                 "`kafka.transactional.id`, which writes all of the micro-batch again",
             )
         return done
+
+    async def _until_ended(self, ids: Collection[str]) -> None:
+        """Return when none of some transactions is just ending.
+
+        The first offset of a group shows only after that, and until then the group looks as if it had none.
+        Brokers before 3.0 do not tell.
+        """
+        with trio.move_on_after(self._config.max_block_ms / 1000):
+            while True:
+                found = await describe_transactions(self._client, ids)
+                states = {each.state for each in found.values() if not isinstance(each, KafkaError)}
+                if not states & _ENDING:
+                    return
+                await trio.sleep(UNSTABLE_SECONDS)
+        raise self._waited()
+
+    def _waited(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.UNSTABLE_OFFSET_COMMIT,
+            f"waited {self._config.max_block_ms} ms for the offsets of {self._prefix}",
+        )
 
     async def _progress(self, groups: Sequence[str], query: str) -> dict[str, Progress | None]:
         """Return what is known of a query in some groups."""
@@ -183,10 +206,7 @@ class SinkTransactions:
                     await trio.sleep(UNSTABLE_SECONDS)
                     continue
                 return marks
-        raise KafkaError(
-            ErrorCode.UNSTABLE_OFFSET_COMMIT,
-            f"waited {self._config.max_block_ms} ms for the offsets of {self._prefix}",
-        )
+        raise self._waited()
 
     async def _begin(self, place: TopicPartition, batch: MicroBatch) -> None:
         """Write down that the transactions of a micro-batch may be committed from now on."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from kcli.errors import KcliError
 from kcli.spark.datasource import sink_transactions
 from kcli.spark.datasource.sink import KcliSink, KcliStreamSink, SinkOptions
 from kcli.spark.datasource.sink_transactions import TaskTransaction
+from tests.conftest import Finished
 from tests.spark.datasource.sink_tasks import SCHEMA, Sink, killed_after
 from tests.support.kcli_broker import KcliBroker
 
@@ -159,6 +161,28 @@ def test_rows_that_are_divided_otherwise_are_refused_after_a_part_of_them_was_co
             sink.micro_batch(0, *rows)
     sink.micro_batch(0, "a", "b", "c")
     assert sink.seen() == ["a", "b", "c"]
+
+
+def test_a_commit_that_is_just_ending_counts(
+    sink: Sink, broker: KcliBroker, kcli: Callable[..., Finished]
+) -> None:
+    """The first offset of a group shows only when its marker is there: the next attempt waits for that."""
+
+    def fault(*arguments: str) -> None:
+        assert kcli("broker", "fault", *arguments, "--data-dir", str(broker.data)).exit_code == 0
+
+    fault("add", "hold-markers")
+    try:
+        sink.micro_batch(0, "", "", "c")
+        hasty = replace(sink.options, properties={**sink.options.properties, "max.block.ms": "500"})
+        again = [sink.task(0, "c", query="q"), sink.task(1, query="q")]
+        with pytest.raises(KcliError, match="waited 500 ms for the offsets"):
+            KcliStreamSink(hasty, SCHEMA).commit(list(again), 0)
+    finally:
+        fault("clear", "--all")
+    with pytest.raises(KcliError, match="was committed in part by 3 tasks, and has 2 now"):
+        KcliStreamSink(sink.options, SCHEMA).commit(list(again), 0)
+    assert sink.seen() == ["c"]
 
 
 def test_rows_may_be_divided_otherwise_before_the_first_task_is_committed(sink: Sink) -> None:
