@@ -87,6 +87,8 @@ class NodeContext:
         """The controller's node when this node last applied metadata."""
         self.authorizer: Authorizer | None = None
         """What decides who may do what; None if everybody may do everything."""
+        self.check_stores: Callable[[BrokerConfig], None] = lambda config: None
+        """Raises `UsageError` if a listener could not have the key and trust store of a configuration."""
         self.tasks: trio.Nursery | None = None
         """Where tasks of the node run, while it runs."""
         self.gate = PauseGate()

@@ -143,6 +143,7 @@ class Node:
         self.apis = APIS
         self.buffers = ReceiveBuffers()
         self.port = 0
+        self.check_stores: Callable[[BrokerConfig], None] = lambda config: None
         self.security: ListenerSecurity = PlaintextListener()
         self.quota_layer: QuotaLayer | None = None
 

@@ -53,7 +53,10 @@ class TlsBroker(KcliBroker):
 
     def issue(self, *names: str, common_name: str | None = None) -> None:
         """Put a new key and certificate into the key store."""
-        write_pem(self.authority.issue_cert(*names, common_name=common_name), self.key_store)
+        certificate = self.authority.issue_cert(
+            *names, common_name=common_name, organization_unit_name="tests"
+        )
+        write_pem(certificate, self.key_store)
 
     def java_config(self, path: Path) -> Path:
         """Write the properties of a Java client to a file; return its path."""

@@ -284,8 +284,8 @@ class BrokerConfig(BrokerSettings):
                 return value if synonym.factor == 1 else value * synonym.factor
         return row.definition.default
 
-    def check_reconfiguration(self, values: Mapping[str, str], *, is_default: bool) -> None:
-        """Check what this configuration becomes if `values` replace a whole dynamic layer of it.
+    def check_reconfiguration(self, values: Mapping[str, str], *, is_default: bool) -> BrokerConfig:
+        """Return what this configuration becomes if `values` replace a whole dynamic layer of it.
 
         The layer is the node's own, or with `is_default` the default of all nodes. Raises `KafkaError`
         INVALID_REQUEST, as Kafka does. Names and values that cannot be stored at all are for the controller.
@@ -303,6 +303,7 @@ class BrokerConfig(BrokerSettings):
             after.check_change(self)
         except InvalidConfig as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
+        return after
 
     def check_change(self, before: BrokerConfig) -> None:
         """Raise `InvalidConfig` if a running node cannot change from `before` to this configuration."""
@@ -310,6 +311,7 @@ class BrokerConfig(BrokerSettings):
         self._check_pools(before)
         self._check_local_retention()
         self._check_logins()
+        self._check_client_auth()
         for name in ("max.connections", "max.connection.creation.rate"):
             if name in {**self.dynamic_broker, **self.dynamic_default} and self.value(name) == 0:
                 raise InvalidConfig(f"`{name}` (0) would lock out every client")
@@ -412,7 +414,7 @@ class BrokerConfig(BrokerSettings):
 
     def _check_client_auth(self) -> None:
         """Raise `InvalidConfig` if certificates are demanded of clients, and no listener asks for them."""
-        for name, text in self.static.items():
+        for name, text in {**self.static, **self.dynamic_broker}.items():
             listener, _, rest = split_name(name)
             is_off = (rest or name) != CLIENT_AUTH or text.strip() == "none"
             if not is_off and not self._asks_for_certificates(listener):

@@ -546,10 +546,8 @@ def _find_listener_config(name: str) -> ConfigDefinition[Any] | None:
     base = BROKER_CONFIGS.get(split_name(name)[2])
     if base is None or name in BROKER_CONFIGS:
         return None
-    if base.name in LISTENER_CONFIGS:
+    if base.name in LISTENER_CONFIGS or base.name.startswith(OF_LISTENERS):
         return ConfigDefinition(name, base.type, None, base.doc, check=base.check, mode=base.mode)
-    if base.name.startswith(OF_LISTENERS):
-        return ConfigDefinition(name, base.type, None, base.doc, check=base.check)
     return None
 
 

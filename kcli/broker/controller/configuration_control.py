@@ -55,7 +55,7 @@ def topic_config_records(
     values = {key: value for key, value in configs.items() if value is not None}
     resource = (ConfigResourceType.TOPIC, name)
     _check_values(resource, values, (), defaults, _GROUPS)
-    return _records(resource, {}, values)
+    return _records(resource, {}, values, ())
 
 
 def incremental_alter_configs(
@@ -73,8 +73,9 @@ def incremental_alter_configs(
     def decide(resource: ConfigResource, operations: Sequence[ConfigChange]) -> list[MetadataRecord]:
         current = image.config(*resource)
         values = values_after(resource, current, operations)
-        _check_values(resource, values, {each.name for each in operations}, defaults, groups)
-        return _records(resource, current, values)
+        named = {each.name for each in operations}
+        _check_values(resource, values, named, defaults, groups)
+        return _records(resource, current, values, named)
 
     return _decide_each(image, changes, decide)
 
@@ -90,7 +91,7 @@ def alter_configs(
 
     def decide(resource: ConfigResource, values: Mapping[str, str]) -> list[MetadataRecord]:
         _check_values(resource, values, values.keys(), defaults, groups)
-        return _records(resource, image.config(*resource), values)
+        return _records(resource, image.config(*resource), values, values.keys())
 
     return _decide_each(image, changes, decide)
 
@@ -246,11 +247,19 @@ def _with_eligible_leaders(image: MetadataImage, records: list[MetadataRecord]) 
 
 
 def _records(
-    resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]
+    resource: ConfigResource,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    named: Collection[str],
 ) -> list[MetadataRecord]:
+    """Return the records of a change.
+
+    A broker's value that is set to what it is has one, too, as in Kafka: a file that it names is read again.
+    """
     type, name = resource
+    again = {key for key in named if key in after} if type == ConfigResourceType.BROKER else set()
     return [
         ConfigRecord(resource_type=type, resource_name=name, name=key, value=after.get(key))
         for key in {**before, **after}
-        if before.get(key) != after.get(key)
+        if before.get(key) != after.get(key) or key in again
     ]

@@ -27,6 +27,7 @@ from kcli.broker.config.loggers import alter_loggers, logger_levels
 from kcli.broker.controller.configuration_control import values_after
 from kcli.broker.handlers.topics import topic_defaults
 from kcli.broker.network.authorization import authorize_cluster, authorize_group, authorize_topics
+from kcli.errors import UsageError
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
@@ -294,7 +295,11 @@ def _check_broker(resource: AlterResource, broker: NodeContext) -> None:
     """Raise `KafkaError` unless this node can take a change of a broker's configuration."""
     name = resource.resource_name
     if not name or _is_this_broker(name, broker):
-        broker.config.check_reconfiguration(_values_after(resource, broker), is_default=not name)
+        after = broker.config.check_reconfiguration(_values_after(resource, broker), is_default=not name)
+        try:
+            broker.check_stores(after)
+        except UsageError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
     elif broker.controller_link.controller_id != broker.node_id:
         _check_is_this_broker(name, broker)
 

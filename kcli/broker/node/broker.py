@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from kcli.broker.node.log_cleaner import LogCleaner
     from kcli.broker.replication.leader_endpoint import LeaderEndPoints
     from kcli.broker.security.authorizer import Authorizer
+    from kcli.broker.security.tls_contexts import TlsContexts
     from kcli.protocol.topics import TopicPartition
     from kcli.storage.dirs.log_directory import LogDirectory
     from kcli.storage.log.log_config import LogConfig
@@ -119,6 +120,8 @@ class Broker(NodeContext):
             security=self._security_of,
         )
         self._securities: dict[str, ListenerSecurity] = {}
+        self.tls: TlsContexts | None = None
+        """The keys and certificates of listeners with TLS; None if there are none."""
         self.engine_layers = EngineLayers(self.engine, self._server.use)
         self._quota_layer: QuotaLayer | None = None
         self._sockets: list[tuple[str, socket.socket]] = []
@@ -178,9 +181,15 @@ class Broker(NodeContext):
         secured = [each for each in self.config.listener_configs if each.security_protocol != "PLAINTEXT"]
         if not secured:
             return {}
-        from kcli.broker.security.listener_security import listener_security  # Most brokers have none.
+        # Most brokers have none.
+        from kcli.broker.security.listener_security import listener_security
+        from kcli.broker.security.tls_contexts import TlsContexts
 
-        return {each.name: listener_security(self, self.engine, each) for each in secured}
+        contexts = TlsContexts()
+        found = {each.name: listener_security(self, self.engine, each, contexts) for each in secured}
+        if any(each.is_tls for each in secured):
+            self.tls, self.check_stores = contexts, contexts.check
+        return found
 
     def _security_of(self, listener_name: str) -> ListenerSecurity:
         return self._securities.get(listener_name) or PlaintextListener()
@@ -248,6 +257,7 @@ class Broker(NodeContext):
                     wall_ms=self.wall_ms,
                     gate=self.gate,
                     replicas_back=self._review_coordinators,
+                    look_for_stores=self._look_for_stores if self.tls is not None else None,
                 )
                 await nursery.start(housekeeping.run)
                 nursery.start_soon(self._compact_logs)
@@ -360,8 +370,14 @@ class Broker(NodeContext):
         # Takes effect at the next start, when the logs are loaded.
         self.log_manager.recovery_threads = self.config.num_recovery_threads_per_data_dir
         self._set_connection_limits()
+        self._look_for_stores()
         reconfigure_groups(self.groups, self.config)
         reconfigure_transactions(self.transactions, self.config)
+
+    def _look_for_stores(self) -> None:
+        """Load key and trust stores again that have changed, or are others now."""
+        if self.tls is not None:
+            self.tls.reload(self.config)
 
     def _set_connection_limits(self) -> None:
         self._quotas.max_connections = self.config.max_connections

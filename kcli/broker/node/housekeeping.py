@@ -10,6 +10,7 @@
 | write the recovery points | `log.flush.offset.checkpoint.interval.ms` |
 | write the log starts | `log.flush.start.offset.checkpoint.interval.ms` |
 | apply retention | `log.retention.check.interval.ms`, first after `log.initial.task.delay.ms` |
+| load key and trust stores that have changed | 10 s |
 | expire idle producers | `producer.id.expiration.check.interval.ms` |
 
 A failing job is logged and runs again on time. Due times count from the start, so setting the clock back
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from kcli.storage.dirs.log_manager import LogManager
 
 TICK_SECONDS = 1.0
+STORE_CHECK_MS = 10_000
 _log = logging.getLogger(__name__)
 
 
@@ -56,10 +58,18 @@ class Job:
     run: Callable[[], Awaitable[None]]
 
 
+def _store_job(look_for_stores: Callable[[], None]) -> Job:
+    async def run() -> None:
+        look_for_stores()
+
+    return Job("look for key stores", interval_ms=STORE_CHECK_MS, due_ms=STORE_CHECK_MS, run=run)
+
+
 class Housekeeping:
     """The periodic jobs of one node; `wall_ms` dates records and files.
 
     `replicas_back` is called after replicas were opened that had lacked descriptors or memory.
+    `look_for_stores`, if there are any, loads key and trust stores whose files have changed.
     """
 
     def __init__(
@@ -71,6 +81,7 @@ class Housekeeping:
         wall_ms: Callable[[], int],
         gate: PauseGate | None = None,
         replicas_back: Callable[[], None] = lambda: None,
+        look_for_stores: Callable[[], None] | None = None,
     ) -> None:
         self._gate = gate or PauseGate()
         self._log_manager = log_manager
@@ -78,6 +89,8 @@ class Housekeeping:
         self._wall_ms = wall_ms
         self._replicas_back = replicas_back
         self._jobs = self._all_jobs(config)
+        if look_for_stores is not None:
+            self._jobs.append(_store_job(look_for_stores))
 
     def _all_jobs(self, config: BrokerConfig) -> list[Job]:
         check_ms = config.replica_high_watermark_checkpoint_interval_ms

@@ -8,6 +8,7 @@ from kcli.broker.process.compact_operations import COMPACT_OPERATIONS
 from kcli.broker.process.fault_operations import FAULT_OPERATIONS
 from kcli.broker.process.meter_operations import METER_OPERATIONS
 from kcli.broker.process.node_operations import NODE_OPERATIONS
+from kcli.broker.process.tls_operations import TLS_OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,5 +26,6 @@ OPERATIONS: Mapping[str, Operation] = {
     **FAULT_OPERATIONS,
     **METER_OPERATIONS,
     **COMPACT_OPERATIONS,
+    **TLS_OPERATIONS,
     "process.file-descriptors": file_descriptors,
 }

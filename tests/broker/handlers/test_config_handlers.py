@@ -20,6 +20,7 @@ from kcli.broker.handlers.configs import (
 )
 from kcli.broker.network.apis import Api
 from kcli.broker.network.request_context import RequestContext
+from kcli.errors import UsageError
 from kcli.protocol.configs import NO_EFFECT
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
@@ -60,6 +61,10 @@ class Node:
         return self._static.with_dynamic(
             broker=self.image.config(BROKER, "1"), default=self.image.config(BROKER, "")
         )
+
+    def check_stores(self, config: BrokerConfig) -> None:
+        if config.listener_properties("a").text("ssl.keystore.location") == "/broken":
+            raise UsageError("cannot use the key store `/broken`")
 
     def context(self, version: int) -> RequestContext:
         context = RequestContext(SimpleNamespace(broker=self).broker, "PLAINTEXT", "127.0.0.1")  # type: ignore[arg-type]
@@ -392,7 +397,9 @@ def test_what_kafka_acts_on_and_kcli_does_not_is_stored_and_shown() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "own", "default"),
     [
-        ("listener.name.a.ssl.keystore.location", "/k", ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+        ("listener.name.a.ssl.keystore.location", "/k", ErrorCode.NONE, ErrorCode.INVALID_REQUEST),
+        ("listener.name.a.ssl.keystore.location", "/broken", 42, ErrorCode.INVALID_REQUEST),
+        ("ssl.keystore.location", "/k", ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
         ("sasl.oauthbearer.scope", "s", ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
         ("sasl.kerberos.min.time.before.relogin", "5", ErrorCode.NONE, ErrorCode.INVALID_REQUEST),
         ("listener.name.a.max.connections", "5", ErrorCode.NONE, ErrorCode.NONE),

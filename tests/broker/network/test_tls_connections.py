@@ -20,6 +20,7 @@ from kcli.broker.network import handshakes, socket_server
 from kcli.broker.network.handshakes import LINES_PER_SECOND, MAX_DUE, Handshakes
 from kcli.broker.network.transport import Transport
 from kcli.broker.security.listener_security import TlsSecurity
+from kcli.broker.security.tls_contexts import TlsContexts
 from kcli.broker.waiting.pause_gate import PauseGate
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from tests.broker.network.frames import all_metadata, frame
@@ -59,7 +60,7 @@ async def tls_node(directory: Path, authority: trustme.CA) -> AsyncIterator[Node
     store = write_pem(authority.issue_cert("localhost"), directory / "broker.pem")
     properties = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
     listener = ListenerConfig("SSL", "127.0.0.1", 0, "SSL")
-    security = TlsSecurity(BrokerConfig.from_properties(properties), listener)
+    security = TlsSecurity(TlsContexts().open(BrokerConfig.from_properties(properties), listener))
     async with running_node(directory / "data", properties, security=security) as node:
         yield node
 
