@@ -15,7 +15,12 @@ from tests.support.kcli_broker import KcliBroker
 if TYPE_CHECKING:
     from pathlib import Path
 
+SECURITY = ("cryptography", "trustme", "jwt", "kcli.security.certificates", "kcli.security.tls_context")
+"""What TLS and tokens need: nobody else waits for it. Trio imports `ssl` itself."""
+
 HEAVY = (
+    *SECURITY,
+    "ssl",
     "pyspark",
     "pyarrow",
     "numpy",
@@ -89,7 +94,14 @@ COMMAND_MODULES = {
 }
 """How many modules of kcli a command may load that asks a broker, each a fifth of a millisecond."""
 
-NOT_FOR_A_SHORT_COMMAND = ("rich", "dataclasses", "kcli.broker", "kcli.protocol.apis", "kcli.protocol.re2")
+NOT_FOR_A_SHORT_COMMAND = (
+    *SECURITY,
+    "rich",
+    "dataclasses",
+    "kcli.broker",
+    "kcli.protocol.apis",
+    "kcli.protocol.re2",
+)
 
 
 @pytest.mark.parametrize("line", COMMAND_MODULES)
@@ -116,6 +128,7 @@ It has about 190. Each costs 0.2 ms of every start, and 30 KB.
 """
 
 NOT_FOR_AN_IDLE_NODE = (
+    *SECURITY,
     "typer",
     "rich",
     "kcli.cli",

@@ -24,7 +24,7 @@ from kcli.security.jaas import MODULES, PLAIN_MODULE, JaasEntry, parse_entries, 
 from kcli.security.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from kcli.broker.config.listener_config import ListenerConfig
@@ -154,13 +154,20 @@ def _logins(properties: Mapping[str, str], security_protocol: str) -> Iterator[t
 
 def sasl_listeners(properties: Mapping[str, str], security_protocol: str) -> list[ListenerConfig]:
     """Return the listeners of properties whose clients log in. Raises `UsageError`."""
+    return [each for each in named_listeners(properties, security_protocol) if each.is_sasl]
+
+
+def named_listeners(properties: Mapping[str, str], security_protocol: str) -> Sequence[ListenerConfig]:
+    """Return the listeners of properties, which speak `security_protocol` if none is named.
+
+    Raises `UsageError`.
+    """
     try:
         protocols = parse_protocol_map(properties.get(_PROTOCOL_MAP.name, _PROTOCOL_MAP.default))
         entries = _LISTENERS.parse(properties.get(_LISTENERS.name, f"{security_protocol}://:0"))
-        found = parse_listeners(entries, protocols, property_name=_LISTENERS.name)
+        return parse_listeners(entries, protocols, property_name=_LISTENERS.name)
     except InvalidConfig as error:
         raise UsageError(error.message, hint=error.hint) from error
-    return [listener for listener in found if listener.is_sasl]
 
 
 def _module(sections: Mapping[str, tuple[JaasEntry, ...]], listener: str, mechanism: str) -> JaasEntry | None:

@@ -35,8 +35,6 @@ OPTIONAL_VALUES = {"--sasl": ""}
 """Options that may stand without a value."""
 FLUSH_INTERVAL = "log.flush.interval.messages"
 AUTHORIZER, STANDARD_AUTHORIZER = "authorizer.class.name", "standard"
-AUTO_TLS = "auto"
-CLIENT_AUTH, KEY_STORE, TRUST_STORE = "ssl.client.auth", "ssl.keystore.", "ssl.truststore."
 SUPER_USERS, ADMIN = "super.users", "User:admin"
 
 
@@ -87,7 +85,13 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
     if options.sasl is not None:
         add_sasl(options, properties)
     add_users(options, properties)
-    add_tls(options, properties)
+    if options.tls is not None or options.client_auth is not None:
+        from kcli.commands.broker.tls_options import add_client_auth, add_tls
+
+        if options.tls is not None:
+            add_tls(properties, options.tls, protocol=protocol_of(options))
+        if options.client_auth is not None:
+            add_client_auth(properties, options.client_auth, protocol=protocol_of(options), tls=options.tls)
     cluster_options = ClusterOptions(
         data_dir=data_dir_of(options),
         is_ephemeral=options.ephemeral,
@@ -98,7 +102,7 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
         adopt=options.adopt,
         racks=rack_names(options.rack),
         security_protocol=protocol_of(options),
-        has_auto_tls=options.tls == AUTO_TLS,
+        has_auto_tls=options.tls == "auto",
     )
     steps = None
     if options.scenario is not None:
@@ -215,58 +219,6 @@ def add_authorizer(properties: dict[str, str]) -> None:
         )
     others = [text for each in properties.get(SUPER_USERS, "").split(";") if (text := each.strip())]
     properties[SUPER_USERS] = ";".join(dict.fromkeys([*others, ADMIN]))
-
-
-def add_tls(options: StartOptions, properties: dict[str, str]) -> None:
-    """Have listeners speak TLS, with a key in a file or one that the broker makes. Raises `UsageError`."""
-    key_store = next((name for name in properties if name.startswith(KEY_STORE)), None)
-    if options.client_auth is not None:
-        add_client_auth(options, properties, has_key=options.tls is not None or key_store is not None)
-    if options.tls is None:
-        return
-    if key_store is not None:
-        raise UsageError(f"`--tls` and `{key_store}` exclude each other", hint="leave one of them out")
-    if options.tls != AUTO_TLS:
-        path = Path(options.tls)
-        if not path.is_file():
-            raise UsageError(
-                f"`--tls` names no file: {options.tls}", hint="`--tls auto` makes keys by itself"
-            )
-        properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(path.absolute())}
-    if "listeners" in properties and not speaks_tls(properties):
-        raise UsageError(
-            "`--tls` and `listeners` without TLS exclude each other",
-            hint="leave `listeners` out, or name one as `SSL://host:port`",
-        )
-
-
-def add_client_auth(options: StartOptions, properties: dict[str, str], *, has_key: bool) -> None:
-    """Have clients show certificates. Raises `UsageError` if none could be trusted, or nobody would ask."""
-    if options.client_auth not in ("none", "requested", "required"):
-        raise UsageError(
-            f"bad value of `--client-auth`: {options.client_auth}", hint="it is none, requested or required"
-        )
-    if not has_key:
-        raise UsageError("`--client-auth` needs a listener with TLS", hint="`--tls auto` makes one")
-    has_trust_store = options.tls == AUTO_TLS or any(name.startswith(TRUST_STORE) for name in properties)
-    if options.client_auth != "none" and not has_trust_store:
-        raise UsageError(
-            "`--client-auth` needs a trust store: which clients are to get in?",
-            hint="`--override ssl.truststore.type=PEM --override ssl.truststore.location=FILE` names one",
-        )
-    if properties.setdefault(CLIENT_AUTH, options.client_auth) != options.client_auth:
-        raise UsageError(
-            f"`--client-auth` and `{CLIENT_AUTH}={properties[CLIENT_AUTH]}` exclude each other",
-            hint="leave one of them out",
-        )
-
-
-def speaks_tls(properties: Mapping[str, str]) -> bool:
-    """Return whether a listener speaks TLS. Raises `UsageError` for properties that cannot be used."""
-    from kcli.broker.config.broker_config import BrokerConfig
-
-    listeners = BrokerConfig.from_properties(properties).listener_configs
-    return any(listener.security_protocol.endswith("SSL") for listener in listeners)
 
 
 def rack_names(text: str | None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.commands.broker.start import StartOptions, add_tls
+from kcli.commands.broker.tls_options import add_client_auth, add_tls
 from kcli.errors import UsageError
 from tests.support.kcli_broker import READY_TIMEOUT_SECONDS, KcliBroker
 
@@ -20,48 +20,72 @@ if TYPE_CHECKING:
     from tests.conftest import Finished
 
 
-def options(tls: str | None = "auto", client_auth: str | None = None) -> StartOptions:
-    return StartOptions(tls=tls, client_auth=client_auth)
+def added(
+    properties: dict[str, str],
+    tls: str | None = "auto",
+    client_auth: str | None = None,
+    protocol: str = "SSL",
+) -> dict[str, str]:
+    """Return the properties with what the options add."""
+    found = dict(properties)
+    if tls is not None:
+        add_tls(found, tls, protocol=protocol)
+    if client_auth is not None:
+        add_client_auth(found, client_auth, protocol=protocol, tls=tls)
+    return {name: text for name, text in found.items() if name not in properties}
 
 
 @pytest.mark.parametrize(
-    ("given", "properties", "words"),
+    ("properties", "tls", "client_auth", "words"),
     [
-        (options(), {"ssl.keystore.location": "k"}, "`--tls` and `ssl.keystore.location` exclude"),
-        (options("missing.pem"), {}, "`--tls` names no file: missing.pem"),
-        (options(), {"listeners": "PLAINTEXT://:9092"}, "`--tls` and `listeners` without TLS exclude"),
-        (options(None, "required"), {}, "`--client-auth` needs a listener with TLS"),
-        (options("auto", "maybe"), {}, "bad value of `--client-auth`: maybe"),
-        (options("auto", "required"), {"ssl.client.auth": "none"}, "`ssl.client.auth=none` exclude"),
+        ({"ssl.keystore.location": "k"}, "auto", None, "`--tls` and `ssl.keystore.location` exclude"),
+        ({}, "missing.pem", None, "`--tls` names no file: missing.pem"),
+        ({"listeners": "PLAINTEXT://:9092"}, "auto", None, "`--tls`, but no listener in `listeners` has TLS"),
+        ({}, "auto", "maybe", "bad value of `--client-auth`: maybe"),
+        ({"ssl.client.auth": "none"}, "auto", "required", "`ssl.client.auth=none` exclude"),
+        ({"listeners": "PLAINTEXT://:9092"}, None, "required", "`--client-auth` needs a listener with TLS"),
         (
-            options(None, "required"),
-            {"ssl.keystore.location": "k"},
+            {"ssl.keystore.location": "k", "listeners": "SSL://:9092"},
+            None,
+            "required",
             "`--client-auth` needs a trust store",
         ),
     ],
 )
 def test_options_that_exclude_each_other_are_refused(
-    given: StartOptions, properties: dict[str, str], words: str
+    properties: dict[str, str], tls: str | None, client_auth: str | None, words: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        add_tls(given, dict(properties))
+        added(properties, tls, client_auth)
     assert words in refused.value.message
     assert refused.value.hint is not None
+
+
+def test_a_broker_without_tls_asks_for_no_certificates(kcli: Callable[..., Finished]) -> None:
+    refused = kcli("broker", "start", "--client-auth", "required", "--port", "0")
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert refused.err == ("error: `--client-auth` needs a listener with TLS\nhint: `--tls auto` makes one\n")
 
 
 def test_options_become_properties(tmp_path: Path) -> None:
     key_store = tmp_path / "broker.pem"
     key_store.touch()
-    properties: dict[str, str] = {}
-    add_tls(options(str(key_store)), properties)
-    assert properties == {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(key_store)}
+    assert added({}, str(key_store)) == {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(key_store)}
     for chosen in ("none", "requested", "required"):
-        properties = {}
-        add_tls(options("auto", chosen), properties)
-        assert properties == {"ssl.client.auth": chosen}
-    listeners = {"listeners": "PLAINTEXT://:9092,CLIENTS://:9093"}
-    mapped = {**listeners, "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SSL"}
-    add_tls(options(), dict(mapped))
+        assert added({}, "auto", chosen) == {"ssl.client.auth": chosen}
+    mapped = {
+        "listeners": "PLAINTEXT://:9092,CLIENTS://:9093",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SSL",
+    }
+    assert added(mapped) == {}
+
+
+def test_listeners_with_sasl_ask_for_certificates_too() -> None:
+    own = "listener.name.sasl_ssl.ssl.client.auth"
+    assert added({}, "auto", "required", "SASL_SSL") == {"ssl.client.auth": "required", own: "required"}
+    with pytest.raises(UsageError) as refused:
+        added({own: "none"}, "auto", "required", "SASL_SSL")
+    assert f"`{own}=none` exclude each other" in refused.value.message
 
 
 def test_a_broker_makes_its_keys_and_tells_clients_where_they_are(
