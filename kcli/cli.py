@@ -65,7 +65,10 @@ COMMANDS = {
         "kcli.commands.cluster.app",
         "Show the cluster's id, its nodes and the APIs they speak; forget lost nodes.",
     ),
-    "tls": ("kcli.commands.tls.app", "Show certificates of stores and listeners, and make those of clients."),
+    "tls": (
+        "kcli.commands.tls.app",
+        "Show, make and reload certificates of listeners and clients.",
+    ),
     "completion": ("kcli.commands.completion", "Print the completion script of a shell."),
 }
 

@@ -38,7 +38,7 @@ VERBS = {
     "reassign-partitions": ("generate", "execute", "verify", "list", "cancel"),
     "log-dirs": ("describe", "move"),
     "cluster": ("id", "nodes", "unregister", "api-versions"),
-    "tls": ("show", "client-cert"),
+    "tls": ("show", "client-cert", "reload"),
 }
 NESTED = {
     ("broker", "node"): ("list", "stop", "kill", "start", "pause", "resume", "add", "remove"),

@@ -146,6 +146,7 @@ COMMANDS: dict[str, str] = {
     "cluster api-versions": "cluster api-versions -b {evil}:x",
     "tls show": "tls show {evil}",
     "tls client-cert": "tls client-cert CN=alice --data-dir {evil}",
+    "tls reload": "tls reload --data-dir {evil}",
     "completion": "completion {evil}",
 }
 """A line for each command that makes it show strangers' text; every command has one."""

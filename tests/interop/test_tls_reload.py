@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from kcli.control_socket import ask
 from tests.support.apache_kafka import java_command
 from tests.support.processes import ChildProcess
 from tests.support.tls_broker import TlsBroker
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.conftest import Finished
     from tests.support.apache_kafka import KafkaTools
 
 pytestmark = pytest.mark.interop
@@ -107,16 +107,20 @@ def test_what_does_not_fit_is_refused_and_the_old_certificate_stays(
     assert shown(broker) == first
 
 
-def test_a_reload_can_be_asked_for(broker: TlsBroker) -> None:
+def test_a_reload_can_be_asked_for(broker: TlsBroker, kcli: Callable[..., Finished]) -> None:
     first = shown(broker)
     broker.issue(*NAMES, "more.example", common_name="broker")
-    (row,) = ask(broker.data, "tls.reload", timeout_seconds=30)
-    assert (row["node"], row["listener"], row["error"]) == (1, "SSL", None)
-    assert row["names"] == ["localhost", "127.0.0.1", "more.example"]
+    done = kcli("tls", "reload", "--data-dir", str(broker.data))
+    assert done.exit_code == 0
+    assert done.out.startswith("node 1, SSL: reloaded: CN=broker,OU=tests,O=trustme")
+    assert " for localhost, 127.0.0.1, more.example, valid until " in done.out
     assert shown(broker) != first
     broker.issue("localhost", common_name="broker")
-    (row,) = ask(broker.data, "tls.reload", timeout_seconds=30)
-    assert row["error"] == (
-        "the new certificate lacks alternative names of the old one: 127.0.0.1, more.example"
-    )
-    assert row["hint"] == "`ssl.allow.san.changes=true` accepts that"
+    done = kcli("tls", "reload", "--data-dir", str(broker.data))
+    assert done.exit_code == 1
+    assert done.out.startswith("node 1, SSL: keeps its certificate: CN=broker,OU=tests,O=trustme")
+    assert done.err.splitlines() == [
+        "error: node 1, listener `SSL`: the new certificate lacks alternative names of the old one: "
+        "127.0.0.1, more.example",
+        "hint: `ssl.allow.san.changes=true` accepts that",
+    ]

@@ -1,4 +1,4 @@
-"""`kcli tls`: shows certificates of directories, stores and listeners, and makes those of clients."""
+"""`kcli tls`: shows certificates of stores and listeners, makes those of clients, reloads a broker's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import typer
 from kcli.commands.broker.node import DEFAULT_DATA_DIR, DataDir
 from kcli.commands.shared.options import CommandConfig
 from kcli.commands.shared.runner import command
+from kcli.commands.tls.reloaded import TlsReloaded, reloaded
 from kcli.commands.tls.shown import ShownSource, TlsShown, certificate_row, iso, with_failures
+from kcli.control_socket import ask
 from kcli.errors import KcliError, UsageError, reason_of
 from kcli.properties import format_properties, read_properties
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="tls",
-    help="Show certificates of stores and listeners, and make those of clients.",
+    help="Show, make and reload certificates of listeners and clients.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -226,3 +228,13 @@ def client_side(directory: Path, key_store: Path) -> Mapping[str, str]:
             "ssl.truststore.location": str(directory / "ca.pem"),
         }
     return {**given, "ssl.keystore.type": "PEM", "ssl.keystore.location": str(key_store)}
+
+
+@command(app, "reload", example="kcli tls reload --data-dir kcli-data")
+def reload(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> TlsReloaded:
+    """Have the running broker of a directory load the key and trust stores of its listeners again.
+
+    It looks at their files every ten seconds anyway. New connections get the new certificate, others go on. A
+    store that cannot be used, or whose certificate is for others, changes nothing: exit 1.
+    """
+    return reloaded(ask(data_dir.absolute(), "tls.reload", timeout_seconds=ANSWER_SECONDS))
