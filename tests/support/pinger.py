@@ -14,6 +14,7 @@ from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.raw_client import RawClient, request_frame
 
 if TYPE_CHECKING:
+    import ssl
     from types import TracebackType
 
     from tests.support.processes import ChildProcess
@@ -27,11 +28,19 @@ class Pinger:
     `works` has the seconds of processor time that the server took during each, if its process is given.
     """
 
-    def __init__(self, bootstrap: str, *, server: ChildProcess | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        server: ChildProcess | None = None,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
         self.delays: list[float] = []
         self.works: list[float] = []
         self._server = server
         self._client = RawClient(bootstrap, timeout=60)
+        if context is not None:
+            self._client.socket = context.wrap_socket(self._client.socket, server_hostname="localhost")
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
 

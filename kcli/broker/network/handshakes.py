@@ -32,6 +32,7 @@ class Handshakes:
         self._turn = trio.Lock()
         self._due = 0
         self._few = trio.Event()
+        """Set once there are few again; replaced whenever there are many."""
         self._lines = 0
         self._lines_since = 0.0
 
@@ -43,7 +44,6 @@ class Handshakes:
     async def until_few(self) -> None:
         """Return when connections may be accepted."""
         while self.are_many:
-            self._few = trio.Event()
             await self._few.wait()
 
     async def step(self, transport: Transport) -> bool:
@@ -52,6 +52,8 @@ class Handshakes:
         Raises the `OSError` of the transport.
         """
         self._due += 1
+        if self._due == MAX_DUE:
+            self._few = trio.Event()
         try:
             async with self._turn:
                 if self._gate.is_closed:
@@ -59,7 +61,7 @@ class Handshakes:
                 return transport.advance()
         finally:
             self._due -= 1
-            if not self.are_many:
+            if self._due < MAX_DUE:
                 self._few.set()
 
     async def failed(self, error: OSError, transport: Transport, listener_name: str, address: str) -> None:

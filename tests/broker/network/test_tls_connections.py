@@ -17,6 +17,7 @@ import trio.testing
 from kcli.broker.config.broker_config import BrokerConfig
 from kcli.broker.config.listener_config import ListenerConfig
 from kcli.broker.network import handshakes, socket_server
+from kcli.broker.network.connection import MAX_LOGIN_SECONDS
 from kcli.broker.network.handshakes import LINES_PER_SECOND, MAX_DUE, Handshakes
 from kcli.broker.network.transport import Transport
 from kcli.broker.security.listener_security import TlsSecurity
@@ -238,6 +239,27 @@ async def test_silent_clients_keep_nobody_out(
                 assert (await client.ask(all_metadata(), 9)).topics == []
 
 
+async def test_a_handshake_that_takes_too_long_is_ended(
+    authority: trustme.CA, trusting: ssl.SSLContext, tmp_path: Path
+) -> None:
+    async with (
+        tls_node(tmp_path, authority) as node,
+        asking(node, trusting) as served,
+        tls_client(node, trusting) as slow,
+        tls_client(node, trusting) as silent,
+    ):
+        await slow.stream.send_all(slow.hello()[:-1])
+        await until(lambda: len(node.server.connections) == 3)
+        now = trio.current_time()
+        await node.server.sweep_once(now + MAX_LOGIN_SECONDS - 1)
+        assert not slow.has_received
+        assert not silent.has_received
+        await node.server.sweep_once(now + MAX_LOGIN_SECONDS + 1)
+        assert await slow.is_closed()
+        assert await silent.is_closed()
+        assert (await served.ask(all_metadata(), 9)).topics == []
+
+
 class Slow(Transport):
     """A handshake of so many steps."""
 
@@ -263,8 +285,12 @@ async def test_accepting_pauses_while_many_handshakes_are_due() -> None:
         with trio.move_on_after(0) as waiting:
             await shaken.until_few()
         assert waiting.cancelled_caught
-        gate.open()
-        await shaken.until_few()
+        # Every listener of the node waits.
+        async with trio.open_nursery() as listeners:
+            listeners.start_soon(shaken.until_few)
+            listeners.start_soon(shaken.until_few)
+            await trio.testing.wait_all_tasks_blocked()
+            gate.open()
         assert not shaken.are_many
     assert not any(transport.steps for transport in transports)
 
