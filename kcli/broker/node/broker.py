@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from kcli.broker.network.request_engine import RequestEngine
     from kcli.broker.node.log_cleaner import LogCleaner
     from kcli.broker.replication.leader_endpoint import LeaderEndPoints
+    from kcli.broker.security.audit import Audit
     from kcli.broker.security.authorizer import Authorizer
     from kcli.broker.security.tls_contexts import TlsContexts
     from kcli.protocol.topics import TopicPartition
@@ -350,6 +351,11 @@ class Broker(NodeContext):
             self._limit_clients()
         if self._authorizer is not None:
             self._authorizer.apply(delta, image)
+
+    @property
+    def audit(self) -> Audit | None:
+        """What the authorizer has denied, None without an authorizer."""
+        return None if self._authorizer is None else self._authorizer.audit
 
     def _limit_clients(self) -> None:
         if self._quota_layer is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kcli.broker.process.acl_operations import ACL_OPERATIONS
 from kcli.broker.process.compact_operations import COMPACT_OPERATIONS
 from kcli.broker.process.fault_operations import FAULT_OPERATIONS
 from kcli.broker.process.meter_operations import METER_OPERATIONS
@@ -27,5 +28,6 @@ OPERATIONS: Mapping[str, Operation] = {
     **METER_OPERATIONS,
     **COMPACT_OPERATIONS,
     **TLS_OPERATIONS,
+    **ACL_OPERATIONS,
     "process.file-descriptors": file_descriptors,
 }
