@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.differential.guarded import SETTINGS as GUARDED
-from tests.differential.guarded import GuardedComparison, open_for_admin
+from tests.differential.guarded import GuardedComparison, GuardedPair, Ports
 from tests.differential.printing import print_report
 from tests.differential.requests import APIS
 from tests.differential.run import Comparison
@@ -45,45 +44,53 @@ def main() -> int:
     parser.add_argument("--apache", metavar="HOST:PORT", help="a running Apache Kafka broker to use")
     parser.add_argument("--kcli", metavar="HOST:PORT", help="a running kcli broker to use")
     options = parser.parse_args()
+    theirs, ours = Ports.free(), Ports.free()
     with (
         tempfile.TemporaryDirectory(prefix="differential-") as directory,
-        brokers(Path(directory), options.apache, options.kcli, guarded=options.guarded) as (apache, kcli),
+        brokers(
+            Path(directory),
+            options.apache,
+            options.kcli,
+            guards=(theirs, ours) if options.guarded else None,
+        ) as (apache, kcli),
     ):
-        pair = Pair(apache, kcli)
-        make = Comparison
-        if options.guarded:
-            open_for_admin(pair)
-            make = GuardedComparison
-        comparison = make(pair, seed=options.seed, names=tuple(options.api))
+        names = tuple(options.api)
+        comparison = (
+            GuardedComparison(GuardedPair(theirs, ours), seed=options.seed, names=names)
+            if options.guarded
+            else Comparison(Pair(apache, kcli), seed=options.seed, names=names)
+        )
         report = comparison.run(options.requests)
         for finding in list(report.findings.values())[: options.shrink]:
             comparison.shrink(finding)
         print_report(report)
-        pair.close()
+        comparison.close()
     return 1 if report.findings else 0
 
 
 @contextmanager
 def brokers(
-    directory: Path, apache: str | None, kcli: str | None, *, guarded: bool = False
+    directory: Path, apache: str | None, kcli: str | None, *, guards: tuple[Ports, Ports] | None
 ) -> Iterator[tuple[str, str]]:
     """The addresses of both brokers, started here unless they are given."""
     from tests.support.apache_kafka import ApacheKafka, KafkaTools
     from tests.support.kcli_broker import KcliBroker
 
-    settings = {**SETTINGS, **GUARDED} if guarded else SETTINGS
     started = []
     if apache is None:
         (directory / "apache").mkdir()
         tools = KafkaTools(directory)
-        theirs = ApacheKafka(directory / "apache", tools, settings=settings)
+        theirs = ApacheKafka(
+            directory / "apache", tools, settings=SETTINGS | (guards[0].apache_settings if guards else {})
+        )
         tools.close()
         started.append(theirs)
+        theirs.port = guards[0].plain if guards else theirs.port
         theirs.start()
         apache = theirs.bootstrap
     if kcli is None:
         (directory / "kcli").mkdir()
-        ours = KcliBroker(directory / "kcli", settings=settings)
+        ours = KcliBroker(directory / "kcli", settings=SETTINGS | (guards[1].settings if guards else {}))
         started.append(ours)
         ours.start()
         kcli = ours.bootstrap

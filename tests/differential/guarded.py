@@ -1,32 +1,50 @@
-"""The comparison with authorizers: clients at many addresses, each with random access control entries.
+"""The comparison with authorizers: clients of many names and addresses, with random access control entries.
 
-Every client is `User:ANONYMOUS`, and an entry is for one address. The world is built from `ADMIN`, an address
-that may do everything; the first request there finds a cluster without entries, which is open.
+Clients log in by SASL/PLAIN, but for ANONYMOUS, who comes through the listener without logins. The world is
+built by `admin`, a super user.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kcli.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kcli.security.acl import CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType
 from tests.differential.run import Comparison
+from tests.differential.sides import Pair, Side
 from tests.differential.world import TOPICS, TRANSACTIONAL_IDS
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-    from tests.differential.sides import Pair
     from tests.differential.world import World
 
-SETTINGS = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
-ADMIN = "127.0.0.1"
-ASKERS = tuple(f"127.0.0.{number}" for number in range(2, 26))
+ADMIN = "admin"
+NAMED = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
+"""Users with entries of their own."""
+UNNAMED = ("ivan", "judy")
+"""Users whom only entries for everybody are about."""
+HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+PASSWORD = "s3cret"
+
+
+class Asker(NamedTuple):
+    """A client: its name, None for ANONYMOUS, and its address."""
+
+    user: str | None
+    host: str
+
+    @property
+    def principal(self) -> str:
+        return f"User:{self.user or 'ANONYMOUS'}"
+
+
+ASKERS = tuple(Asker(user, host) for user in (None, *NAMED) for host in HOSTS) + tuple(
+    Asker(user, HOSTS[0]) for user in (ADMIN, *UNNAMED)
+)
 
 OPERATIONS = {
     ResourceType.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
@@ -36,29 +54,82 @@ OPERATIONS = {
 }
 """The operations that mean something for each type."""
 
-
-def entry(
-    type: int, name: str, host: str, operation: int, *, pattern: int = 3, deny: bool = False
-) -> AclCreation:
-    """An entry for everybody at an address."""
-    return AclCreation(
-        resource_type=type,
-        resource_name=name,
-        resource_pattern_type=pattern,
-        principal="User:ANONYMOUS",
-        host=host,
-        operation=operation,
-        permission_type=PermissionType.DENY if deny else PermissionType.ALLOW,
-    )
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-def open_for_admin(pair: Pair) -> None:
-    """Let `ADMIN` do everything, and nobody else anything."""
-    entries = [
-        entry(type, CLUSTER_NAME if type is ResourceType.CLUSTER else "*", ADMIN, Operation.ALL)
-        for type in OPERATIONS
-    ]
-    pair.set_up(CreateAclsRequest(creations=entries), 3)
+class Ports(NamedTuple):
+    """The ports of a broker's listeners; kcli has none for controllers."""
+
+    plain: int
+    sasl: int
+    controller: int = 0
+
+    @classmethod
+    def free(cls) -> Ports:
+        """Return ports that nobody has."""
+        return cls(free_port(), free_port(), free_port())
+
+    @property
+    def addresses(self) -> tuple[str, str]:
+        """Where clients come without and with a login."""
+        return f"127.0.0.1:{self.plain}", f"127.0.0.1:{self.sasl}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the properties of the listeners and of the authorizer, for either broker."""
+        users = " ".join(f'user_{name}="{PASSWORD}"' for name in (ADMIN, *NAMED, *UNNAMED))
+        jaas = f"{_PLAIN} required {users};"
+        plain, sasl = self.addresses
+        return {
+            "listeners": f"PLAINTEXT://{plain},SASL_PLAINTEXT://{sasl}",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{ADMIN}",
+        }
+
+    @property
+    def apache_settings(self) -> dict[str, str]:
+        """Return the same with a controller, to which the broker itself logs in as `admin`."""
+        common = self.settings
+        own = f'{_PLAIN} required username="{ADMIN}" password="{PASSWORD}" user_{ADMIN}="{PASSWORD}";'
+        return {
+            **common,
+            "advertised.listeners": common["listeners"],
+            "listeners": f"{common['listeners']},CONTROLLER://127.0.0.1:{self.controller}",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller}",
+            "listener.security.protocol.map": (
+                "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
+            ),
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.controller.plain.sasl.jaas.config": own,
+        }
+
+
+class GuardedPair(Pair):
+    """Both brokers as `admin` sees them."""
+
+    def __init__(self, apache: Ports, kcli: Ports) -> None:
+        super().__init__(apache.addresses[1], kcli.addresses[1])
+        for side in self.sides:
+            side.become((ADMIN, PASSWORD), HOSTS[0])
+        self._plain = apache.addresses[0], kcli.addresses[0]
+
+    def seen_by(self, asker: Asker) -> Pair:
+        """Return both brokers as another client sees them; what one learns, all know."""
+        other = Pair("", "")
+        other.foreign_topics, other._numbers = self.foreign_topics, self._numbers
+        other.apache, other.kcli = (
+            _as_client(side, plain, asker) for side, plain in zip(self.sides, self._plain, strict=True)
+        )
+        return other
+
+
+def _as_client(side: Side, plain: str, asker: Asker) -> Side:
+    other = Side(side.name, plain if asker.user is None else side.bootstrap)
+    other.ids, other.symbols = side.ids, side.symbols
+    other.become(None if asker.user is None else (asker.user, PASSWORD), asker.host)
+    return other
 
 
 def patterns(type: ResourceType, random: Random, world: World) -> Iterator[tuple[str, int]]:
@@ -86,60 +157,71 @@ def patterns(type: ResourceType, random: Random, world: World) -> Iterator[tuple
             yield world.topic(random.choice(names)), PatternType.LITERAL
 
 
-def entries_of(host: str, random: Random, world: World) -> list[AclCreation]:
-    """Return what one client may do: of each type nothing, some operations or all, on some resources."""
-    found = []
+def entries_of(principal: str, random: Random, world: World) -> Iterator[AclCreation]:
+    """Yield what a principal may do: of each type nothing, some operations or all, on some resources."""
+
+    def entries(type: ResourceType, operation: int, permission: PermissionType) -> Iterator[AclCreation]:
+        for name, kind in patterns(type, random, world):
+            yield AclCreation(
+                resource_type=type,
+                resource_name=name,
+                resource_pattern_type=kind,
+                principal=principal,
+                host=random.choice(("*", "*", *HOSTS)),
+                operation=operation,
+                permission_type=permission,
+            )
+
+    is_of_all = principal == "User:*"
     for type, operations in OPERATIONS.items():
-        chance = random.choice((0.0, 0.15, 0.4, 0.8))
+        chance = random.choice((0.0, 0.05) if is_of_all else (0.0, 0.15, 0.4, 0.8))
         wanted = [each for each in operations if random.random() < chance]
-        if random.random() < 0.1:
+        if random.random() < (0.0 if is_of_all else 0.1):
             wanted = [Operation.ALL]
         for operation in wanted:
-            found += [
-                entry(type, name, host, operation, pattern=kind)
-                for name, kind in patterns(type, random, world)
-            ]
+            yield from entries(type, operation, PermissionType.ALLOW)
         if random.random() < 0.2:
-            found += [
-                entry(type, name, host, random.choice((*operations, 2)), pattern=kind, deny=True)
-                for name, kind in patterns(type, random, world)
-            ]
-    return found
+            yield from entries(type, random.choice((*operations, 2)), PermissionType.DENY)
 
 
 class GuardedComparison(Comparison):
-    """One run against a pair of brokers with authorizers; `pair` asks from `ADMIN`."""
+    """One run against a pair of brokers with authorizers."""
 
-    def __init__(self, pair: Pair, *, seed: int, names: tuple[str, ...] = ()) -> None:
+    def __init__(self, pair: GuardedPair, *, seed: int, names: tuple[str, ...] = ()) -> None:
         super().__init__(pair, seed=seed, names=names)
-        self._askers = {host: pair.at(host) for host in ASKERS}
-        self.entries: dict[str, list[AclCreation]] = {}
+        self._askers = {asker: pair.seen_by(asker) for asker in ASKERS}
+        self.asked: set[Asker] = set()
 
     def choose_asker(self, random: Random) -> None:
-        self.asker = self._askers[random.choice(ASKERS)]
+        chosen = random.choice(ASKERS)
+        self.asked.add(chosen)
+        self.asker = self._askers[chosen]
 
     def new_world(self) -> World:
         world = super().new_world()
-        self._pair.set_up(DeleteAclsRequest(filters=[_of(host) for host in ASKERS]), 3)
-        self.entries = {host: entries_of(host, world.chance, world) for host in ASKERS}
-        creations = [each for entries in self.entries.values() for each in entries]
+        self._pair.set_up(DeleteAclsRequest(filters=[_every_entry()]), 3)
+        principals = dict.fromkeys([*(asker.principal for asker in ASKERS), "User:*"])
+        for unnamed in (ADMIN, *UNNAMED):
+            del principals[f"User:{unnamed}"]
+        creations = [each for name in principals for each in entries_of(name, world.chance, world)]
         self._pair.set_up(CreateAclsRequest(creations=creations), 3)
         world.settle()
         return world
 
     def close(self) -> None:
-        """Close the connections of the askers."""
+        """Close the connections, those of the askers too."""
+        super().close()
         for each in self._askers.values():
             each.close()
 
 
-def _of(host: str) -> Any:
+def _every_entry() -> Any:
     return DeleteAclsFilter(
         resource_type_filter=1,
         resource_name_filter=None,
         pattern_type_filter=1,
         principal_filter=None,
-        host_filter=host,
+        host_filter=None,
         operation=1,
         permission_type=1,
     )

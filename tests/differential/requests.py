@@ -40,7 +40,7 @@ CHANGING = {
     "CreateTopics": 0.12, "DeleteTopics": 0.12, "CreatePartitions": 0.12, "AlterConfigs": 0.12,
     "IncrementalAlterConfigs": 0.12, "AlterClientQuotas": 0.12, "ElectLeaders": 0.12,
     "AlterPartitionReassignments": 0.12, "UpdateFeatures": 0.1, "UnregisterBroker": 0.1,
-    "CreateAcls": 0.2, "DeleteAcls": 0.2,
+    "CreateAcls": 0.2, "DeleteAcls": 0.2, "AlterUserScramCredentials": 0.2,
 }  # fmt: skip
 """APIs that change metadata, which takes Apache Kafka milliseconds to apply, and how often to ask them."""
 
@@ -298,6 +298,24 @@ FIELDS: dict[str, Pick] = {
     "max_version_level": of(100, 99),
     "upgrade_type": of(1, 1, 2, 3),
     "UnregisterBrokerRequest.broker_id": of(7, 8, 1000, -1),
+    # logins, credentials, tokens
+    "SaslHandshakeRequest.mechanism": of("PLAIN", "no such"),
+    "auth_bytes": of(b"", b"\0ann\0secret"),
+    "UserName.name": lambda random, world: world.topic(random.choice(("ann", "bob"))),
+    "ScramCredentialDeletion.name": lambda random, world: world.topic(random.choice(("ann", "bob"))),
+    "ScramCredentialUpsertion.name": lambda random, world: world.topic(random.choice(("ann", "bob"))),
+    "mechanism": of(1, 2),
+    "iterations": of(4096, 8192, 1),
+    "salt": of(b"salt"),
+    "salted_password": of(b"p" * 32),
+    "principal_type": of("User", "Group"),
+    "owner_principal_type": of("User", None),
+    "principal_name": of("ann", "alice"),
+    "owner_principal_name": of("ann", "alice", None),
+    "max_lifetime_ms": of(-1, 60_000),
+    "hmac": of(b"", b"h" * 64),
+    "renew_period_ms": of(-1, 1000),
+    "expiry_time_period_ms": of(-1, 1000),
     # access control
     "resource_type_filter": of(1, 2, 3, 4, 5),
     "resource_name_filter": lambda random, world: random.choice((None, "*", topic(random, world))),
@@ -309,9 +327,8 @@ FIELDS: dict[str, Pick] = {
     "AclCreation.resource_type": of(2, 2, 3, 5, 4, 1),
     "AclCreation.resource_name": group,
     "resource_pattern_type": of(3, 3, 4, 1),
-    "AclCreation.principal": of("User:ANONYMOUS", "User:*", "ann"),
-    # Nothing that would keep out those who build the world.
-    "AclCreation.host": of("127.0.0.3", "10.0.0.1"),
+    "AclCreation.principal": of("User:ANONYMOUS", "User:alice", "User:*", "ann"),
+    "AclCreation.host": of("*", "127.0.0.3", "10.0.0.1"),
     "AclCreation.operation": of(2, 3, 4, 1),
     "AclCreation.permission_type": of(2, 3, 3, 1),
     "client_software_name": of("raw", "raw"),
@@ -432,9 +449,6 @@ class RequestMaker:
         if name == "AddPartitionsToTxn":
             # Apache Kafka never answers a request without transactions, or with one of them twice.
             body.transactions = transactions
-        if name == "DeleteAcls":
-            for each in body.filters:
-                each.host_filter = each.host_filter or "127.0.0.2"
         if name == "WriteTxnMarkers":
             _write_markers(body, version, random, world)
         if name == "DescribeTopicPartitions":

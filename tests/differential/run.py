@@ -147,6 +147,10 @@ class Comparison:
             finding = Finding(request, difference, list(history), world, is_afterwards)
             self.report.findings[kind] = finding
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._pair.close()
+
     def shrink(self, finding: Finding) -> None:
         """Look for the smallest request that shows a difference in a new world."""
         request = finding.request

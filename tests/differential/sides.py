@@ -48,20 +48,20 @@ class NoResponse:
 class Side:
     """One broker: a connection to it, and the ids that it gave to the symbols."""
 
-    def __init__(self, name: str, bootstrap: str, source: str | None = None) -> None:
+    def __init__(self, name: str, bootstrap: str) -> None:
         self.name = name
         self.bootstrap = bootstrap
-        self.source = source
         self.ids: dict[bytes, bytes] = {}
         self.symbols: dict[bytes, bytes] = {}
         self._correlation_id = 0
         self._client: RawClient | None = None
+        self._login: tuple[str, str] | None = None
+        self._source: str | None = None
 
-    def at(self, source: str) -> Side:
-        """The same broker as a client at another address sees it; what either learns, both know."""
-        other = Side(self.name, self.bootstrap, source)
-        other.ids, other.symbols = self.ids, self.symbols
-        return other
+    def become(self, login: tuple[str, str] | None, source: str) -> None:
+        """From now on ask as a client at another address, with a name and password or without."""
+        self.close()
+        self._login, self._source = login, source
 
     def learn(self, symbol: bytes, own: bytes) -> None:
         """From now on `symbol` stands for the broker's `own` id."""
@@ -77,7 +77,9 @@ class Side:
     def send(self, request: object, version: int) -> None:
         """Send a request with the broker's own ids."""
         if self._client is None:
-            self._client = RawClient(self.bootstrap, timeout=SILENCE_SECONDS, source=self.source)
+            self._client = RawClient(self.bootstrap, timeout=SILENCE_SECONDS, source=self._source)
+            if self._login is not None:
+                self._client.log_in(*self._login)
         self._correlation_id += 1
         frame = request_frame(request, version, self._correlation_id, CLIENT_ID)
         own = _SYMBOL.sub(lambda found: self.ids.get(found[0], found[0]), frame)
@@ -127,18 +129,11 @@ class Side:
 class Pair:
     """Apache Kafka and kcli."""
 
-    def __init__(self, apache: str, kcli: str, source: str | None = None) -> None:
-        self.apache = Side("apache", apache, source)
-        self.kcli = Side("kcli", kcli, source)
+    def __init__(self, apache: str, kcli: str) -> None:
+        self.apache = Side("apache", apache)
+        self.kcli = Side("kcli", kcli)
         self.foreign_topics: set[str] = set()
         self._numbers = count(1)
-
-    def at(self, source: str) -> Pair:
-        """Both brokers as a client at another address sees them."""
-        other = Pair("", "")
-        other.apache, other.kcli = self.apache.at(source), self.kcli.at(source)
-        other.foreign_topics, other._numbers = self.foreign_topics, self._numbers
-        return other
 
     @property
     def sides(self) -> tuple[Side, Side]:

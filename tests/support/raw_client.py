@@ -7,6 +7,8 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from kcli.protocol.frames import RequestHeader, decode_response, encode_request
+from kcli.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kcli.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kcli.protocol.schema.declaration import message_info
 
 if TYPE_CHECKING:
@@ -88,6 +90,14 @@ class RawClient:
         correlation_id, response = decode_response(message_info(type(request)).key, version, frame)
         assert correlation_id == self._correlation_id
         return response
+
+    def log_in(self, user: str, password: str) -> None:
+        """Log in by SASL/PLAIN."""
+        handshake = self.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert handshake.error_code == 0, handshake
+        token = f"\0{user}\0{password}".encode()
+        login = self.ask(SaslAuthenticateRequest(auth_bytes=token), 1)
+        assert login.error_code == 0, login
 
     def receive_frame(self) -> bytes | None:
         """The next frame without its size; None when the broker has closed, between or inside frames."""

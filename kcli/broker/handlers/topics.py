@@ -209,7 +209,7 @@ def _created_unshown(created: TopicImage) -> CreatableTopicResult:
         name=created.name,
         topic_id=created.topic_id,
         topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        configs=None,
+        configs=[],
     )
 
 
