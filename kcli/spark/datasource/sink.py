@@ -376,7 +376,10 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         )
     if TRANSACTIONAL_ID in properties:
         properties.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
-    ClientConfig.from_properties(properties)
+    security = ClientConfig.from_properties(properties).security
+    if security is not None and security.is_tls:
+        # Tasks may run on machines that have no such files.
+        properties = security.portable(properties)
     ProducerConfig.from_properties(properties)
     topic = given.get("topic", "")
     return SinkOptions(bootstrap=bootstrap, topic=topic or None, properties=properties)

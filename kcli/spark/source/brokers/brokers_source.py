@@ -136,6 +136,8 @@ class BrokersSource:
     ) -> None:
         self._access = ClusterAccess(bootstrap, dict(properties or {}))
         self._access.check()
+        # Tasks may run on machines that have no such files.
+        self._access = self._access.portable()
         self._fail_on_data_loss = fail_on_data_loss
         self._cluster_id: str | None = None
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 MASK = "********"
 
 _SECRET = re.compile(
-    r"password|secret|token|credential|jaas|basic\.auth|ssl\.key(store)?\.key|\.key$", re.IGNORECASE
+    r"password|secret|token|credential|jaas|basic\.auth|passphrase|ssl\.key(store)?\.key|\.key$",
+    re.IGNORECASE,
 )
 
 
@@ -76,6 +77,13 @@ class ClusterAccess:
         }
         given = [limit for name, limit in limits.items() if name in self.properties]
         return max(1, min(given)) if given else FETCH_BYTES
+
+    def portable(self) -> ClusterAccess:
+        """Return the same access for other machines: with the content of key and trust stores."""
+        security = self.client_config.security
+        if security is None or not security.is_tls:
+            return self
+        return ClusterAccess(self.bootstrap, security.portable(self.properties))
 
     def check(self) -> None:
         parse_bootstrap(self.bootstrap)

@@ -58,7 +58,7 @@ def test_nobody_listening_is_one_clear_error() -> None:
     [
         ("", {}),
         ("h:x", {}),
-        ("h:1", {"security.protocol": "SSL"}),
+        ("h:1", {"security.protocol": "SASL_SSL"}),
         ("h:1", {"fetch.max.bytes": "lots"}),
     ],
 )
