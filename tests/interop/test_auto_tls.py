@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -73,3 +74,54 @@ def test_openssl_trusts_the_chain_and_the_names(broker: KcliBroker) -> None:
             [*command, "-CAfile", f"{broker.data}/tls/ca.pem"], input=b"", capture_output=True, timeout=30
         )
         assert b"Verification: OK" in said.stdout
+
+
+# --- client certificates -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker]:
+    """A broker that wants certificates, and lets User:alice do everything; alice.pem and bob.pem are made."""
+    broker = KcliBroker(
+        tmp_path_factory.mktemp("guarded"),
+        arguments=["--tls", "auto", "--client-auth", "required", "--acls"],
+        settings={
+            "super.users": "User:alice",
+            "ssl.principal.mapping.rules": "RULE:^CN=([^,]+),O=kcli$/$1/L,DEFAULT",
+        },
+    )
+    with closing(broker):
+        broker.start()
+        for subject in ("CN=Alice,O=kcli", "CN=bob"):
+            command = [sys.executable, "-m", "kcli", "tls", "client-cert", subject]
+            subprocess.run([*command, "--data-dir", broker.data], check=True, capture_output=True)
+        yield broker
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.log.read_text()
+
+
+def test_java_is_who_its_certificate_says(guarded: KcliBroker, kafka_tool: KafkaTools) -> None:
+    create = ("kafka-topics", "--bootstrap-server", guarded.bootstrap, "--create", "--topic")
+    clients = guarded.data / "tls" / "clients"
+    allowed = kafka_tool(*create, "alices", "--command-config", clients / "Alice.properties")
+    assert (allowed.code, allowed.lines) == (0, ["Created topic alices."])
+    denied = kafka_tool(*create, "bobs", "--command-config", clients / "bob.properties")
+    assert denied.code == 1
+    assert "TopicAuthorizationException" in denied.output + denied.errors
+    assert "User:CN=bob" in guarded.log.read_text()
+
+
+def test_kcat_needs_a_certificate(guarded: KcliBroker) -> None:
+    need("kcat")
+    tls = guarded.data / "tls"
+    command = [
+        *("kcat", "-L", "-J", "-b", guarded.bootstrap, "-m", "2", "-X", "security.protocol=ssl"),
+        *("-X", f"ssl.ca.location={tls}/ca.pem"),
+    ]
+    key = tls / "clients" / "Alice.pem"
+    shown = ("-X", f"ssl.certificate.location={key}", "-X", f"ssl.key.location={key}")
+    listed = subprocess.run([*command, *shown], capture_output=True, text=True, timeout=60)
+    assert '"topics"' in listed.stdout, listed.stderr
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert refused.returncode != 0
+    assert "certificate required" in refused.stderr.lower()

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import subprocess
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kcli.errors import UsageError
+from kcli.properties import format_properties
 from kcli.security.certificates.key_stores import StoreSettings, read_store
 from kcli.security.secret import Secret
 from kcli.security.tls_context import client_context, server_context
 from kcli.security.tls_settings import TlsSettings
 from tests.support.guarded_apache import keytool
+from tests.support.kcli_broker import KcliBroker
+from tests.support.ports import free_ports
 from tests.support.tls_pair import handshake
 from tests.support.toolchain import need
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.support.apache_kafka import KafkaTools
 
 pytestmark = pytest.mark.interop
 
@@ -126,3 +134,40 @@ def test_the_line_of_the_hint_converts(stores: Path, tmp_path: Path) -> None:
         capture_output=True,
     )
     assert read_store(StoreSettings("key", "PKCS12", str(tmp_path / "store.p12"), Secret(PASSWORD))).key
+
+
+@pytest.fixture(scope="module")
+def broker(stores: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker]:
+    """A broker whose two listeners have the key in stores of two types."""
+    ports = dict(zip(("PKCS12", "JKS"), free_ports(2), strict=True))
+    properties = {
+        f"listener.name.{kind_of(name).lower()}.{option}": value
+        for name in ("legacy.p12", "own.jks")
+        for option, value in key_properties(stores, name).items()
+    }
+    broker = KcliBroker(
+        tmp_path_factory.mktemp("broker"),
+        settings={
+            "listeners": ",".join(f"{name}://localhost:{port}" for name, port in ports.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:SSL" for name in ports),
+            **properties,
+        },
+    )
+    with closing(broker):
+        broker.start()
+        yield broker
+        assert broker.stop() == 0
+        assert PASSWORD not in broker.log.read_text()
+
+
+@pytest.mark.parametrize(("index", "trust"), [(0, "trust.p12"), (1, "trust.jks")], ids=["PKCS12", "JKS"])
+def test_java_talks_to_listeners_with_stores_of_keytool(
+    broker: KcliBroker, stores: Path, kafka_tool: KafkaTools, tmp_path: Path, index: int, trust: str
+) -> None:
+    (listener, other) = re.findall(r"\w+://(localhost:\d+)", " ".join(broker.command()))[:2]
+    config = tmp_path / "client.properties"
+    config.write_text(format_properties({"security.protocol": "SSL", **trust_properties(stores, trust)}))
+    ours = ("--bootstrap-server", (listener, other)[index], "--topic", trust, "--command-config", config)
+    assert kafka_tool("kafka-console-producer", *ours, stdin=b"one\ntwo\n").code == 0
+    consumed = kafka_tool("kafka-console-consumer", *ours, "--from-beginning", "--max-messages", "2")
+    assert consumed.lines == ["one", "two"]
