@@ -214,6 +214,11 @@ def test_no_key_is_left_on_disk_or_in_descriptors(certificates: Certificates, tm
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_key_without_a_password_refuses_one_as_in_java(certificates: Certificates) -> None:
+    with pytest.raises(UsageError, match="its private key is not encrypted"):
+        server({**key_of(certificates), "ssl.key.password": "guess"})
+
+
 def test_a_chain_with_an_intermediate_is_shown_whole(certificates: Certificates, tmp_path: Path) -> None:
     intermediate = certificates.authority.create_child_ca()
     path = write_pem(intermediate.issue_cert("localhost"), tmp_path / "chain.pem")

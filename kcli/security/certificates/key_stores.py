@@ -196,6 +196,11 @@ def _pem(store: StoreSettings) -> StoreContent:
             f"cannot use {store.name}: its private key is encrypted",
             hint="give its password in `ssl.key.password`",
         )
+    if store.key_password is not None and not block.is_encrypted:
+        raise UsageError(
+            f"cannot use {store.name}: `ssl.key.password` is set, and its private key is not encrypted",
+            hint="leave the password out",
+        )
     return StoreContent(block.to_text(), store.key_password, chain)
 
 
