@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.apache_kafka import java_command
 from tests.support.kcli_broker import KcliBroker
-from tests.support.toolchain import need
+from tests.support.toolchain import java_classes, need
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,19 @@ def test_java_connects_with_client_properties(
     assert kafka_tool("kafka-console-producer", *ours, stdin="\n".join(LINES).encode()).code == 0
     consumed = kafka_tool("kafka-console-consumer", *ours, "--from-beginning", "--max-messages", "50")
     assert consumed.lines == LINES
+
+
+@pytest.mark.parametrize("module", ["clients-0.10", "clients-1.1", "clients-2.8"])
+def test_old_java_clients_connect_with_the_trust_store(
+    broker: KcliBroker, tmp_path: Path, module: str
+) -> None:
+    config = with_trust_store(broker, tmp_path / "client.properties")
+    classes = java_classes("clients-0.10", "OneRecord")
+    command = java_command(module, "OneRecord", "-Xmx96m", classes=classes)
+    finished = subprocess.run(
+        [*command, config, module, "hello"], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert finished.stdout.splitlines() == ["hello"]
 
 
 def test_openssl_trusts_the_chain_and_the_names(broker: KcliBroker) -> None:
