@@ -62,6 +62,20 @@ def test_stores_of_java_are_read(
     assert (result.exit_code, result.err) == (0, ""), result
 
 
+@pytest.mark.parametrize("listener", ["SSL", "MTLS", "SASL_SSL"])
+def test_the_certificates_of_a_listener_are_shown(
+    guarded_apache: GuardedApache, run: Callable[..., Finished], listener: str
+) -> None:
+    properties = guarded_apache.properties(listener)
+    address = properties["bootstrap.servers"]
+    lines = run(properties, "tls", "show", address, "-o", "text").out.splitlines()
+    assert lines[0] == f"{address}: listener"
+    assert [line.split()[0] for line in lines[1:3]] == ["TLSv1.2", "TLSv1.3"]
+    assert lines[3].startswith("  key: ")
+    assert "    for localhost, 127.0.0.1" in lines
+    assert lines[-1] == "  trusted: yes"
+
+
 def test_a_profile_names_the_cluster_and_the_environment_its_password(
     guarded_apache: GuardedApache,
     kcli: Callable[..., Finished],
