@@ -22,7 +22,6 @@ from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.descriptors import Descriptors
 from kcli.broker.network.inbox import ReceiveBuffers
-from kcli.broker.network.listener_security import PlaintextListener
 from kcli.broker.network.quota_engine import QuotaLayer
 from kcli.broker.network.request_engine import EngineLayers, RequestEngine
 from kcli.broker.network.socket_server import (
@@ -36,6 +35,8 @@ from kcli.broker.replication.hosted_partitions import ReplicationContext
 from kcli.broker.replication.leader_endpoint import LeaderEndPoint, LeaderEndPoints
 from kcli.broker.replication.replica_manager import ReplicaManager
 from kcli.broker.security.authorizer import Authorizer
+from kcli.broker.security.listener_security import listener_security
+from kcli.broker.security.tls_contexts import TlsContexts
 from kcli.broker.transactions.marker_sender import MarkerSender
 from kcli.broker.transactions.marker_writer import MarkerWriter
 from kcli.broker.transactions.partition_adder import PartitionAdder
@@ -144,7 +145,7 @@ class Node:
         self.buffers = ReceiveBuffers()
         self.port = 0
         self.check_stores: Callable[[BrokerConfig], None] = lambda config: None
-        self.security: ListenerSecurity = PlaintextListener()
+        self.security: ListenerSecurity | None = None
         self.quota_layer: QuotaLayer | None = None
 
     def _new_authorizer(self) -> Authorizer | None:
@@ -230,10 +231,14 @@ class Node:
                 overrides=parse_overrides(config.max_connections_per_ip_overrides),
             ),
             descriptors=Descriptors(),
-            security=lambda _name: self.security,
+            security=lambda _name: self.security or self._configured_security(engine),
         )
         self.quota_layer = QuotaLayer(EngineLayers(engine, server.use), config)
         return server
+
+    def _configured_security(self, engine: RequestEngine) -> ListenerSecurity:
+        listener = self.config.listener_configs[0]
+        return listener_security(self, engine, listener, TlsContexts())  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -244,10 +249,10 @@ async def running_node(
     apis: Any = APIS,
     security: ListenerSecurity | None = None,
 ) -> AsyncIterator[Node]:
-    """Serve a node on a free port of the loopback."""
+    """Serve a node on a free port of the loopback, with the security of its first listener or another."""
     node = Node(directory, properties)
     node.apis = apis
-    node.security = security or node.security
+    node.security = security
     (listening,) = open_listening_sockets("127.0.0.1", 0)
     node.server = server = node.socket_server()  # type: ignore[attr-defined]
     node.start(listening.getsockname()[1])

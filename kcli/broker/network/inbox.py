@@ -174,4 +174,4 @@ class Inbox:
             return CloseConnection("the client speaks TLS, which this listener does not")
         if size < 0:
             return CloseConnection(f"a request announces {size} bytes")
-        return CloseConnection(f"a request announces {size} bytes, `socket.request.max.bytes` is {limit}")
+        return CloseConnection(f"a request announces {size} bytes, {limit} are allowed")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -27,7 +27,8 @@ from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.frames import API_VERSIONS, encode_response, parse_request_header
 from kcli.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kcli.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kcli.protocol.schema.declaration import DecodeError, codec, message_info
+from kcli.protocol.schema.declaration import DecodeError, codec, message_info, response_class
+from kcli.protocol.schema.fields import fields_of
 from kcli.security.sasl_server import SaslFailure
 
 if TYPE_CHECKING:
@@ -74,10 +75,6 @@ class LoginHost(Protocol):
         """Return how long a login holds; 0 is for good."""
         ...
 
-    def admit(self, context: RequestContext, principal: Principal, *, ends_ms: int = 0) -> None:
-        """Make a connection that of a principal, until a time of the node's monotonic clock."""
-        ...
-
 
 class _State(Enum):
     START = "start"
@@ -102,7 +99,7 @@ class AuthenticatingEngine:
         self._is_raw = False
         # After the first login.
         self._principal: Principal | None = None
-        self._began_ms = 0
+        self._began_again_ms: int | None = None
 
     def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
         """Handle the request or token in `buffer[start:end]`. Raises `CloseConnection`."""
@@ -113,14 +110,11 @@ class AuthenticatingEngine:
             raise CloseConnection(f"more than {MAX_FRAMES} requests before the end of the login")
         if self._state is _State.TOKEN and self._is_raw:
             return self._step(context, bytes(buffer[start:end]), None)
-        try:
-            header, position = parse_request_header(buffer[start:end])
-        except DecodeError as error:
-            raise CloseConnection(f"no request of a login: {error.message}") from error
+        header, position = _header(buffer, start, end)
         if self._state is _State.TOKEN:
-            return self._take_token(context, header, buffer, start + position, end)
+            return self._take_token(context, header, buffer, position, end)
         if header.api_key == _SASL_HANDSHAKE:
-            return self._handshake(header, buffer, start + position, end)
+            return self._handshake(header, buffer, position, end)
         if header.api_key == API_VERSIONS and self._state is _State.START:
             # Nothing stands before these APIs yet, no fault and no quota.
             response = self._listener.engine.feed(context, buffer, start, end)
@@ -136,11 +130,12 @@ class AuthenticatingEngine:
             return self.behind.feed(context, buffer, start, end)
         now_ms = monotonic_ms()
         is_handshake = end - start >= _KEY.size and _KEY.unpack_from(buffer, start)[0] == _SASL_HANDSHAKE
-        if is_handshake and now_ms - self._began_ms >= LEAST_REAUTHENTICATION_MS:
-            self._began_ms, self._frames = now_ms, 1
-            header, position = parse_request_header(buffer[start:end])
-            return self._handshake(header, buffer, start + position, end)
-        if now_ms > ends_ms and not is_handshake:
+        last_ms = self._began_again_ms
+        if is_handshake and (last_ms is None or now_ms - last_ms >= LEAST_REAUTHENTICATION_MS):
+            self._began_again_ms, self._frames = now_ms, 1
+            header, position = _header(buffer, start, end)
+            return self._handshake(header, buffer, position, end)
+        if now_ms > ends_ms:
             raise CloseConnection(f"the session of {self._principal} is over")
         return self.behind.feed(context, buffer, start, end)
 
@@ -165,7 +160,8 @@ class AuthenticatingEngine:
         self, context: RequestContext, header: RequestHeader, buffer: memoryview, position: int, end: int
     ) -> Response:
         if header.api_key != _SASL_AUTHENTICATE:
-            raise CloseConnection(f"a request of API {header.api_key} instead of a token")
+            response = _out_of_order(header)
+            return self._refuse(header, response, f"a request of API {header.api_key} instead of a token")
         request = _decoded(SaslAuthenticateRequest, header, buffer, position, end)
         return self._step(context, request.auth_bytes, header)
 
@@ -205,11 +201,9 @@ class AuthenticatingEngine:
         """Serve the client from now on; return how long, in ms, 0 for as long as it likes."""
         lifetime_ms = self._listener.lifetime_ms(self._mechanism, outcome)
         now_ms = monotonic_ms()
-        if self._principal is None:
-            self._began_ms = now_ms
         self._principal = outcome.principal
         self._state = _State.COMPLETE
-        self._listener.admit(context, outcome.principal, ends_ms=now_ms + lifetime_ms if lifetime_ms else 0)
+        context.admit(outcome.principal, ends_ms=now_ms + lifetime_ms if lifetime_ms else 0)
         self._visitor.let_in(keeps_login=lifetime_ms > 0)
         return lifetime_ms
 
@@ -231,6 +225,30 @@ class AuthenticatingEngine:
     async def _close_later(self, end: CloseConnection) -> Response:
         await trio.sleep(self._listener.failure_delay_ms / 1000)
         raise end
+
+
+def _header(buffer: memoryview, start: int, end: int) -> tuple[RequestHeader, int]:
+    """Return the header of the request in `buffer[start:end]`, and where its body begins."""
+    try:
+        header, size = parse_request_header(buffer[start:end])
+    except DecodeError as error:
+        raise CloseConnection(f"no request of a login: {error.message}") from error
+    return header, start + size
+
+
+def _out_of_order(header: RequestHeader) -> Any:  # noqa: ANN401 - a response of any API
+    """Return an ILLEGAL_SASL_STATE of an API, without a look at the request; None if there is none."""
+    try:
+        response = response_class(header.api_key)
+    except KeyError:
+        return None
+    info = message_info(response)
+    if not info.min_version <= header.api_version <= info.max_version:
+        return None
+    values = {field.name: field.make_default() for field in fields_of(response)}
+    if "error_code" in values:
+        values["error_code"] = ErrorCode.ILLEGAL_SASL_STATE
+    return response(**values)
 
 
 def _decoded(request: type, header: RequestHeader, buffer: memoryview, position: int, end: int):  # type: ignore[no-untyped-def]  # noqa: ANN202

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kcli.broker.network.request_engine import Engine
     from kcli.broker.network.transport import Transport
     from kcli.broker.node_context import NodeContext
-    from kcli.security.principal import Principal
     from kcli.security.sasl_server import Authenticated, SaslMechanism
 
 _USER_OPTION = "user_"
@@ -81,13 +80,6 @@ class SaslListener:
             # A credential that is over by now makes the shortest session there is.
             limits.append(max(outcome.expires_ms - self._node.wall_ms(), 1))
         return min((limit for limit in limits if limit > 0), default=0)
-
-    def admit(self, context: RequestContext, principal: Principal, *, ends_ms: int = 0) -> None:
-        """Make a connection that of a principal, until a time of the node's monotonic clock (0: for good)."""
-        context.principal = principal
-        context.session_ends_ms = ends_ms
-        if self._node.authorizer is not None:
-            context.access = self._node.authorizer.access_for(principal, context.peer_address)
 
     def login(self, visitor: Visitor, engine: Engine) -> Login | None:
         """Return the login of a new connection."""
