@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
 
     from kcli.broker.coordinator.effects import CoordinatorRecord
     from kcli.broker.metadata.metadata_image import MetadataImage
@@ -56,10 +56,14 @@ class Group(Protocol):
 
 
 class ClientInfo(NamedTuple):
-    """The client of a request: `client_id` from its header, `host` in Kafka's form, `/127.0.0.1`."""
+    """The client of a request: `client_id` from its header, `host` in Kafka's form, `/127.0.0.1`.
+
+    `hidden` returns those of some topics that it may not see; None if it may see all.
+    """
 
     client_id: str
     host: str
+    hidden: Callable[[Iterable[str]], Collection[str]] | None = None
 
 
 def committed_at(offset: OffsetCommitValue) -> int:

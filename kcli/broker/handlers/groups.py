@@ -98,7 +98,10 @@ def _describe_each(
 
 
 def _client(context: RequestContext) -> ClientInfo:
-    return ClientInfo(context.client_id, f"/{context.peer_address}")
+    hidden = None
+    if context.access is not None:
+        hidden = partial(authorize_topics, context, Operation.DESCRIBE, hides=True)
+    return ClientInfo(context.client_id, f"/{context.peer_address}", hidden)
 
 
 def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | CoordinatorResponse:

@@ -9,7 +9,10 @@ import pytest
 from kcli.broker.network.apis import APIS, Api
 from kcli.protocol.apis import named
 from kcli.protocol.frames import RequestHeader, encode_request
+from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kcli.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.schema.declaration import message_info
@@ -26,6 +29,8 @@ GUARDED = {
     "super.users": "User:admin",
     "auto.create.topics.enable": "true",
 }
+ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
+LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 OPEN, HIDDEN, MISSING = "open", "secret-1", "secret-2"
 
 
@@ -94,6 +99,33 @@ async def test_a_forbidden_topic_is_answered_alike_whether_it_exists_or_not(api:
         assert node.image is image
 
 
+async def test_an_expression_matches_only_what_its_member_may_see(tmp_path: Path) -> None:
+    async with running_node(tmp_path, GUARDED) as node:
+        for name in ("seen-1", "seen-2", "unseen"):
+            node.create_topic(name)
+        allow(node, ("seen-", PREFIXED, Operation.DESCRIBE, ALLOW))
+        node.controller.create_acls(
+            [
+                AclEntry(ResourceType.GROUP, "g", LITERAL, "User:ANONYMOUS", "*", operation, ALLOW)
+                for operation in (Operation.READ, Operation.DESCRIBE)
+            ]
+        )
+        async with connected(node) as client:
+            await client.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
+            joining = ConsumerGroupHeartbeatRequest(
+                group_id="g", member_id="m", member_epoch=0, rebalance_timeout_ms=1000,
+                subscribed_topic_regex=".*", topic_partitions=[],
+            )  # fmt: skip
+            response = await client.ask(joining, 1)
+            assert response.error_code == 0
+            assigned = {each.topic_id for each in response.assignment.topic_partitions}
+            assert assigned == {node.image.topics[name].topic_id for name in ("seen-1", "seen-2")}
+            described = await client.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1)
+            assert [each.error_code for each in described.groups] == [0]
+        assert node.authorizer is not None
+        assert [each.question.resource_name for each in node.authorizer.audit.denials] == []
+
+
 IN_FULL = tuple(
     Api(each.name, "produce.handler", decoder="produce.wire.decoder")
     if each.name == "Produce"
@@ -104,8 +136,6 @@ IN_FULL = tuple(
 )
 """The table without short paths."""
 
-ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
-LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 ENTRIES = {
     "none": (),
     "literal": ((OPEN, LITERAL, ALLOW),),

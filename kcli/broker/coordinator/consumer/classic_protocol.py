@@ -78,7 +78,7 @@ class ConsumerGroupClassicProtocol:
         was_consumer = replaced is not None and replaced.classic is None
         if replaced and was_consumer and may_downgrade(group, [replaced], self._registry.config, joining=1):
             return self._join_as_classic(join, update, old=old, new=new)
-        changed = update.resubscribe(old, new)
+        changed = update.resubscribe(old, new, client=join.client)
         owned = self._owned(subscription)
         member = update.reconcile(new.member_id, owned, subscription_changed=changed)
 
@@ -114,7 +114,7 @@ class ConsumerGroupClassicProtocol:
 
         The new classic group begins with a rebalance unless its target assignment is up to date.
         """
-        changed = update.resubscribe(old, new, with_target=False)
+        changed = update.resubscribe(old, new, client=join.client, with_target=False)
         rebalance = update.target_epoch < update.epoch
         member = update.members[new.member_id]
         if not rebalance:

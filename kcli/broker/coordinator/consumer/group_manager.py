@@ -102,7 +102,7 @@ class ConsumerGroupManager:
         member_id = request.member_id or self._registry.new_id()
         owned = owned_by(request)
         replaced, old = self._admit(update, request, member_id)
-        changed = update.resubscribe(old, updated_by(old, request, client))
+        changed = update.resubscribe(old, updated_by(old, request, client), client=client)
         before = update.members[member_id]
         member = update.reconcile(member_id, owned, subscription_changed=changed)
         response = ConsumerGroupHeartbeatResponse(

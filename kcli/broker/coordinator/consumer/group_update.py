@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kcli.broker.coordinator.consumer.member import ConsumerMember
     from kcli.broker.coordinator.consumer.topic_hash import TopicHashes
     from kcli.broker.coordinator.effects import CoordinatorRecord, Now
+    from kcli.broker.coordinator.group import ClientInfo
     from kcli.broker.metadata.metadata_image import MetadataImage
 
 
@@ -89,6 +90,7 @@ class GroupUpdate:
         self._hashes = hashes
         self._record = ConsumerGroupRecords(group.group_id)
         self._effort = Effort()
+        self._client: ClientInfo | None = None
         self._fresh: dict[str, ResolvedRegex] = {}
         """The matches of expressions that are new to the group."""
 
@@ -116,11 +118,20 @@ class GroupUpdate:
         """Return the records that delete the group in its updated state."""
         return self._record.tombstones(self.members, self.regexes)
 
-    def resubscribe(self, old: ConsumerMember, new: ConsumerMember, *, with_target: bool = True) -> bool:
+    def resubscribe(
+        self,
+        old: ConsumerMember,
+        new: ConsumerMember,
+        *,
+        client: ClientInfo | None = None,
+        with_target: bool = True,
+    ) -> bool:
         """Update a member's subscription, and with it the group's epoch and target.
 
         Returns whether the member's topics changed. `new` is `old` itself if the member said nothing new.
+        Expressions match what `client` may see, and are not matched without one.
         """
+        self._client = client
         unchanged = new is old and not self.group.needs_check and not self._are_regexes_due()
         if unchanged and self.target_epoch >= self.epoch and not self.must_assign:
             return False
@@ -155,7 +166,7 @@ class GroupUpdate:
         changed = False
         for regex in sorted(used):
             known = self.regexes.get(regex)
-            if known is None or due:
+            if self._client is not None and (known is None or due):
                 changed |= self._match(regex, known)
         if due:
             self.group.regexes_are_stale = False
@@ -164,7 +175,7 @@ class GroupUpdate:
 
     def _are_regexes_due(self) -> bool:
         group = self.group
-        if not group.regexes:
+        if not group.regexes or self._client is None:
             return False
         age_ms = self._now.ms - group.regexes_checked_ms
         stale = group.regexes_are_stale or group.epoch < group.fresh_epoch
@@ -182,7 +193,10 @@ class GroupUpdate:
             raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, why) from error
 
     def _resolve(self, regex: str) -> ResolvedRegex:
-        return ResolvedRegex.of(expression(regex), self._image, self._now, self._effort)
+        resolved = ResolvedRegex.of(expression(regex), self._image, self._now, self._effort)
+        if self._client is None or self._client.hidden is None:
+            return resolved
+        return resolved._replace(topics=resolved.topics.difference(self._client.hidden(resolved.topics)))
 
     def _match(self, regex: str, known: ResolvedRegex | None) -> bool:
         try:

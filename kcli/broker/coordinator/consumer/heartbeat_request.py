@@ -86,7 +86,8 @@ def updated_by(
     says_nothing = names is None and regex is None and assignor is None and rack_id is None
     if says_nothing and timeout_ms == NO_TIMEOUT:
         is_known = request.instance_id is None or request.instance_id == member.instance_id
-        if is_known and member.classic is None and client == (member.client_id, member.client_host):
+        is_same = (client.client_id, client.host) == (member.client_id, member.client_host)
+        if is_known and is_same and member.classic is None:
             return member
     said = replace(
         member,
