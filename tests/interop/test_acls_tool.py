@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.producing import create_topic
 from tests.support.toolchain import need
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.support.apache_kafka import KafkaTools
     from tests.support.kcli_broker import KcliBroker
@@ -100,3 +103,47 @@ def test_a_broker_with_acls_and_nothing_else_denies(new_kcli_broker: Callable[..
     listed = kcat(broker.bootstrap, "-L", "-t", "t")
     assert "authorization failed" in listed.stdout.lower()
     assert broker.stop() == 0
+
+
+def test_entries_go_to_apache_kafka_and_back(
+    new_kcli_broker: Callable[..., KcliBroker], kafka_tool: KafkaTools, tmp_path: Path
+) -> None:
+    def acls(bootstrap: str, *arguments: str) -> list[str]:
+        result = kafka_tool("kafka-acls", "--bootstrap-server", bootstrap, *arguments)
+        assert result.code == 0, result
+        return sorted(line.strip() for line in result.lines if line.strip())
+
+    def add(bootstrap: str, user: str, *more: str) -> None:
+        acls(bootstrap, "--add", "--allow-principal", f"User:{user}", "--operation", "All", *more)
+
+    broker = new_kcli_broker(OPEN).start()
+    add(broker.bootstrap, "alice", "--topic", "t")
+    add(broker.bootstrap, "gone", "--topic", "t")
+    add(broker.bootstrap, "bob", "--group", "g", "--resource-pattern-type", "prefixed")
+    acls(broker.bootstrap, "--remove", "--force", "--allow-principal", "User:gone", "--topic", "t")
+    here = acls(broker.bootstrap, "--list")
+    assert broker.stop() == 0
+    segment = broker.node_directory / "__cluster_metadata-0" / f"{0:020d}.log"
+    dumped = kafka_tool("kafka-dump-log", "--cluster-metadata-decoder", "--files", segment)
+    assert dumped.code == 0, dumped
+    records = re.findall(r'"type":"(\w*ACCESS_CONTROL_ENTRY_RECORD)"', dumped.output)
+    assert sorted(records) == ["ACCESS_CONTROL_ENTRY_RECORD"] * 3 + ["REMOVE_ACCESS_CONTROL_ENTRY_RECORD"]
+
+    apache = ApacheKafka(
+        tmp_path,
+        kafka_tool,
+        data=broker.node_directory,
+        settings={**GUARDED, "super.users": "User:ANONYMOUS"},
+    )
+    apache.start()
+    try:
+        assert acls(apache.bootstrap, "--list") == here
+        add(apache.bootstrap, "carol", "--cluster")
+        there = acls(apache.bootstrap, "--list")
+    finally:
+        apache.stop()
+    assert len(there) > len(here)
+    broker.start()
+    assert acls(broker.bootstrap, "--list") == there
+    assert broker.stop() == 0
+    assert "not served" not in broker.log.read_text()

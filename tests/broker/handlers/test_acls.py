@@ -11,8 +11,10 @@ from kcli.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kcli.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kcli.protocol.messages.describe_acls import DescribeAclsRequest
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kcli.security.acl import AclEntry, Operation, PatternType, PermissionType, ResourceType
+from kcli.security.acl import AclEntry, AclFilter, Operation, PatternType, PermissionType, ResourceType
+from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
 from tests.broker.single_node import Client, connected, running_node
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,10 +103,44 @@ async def test_without_an_authorizer_there_are_no_entries(tmp_path: Path) -> Non
         assert node.image.security == {}
 
 
+READ_T = AclEntry(
+    ResourceType.TOPIC, "t", PatternType.LITERAL, "User:ANONYMOUS", "*", Operation.READ, PermissionType.ALLOW
+)
+CLOSED = {"authorizer.class.name": "standard", "super.users": "User:admin"}
+
+
+async def test_a_fetch_session_is_checked_in_full_at_each_fetch(tmp_path: Path) -> None:
+    async with running_node(tmp_path, CLOSED) as node, connected(node) as client:
+        node.create_topic("t")
+        node.controller.create_acls([READ_T])
+        opened = await client.ask(fetch_request("t", session_epoch=0), 12)
+        assert opened.session_id > 0
+        assert fetched(opened).error_code == 0
+        again = fetch_request("t", session_epoch=1, session_id=opened.session_id, min_bytes=0)
+        again.topics = []
+        assert (await client.ask(again, 12)).responses == []
+        node.controller.delete_acls([AclFilter()])
+        again.session_epoch = 2
+        assert fetched(await client.ask(again, 12)).error_code == 29
+
+
+async def test_a_parked_request_is_answered_as_it_was_allowed_when_it_came(tmp_path: Path) -> None:
+    async with running_node(tmp_path, CLOSED) as node, connected(node) as client, connected(node) as other:
+        node.create_topic("t")
+        node.controller.create_acls([READ_T, READ_T._replace(operation=Operation.WRITE)])
+        waiting = fetch_request("t", session_epoch=-1, max_wait_ms=60_000)
+        await client.send(waiting, 12)
+        await until(lambda: node.purgatory.parked == 1)
+        node.controller.delete_acls([AclFilter(operation=Operation.READ)])
+        assert produced(await other.ask(produce_request("t", batch(b"v")), 9)).error_code == 0
+        _, response = await client.receive(1, 12)
+        assert values(fetched(response)) == [(0, b"v")]
+        assert fetched(await client.ask(waiting, 12)).error_code == 29
+
+
 async def test_an_entry_acts_on_a_connection_that_is_open(tmp_path: Path) -> None:
-    guarded = {"authorizer.class.name": "standard", "super.users": "User:admin"}
     asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
-    async with running_node(tmp_path, guarded) as node, connected(node) as client:
+    async with running_node(tmp_path, CLOSED) as node, connected(node) as client:
         node.create_topic("t")
         assert [each.error_code for each in (await client.ask(asked, 8)).topics] == [29]
         assert await create(client, entry()) == [31]

@@ -221,7 +221,7 @@ class _Fetch:
 
     def _authorize(self) -> frozenset[str]:
         """Return the topics of the session that the principal may not read."""
-        names = {each.topic for each in self._session.partitions if each.topic is not None}
+        names = [each.topic for each in self._session.partitions if each.topic is not None]
         if self._replica_id < 0:
             return authorize_topics(self._context, Operation.READ, names)
         return (
