@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ROOT = "root"
 _OURS = "kcli"
+_AUTHORIZER = "kafka.authorizer.logger"
+"""Where the authorizer of a node writes what it denies, under Kafka's name."""
 _LEVELS = {
     "FATAL": logging.CRITICAL,
     "ERROR": logging.ERROR,
@@ -30,11 +32,12 @@ _LEVELS = {
 
 
 def logger_levels() -> dict[str, str]:
-    """Return the effective level of each logger of kcli and of the root logger, by name."""
+    """Return the effective level of each logger of kcli, of the authorizer and of the root, by name."""
     # A copy, since another thread may add a logger meanwhile.
     known = list(logging.root.manager.loggerDict.values())
     loggers = (each for each in known if isinstance(each, logging.Logger))
-    ours = sorted(each.name for each in loggers if each.name.partition(".")[0] == _OURS)
+    names = (each.name for each in loggers)
+    ours = sorted(name for name in names if name == _AUTHORIZER or name.partition(".")[0] == _OURS)
     return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (*ours, ROOT)}
 
 

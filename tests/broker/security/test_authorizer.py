@@ -6,11 +6,14 @@ import logging
 
 import pytest
 
+from kcli.broker.config.config_entries import ConfigChange
+from kcli.broker.config.loggers import alter_loggers, logger_levels
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from kcli.broker.metadata.metadata_replay import apply
 from kcli.broker.security import authorizer as authorizer_module
 from kcli.broker.security.audit import LINES_PER_SECOND, LOGGER, MOST_DENIALS
 from kcli.broker.security.authorizer import Authorizer, ConnectionAccess, host_text
+from kcli.protocol.configs import ConfigOperation
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.internal.security_records import (
     AccessControlEntryRecord,
@@ -179,3 +182,15 @@ def test_a_connection_cannot_flood_the_log_and_memory_is_bounded(caplog: pytest.
     denials = world.authorizer.audit.denials
     assert len(denials) == MOST_DENIALS
     assert denials[-1].number == LINES_PER_SECOND + 152
+
+
+def test_the_level_of_the_log_can_be_altered_while_the_broker_runs() -> None:
+    assert logger_levels()[LOGGER] == logger_levels()["root"]
+    alter_loggers([ConfigChange(LOGGER, ConfigOperation.SET, "DEBUG")], validate_only=False)
+    try:
+        world = World()
+        assert world.access().notes_allowances
+        assert logger_levels()[LOGGER] == "DEBUG"
+    finally:
+        alter_loggers([ConfigChange(LOGGER, ConfigOperation.DELETE)], validate_only=False)
+    assert not world.access().notes_allowances
