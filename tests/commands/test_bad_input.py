@@ -203,8 +203,8 @@ def test_what_the_cluster_refuses(command: str, message: str, live: Kcli) -> Non
         ),
         (
             "--broker 1",
-            "ssl.cipher.suites",
-            "broker 1: `ssl.cipher.suites` is a security configuration that kcli does not act on\n",
+            "sasl.kerberos.service.name",
+            "broker 1: `sasl.kerberos.service.name` is a security configuration that kcli does not act on\n",
         ),
     ],
 )
