@@ -65,6 +65,7 @@ COMMANDS = {
         "kcli.commands.cluster.app",
         "Show the cluster's id, its nodes and the APIs they speak; forget lost nodes.",
     ),
+    "acls": ("kcli.commands.acls.app", "Say who may do what, list it, and explain why something is denied."),
     "tls": (
         "kcli.commands.tls.app",
         "Show, make and reload certificates of listeners and clients.",

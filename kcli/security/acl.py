@@ -7,9 +7,12 @@ the wire and in records.
 from __future__ import annotations
 
 from enum import IntEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kcli.protocol.internal.security_records import AccessControlEntryRecord
 
 N = TypeVar("N", bound=IntEnum)
@@ -71,6 +74,19 @@ class PermissionType(IntEnum):
     ANY = 1
     DENY = 2
     ALLOW = 3
+
+
+OPERATIONS_OF: Mapping[ResourceType, frozenset[Operation]] = MappingProxyType(
+    {
+        ResourceType.TOPIC: frozenset(map(Operation, (3, 4, 5, 6, 7, 8, 10, 11))),
+        ResourceType.GROUP: frozenset(map(Operation, (3, 6, 8, 10, 11))),
+        ResourceType.CLUSTER: frozenset(map(Operation, (5, 7, 8, 9, 10, 11, 12))),
+        ResourceType.TRANSACTIONAL_ID: frozenset(map(Operation, (4, 8, 15))),
+        ResourceType.DELEGATION_TOKEN: frozenset({Operation.DESCRIBE}),
+        ResourceType.USER: frozenset({Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS}),
+    }
+)
+"""The operations that there are on resources of a type (Kafka method `AclEntry.supportedOperations`)."""
 
 
 class AclEntry(NamedTuple):
@@ -141,3 +157,8 @@ def number(kind: type[N], value: int) -> N:
         return kind(value)
     except ValueError:
         return kind(0)
+
+
+def spelled(member: IntEnum) -> str:
+    """Return the name of a number as the options of Kafka's tools have it, such as `DescribeConfigs`."""
+    return member.name.title().replace("_", "")

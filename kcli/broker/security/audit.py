@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.protocol.apis import api_name
-from kcli.security.acl import Operation, PatternType, PermissionType, ResourceType
+from kcli.security.acl import PatternType, PermissionType, spelled
 from kcli.security.acl_rules import Step
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class Denial(NamedTuple):
             "time_ms": self.time_ms,
             "principal": question.principal,
             "host": question.host,
-            "operation": operation_name(question.operation),
-            "resource_type": type_name(question.resource_type),
+            "operation": spelled(question.operation),
+            "resource_type": spelled(question.resource_type),
             "resource_name": question.resource_name,
             "api": self.api,
             "count": self.references,
@@ -109,7 +109,7 @@ class Audit:
             "Allowed" if decision.is_allowed else "Denied",
             question.operation.name,
             question.host,
-            type_name(question.resource_type),
+            spelled(question.resource_type),
             question.resource_name,
             api,
             count,
@@ -126,20 +126,6 @@ def rule_text(decision: Decision) -> str:
             return f"MatchingAcl(acl={_entry_text(decision.entry)})"
         case _:
             return "DefaultAllow" if decision.is_allowed else "DefaultDeny"
-
-
-def operation_name(operation: Operation) -> str:
-    """Return the name of an operation as Kafka's tools write it."""
-    return _camel(operation.name)
-
-
-def type_name(type: ResourceType) -> str:
-    """Return the name of a resource type as Kafka's tools write it."""
-    return _camel(type.name)
-
-
-def _camel(name: str) -> str:
-    return name.title().replace("_", "")
 
 
 def _entry_text(entry: AclEntry) -> str:

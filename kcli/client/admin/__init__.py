@@ -33,6 +33,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kcli.client.admin.acls import create_acls, delete_acls, describe_acls
     from kcli.client.admin.client_quotas import (
         EntityQuotas,
         QuotaFilter,
@@ -114,9 +115,10 @@ __all__ = [
     "QuotaParts", "ReplicaLog", "ReplicaPlace", "TopicCreated", "TopicDescription", "TopicListing",
     "TopicPartition", "TopicPartitionReplica", "TransactionDescription", "TransactionListing",
     "TransactionListings", "abort_transaction", "alter_client_quotas", "alter_group_offsets",
-    "alter_partition_reassignments", "alter_replica_log_dirs", "api_versions", "create_partitions",
-    "create_topics", "delete_group_offsets", "delete_groups", "delete_records", "delete_topics",
-    "describe_client_quotas", "describe_cluster", "describe_configs", "describe_groups",
+    "alter_partition_reassignments", "alter_replica_log_dirs", "api_versions", "create_acls",
+    "create_partitions", "create_topics", "delete_acls", "delete_group_offsets", "delete_groups",
+    "delete_records", "delete_topics",
+    "describe_acls", "describe_client_quotas", "describe_cluster", "describe_configs", "describe_groups",
     "describe_log_dirs", "describe_producers", "describe_topics", "describe_transactions", "elect_leaders",
     "force_terminate_transaction", "incremental_alter_configs", "list_config_resources",
     "list_group_offsets", "list_groups", "list_offsets", "list_partition_reassignments", "list_topics",
@@ -124,6 +126,7 @@ __all__ = [
 ]  # fmt: skip
 
 _NAMES = {
+    "kcli.client.admin.acls": "create_acls delete_acls describe_acls",
     "kcli.client.admin.client_quotas": (
         "EntityQuotas QuotaFilter QuotaParts alter_client_quotas describe_client_quotas"
     ),

@@ -79,9 +79,16 @@ class Confirmation(NamedTuple):
             note(f"  {name}")
         if len(names) > MOST_SHOWN:
             note(f"  and {len(names) - MOST_SHOWN} more")
-        note(f"{verb} {topics}? [y/N] ", end="")
-        answer = sys.stdin.readline()
-        if not answer:
-            raise Interrupted("interrupted")
-        if answer.strip().lower() not in ("y", "yes"):
+        if not answered_yes(f"{verb} {topics}?"):
             raise KcliError(f"nothing was done: {topics} of `{expression}` kept as they are")
+
+
+def answered_yes(question: str) -> bool:
+    """Ask on the terminal; raise `Interrupted` at the end of its input."""
+    from kcli.commands.shared.output import note
+
+    note(f"{question} [y/N] ", end="")
+    answer = sys.stdin.readline()
+    if not answer:
+        raise Interrupted("interrupted")
+    return answer.strip().lower() in ("y", "yes")

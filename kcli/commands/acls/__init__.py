@@ -1,0 +1,1 @@
+"""`kcli acls`: access control entries of a cluster, and why something is allowed or denied."""
