@@ -97,8 +97,8 @@ SUBROOMS: dict[str, str] = {
     ),
     "kcli.security": (
         "config_providers client_security client_properties plain sasl_server sasl_client jaas"
-        " tls_context tls_settings certificates principal_rules cipher_suites secret access acl_rules acl"
-        " principal"
+        " tls_context tls_settings certificates principal_rules cipher_suites secret access"
+        " explanation acl_rules api_access acl principal"
     ),
     "kcli.security.certificates": (
         "store_entries key_stores jks certificate_authority certificate distinguished_name der pem"
@@ -127,7 +127,7 @@ SUBROOMS: dict[str, str] = {
     ),
     "kcli.spark.source": "brokers log_dirs ranges source data_loss",
     "kcli.commands": (
-        "shortcut usage_hints completion tls broker log_dirs topics configs consume produce cluster"
+        "shortcut usage_hints completion tls acls broker log_dirs topics configs consume produce cluster"
         " reassignment groups transactions dump verify export shared"
     ),
 }

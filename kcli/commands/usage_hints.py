@@ -17,6 +17,7 @@ SCRIPTS = {
     "broker-api-versions": "kcli cluster api-versions",
     "cluster": "kcli cluster",
     "configs": "kcli configs",
+    "acls": "kcli acls",
     "console-consumer": "kcli consume",
     "console-producer": "kcli produce",
     "consumer-groups": "kcli consumer-groups",
@@ -38,7 +39,6 @@ SCRIPTS = {
 """Kafka's scripts, without `kafka-` and `.sh`, and the commands that do the same."""
 
 OTHER_SCRIPTS = {
-    "acls": "kcli has no ACLs yet, its broker neither; Kafka's own tool works with Apache Kafka's brokers",
     "storage": "`kcli broker start` formats its directories by itself",
     **dict.fromkeys(
         (

@@ -1,4 +1,4 @@
-"""explain: why an authorizer allows or denies something, and which entries would change that."""
+"""Explanation: why an authorizer allows or denies something, and which entries would change that."""
 
 from __future__ import annotations
 
@@ -51,26 +51,28 @@ class Explanation(NamedTuple):
             case Step.ALLOW:
                 return "an entry allows it"
 
-
-def explain(rules: AclRules, question: Question) -> Explanation:
-    """Return why `rules` allow or deny something."""
-    decision = rules.decide(question)
-    applicable = list(rules.applicable(question.resource_type, question.resource_name))
-    matching = [entry for entry in applicable if question.matches(entry)]
-    remove: list[AclEntry] = []
-    add = None
-    if not decision.is_allowed:
-        remove = [entry for entry in matching if entry.permission is PermissionType.DENY]
-        if len(remove) == len(matching):
-            add = _allowing(question)
-    return Explanation(
-        question,
-        decision,
-        [entry for entry in matching if entry != decision.entry],
-        list(_near_misses(rules, question)),
-        remove,
-        add,
-    )
+    @classmethod
+    def of(cls, rules: AclRules, question: Question) -> Explanation:
+        """Return why `rules` allow or deny something."""
+        decision = rules.decide(question)
+        applicable = list(rules.applicable(question.resource_type, question.resource_name))
+        matching = [entry for entry in applicable if question.matches(entry)]
+        remove: list[AclEntry] = []
+        near_misses: list[NearMiss] = []
+        add = None
+        if not decision.is_allowed:
+            near_misses = list(_near_misses(question, rules))
+            remove = [entry for entry in matching if entry.permission is PermissionType.DENY]
+            if len(remove) == len(matching):
+                add = _allowing(question)
+        return cls(
+            question,
+            decision,
+            [entry for entry in matching if entry != decision.entry],
+            near_misses,
+            remove,
+            add,
+        )
 
 
 def _allowing(question: Question) -> AclEntry:
@@ -85,7 +87,7 @@ def _allowing(question: Question) -> AclEntry:
     )
 
 
-def _near_misses(rules: AclRules, question: Question) -> Iterator[NearMiss]:
+def _near_misses(question: Question, rules: AclRules) -> Iterator[NearMiss]:
     """Yield the allowing entries that differ from the question in one field only."""
     applicable = set(rules.applicable(question.resource_type, question.resource_name))
     for entry in sorted(rules):

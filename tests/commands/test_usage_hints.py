@@ -138,7 +138,6 @@ def test_an_option_of_other_tools_is_told_what_does_its_work(
         ("topic create orders", "kcli topics create"),
         ("config describe orders", "kcli configs describe"),
         ("topic orders", "kcli topics list"),
-        ("acls", "kcli has no ACLs yet"),
         ("start", "kcli broker start"),
         ("topics list --json", "`-o json` prints JSON"),
         ("topics list --format json", "`-o json`, `-o text` and `-o table`"),

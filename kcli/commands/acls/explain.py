@@ -24,8 +24,8 @@ from kcli.security.acl import (
     ResourceType,
     spelled,
 )
-from kcli.security.acl_rules import AclRules, Question
-from kcli.security.explanation import Explanation, explain
+from kcli.security.acl_rules import AclRules, Question, Step
+from kcli.security.explanation import Explanation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -151,11 +151,12 @@ async def explain_acls(
     """
     questions = list(asked(principal_of(principal), host, operation, api, resources))
     async with cluster.connect() as client:
-        rules = await rules_for(client, questions)
+        rules, unseen = await rules_for(client, questions)
     if rules is None:
         note("allowed: the cluster has no authorizer, so everybody may do everything")
         return None
-    result = Explained([explain(rules, question) for question in questions])
+    result = Explained([Explanation.of(rules, question) for question in questions])
+    note_assumptions(result.explanations, unseen)
     if result.is_allowed:
         return result
     print_result(result, output)
@@ -200,8 +201,11 @@ def _needs(api: str) -> tuple[Need, ...]:
     return needs
 
 
-async def rules_for(client: Client, questions: Iterable[Question]) -> AclRules | None:
-    """Return the entries of the types in some questions and the settings, None without an authorizer."""
+async def rules_for(client: Client, questions: Iterable[Question]) -> tuple[AclRules | None, list[str]]:
+    """Return the entries of the types in some questions with the settings, None without an authorizer.
+
+    The settings that no broker shows are assumed to have their defaults, and named.
+    """
     from kcli.client import admin
     from kcli.protocol.error_codes import ErrorCode, KafkaError
 
@@ -211,23 +215,25 @@ async def rules_for(client: Client, questions: Iterable[Question]) -> AclRules |
             entries.update(await admin.describe_acls(client, AclFilter(type)))
     except KafkaError as error:
         if error.code is ErrorCode.SECURITY_DISABLED:
-            return None
+            return None, []
         raise
-    super_users, allow_everyone = await _settings(client)
-    return AclRules(entries, super_users=super_users, allow_if_no_entry=allow_everyone)
-
-
-async def _settings(client: Client) -> tuple[frozenset[str], bool]:
-    """Return the super users, and whether resources without entries are open to all, as a broker tells."""
-    from kcli.client import admin
-
-    node = next(iter((await admin.describe_cluster(client)).nodes))
+    node = (await admin.describe_cluster(client)).nodes[0]
     resource = admin.ConfigResource(admin.ConfigResourceType.BROKER, str(node.node_id))
     found = (await admin.describe_configs(client, [resource]))[resource]
     values = {} if isinstance(found, Exception) else {entry.name: entry.value for entry in found}
-    if values.get(SUPER_USERS) is None:
-        note(f"`{SUPER_USERS}` is not shown by the broker: assumed to be empty")
-    if values.get(ALLOW_EVERYONE) is None:
-        note(f"`{ALLOW_EVERYONE}` is not shown by the broker: assumed to be false")
     users = (values.get(SUPER_USERS) or "").split(";")
-    return frozenset(text for each in users if (text := each.strip())), values.get(ALLOW_EVERYONE) == "true"
+    rules = AclRules(
+        entries,
+        super_users=frozenset(text for each in users if (text := each.strip())),
+        allow_if_no_entry=values.get(ALLOW_EVERYONE) == "true",
+    )
+    return rules, [name for name in (SUPER_USERS, ALLOW_EVERYONE) if values.get(name) is None]
+
+
+def note_assumptions(explanations: Iterable[Explanation], unseen: Sequence[str]) -> None:
+    """Note the settings that could turn a verdict and that no broker shows."""
+    steps = {each.decision.step for each in explanations if not each.decision.is_allowed}
+    if steps and SUPER_USERS in unseen:
+        note(f"the broker does not show `{SUPER_USERS}`: assumed to be empty")
+    if Step.NO_ENTRY in steps and ALLOW_EVERYONE in unseen:
+        note(f"the broker does not show `{ALLOW_EVERYONE}`: assumed to be false")
