@@ -8,11 +8,13 @@ import statistics
 import threading
 import time
 from contextlib import ExitStack, closing
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.connections import many_files
+from tests.support.hostile_tls import mutated
 from tests.support.pinger import Pinger
 from tests.support.tls_broker import TlsBroker
 
@@ -99,3 +101,27 @@ def test_handshakes_without_end_delay_nobody_much(broker: TlsBroker, show: Calla
     median_ms = statistics.median(tls.delays) * 1000
     show(f"beside four that shake hands all the time the median delay is {median_ms:.2f} ms")
     assert median_ms < MEDIAN_SECONDS * 1000
+
+
+def test_mutated_handshakes_cost_their_connections_and_nothing_else(broker: TlsBroker) -> None:
+    context, choose = context_of(broker), Random(1)
+    first = hello(context)
+    with Pinger(broker.tls_bootstrap, context=context) as tls:
+        for _ in range(300):
+            with socket.create_connection(("127.0.0.1", broker.tls_port), timeout=60) as client:
+                client.sendall(mutated(first, choose))
+                client.shutdown(socket.SHUT_WR)
+                answer = received(client)
+                assert answer[:1] in (b"", b"\x15", b"\x16")
+    assert statistics.median(tls.delays) < MEDIAN_SECONDS
+
+
+def received(client: socket.socket) -> bytes:
+    """All that comes until the broker closes, which it does soon."""
+    parts = []
+    try:
+        while data := client.recv(65536):
+            parts.append(data)
+    except ConnectionResetError:
+        return b""
+    return b"".join(parts)

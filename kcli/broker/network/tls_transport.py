@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kcli.protocol.corruption import Buffer
     from kcli.storage.log.file_records import FileSlice
 
-RECEIVE_BYTES = 64 * 1024
+RECEIVE_BYTES = 128 * 1024
 """The ciphertext received by one system call."""
 RECORD_BYTES = 16 * 1024
 """The most plaintext of a record (RFC 8446, 5.1)."""
@@ -38,10 +38,11 @@ _RECORD_HEAD = 5
 _MAX_RECORD_BYTES = _RECORD_HEAD + RECORD_BYTES + 2048
 _OVERHEAD_BYTES = 1024
 """Room for the heads and tags of the records that carry `RECEIVE_BYTES`."""
-ENCRYPT_BYTES = 64 * 1024
+ENCRYPT_BYTES = 128 * 1024
 """The plaintext encrypted before the socket is offered the records."""
-STEPS = 64
-"""The most records that one call decrypts, so that small ones do not hold up other connections."""
+STEPS = 128
+"""Bounds the records that one call decrypts, so that small ones do not hold up other connections."""
+_NOTHING = memoryview(b"")
 _HANDSHAKE, _SSL2_HELLO = 22, 0x80
 _PROTOCOL_VERSION_ALERT = bytes.fromhex("15030100020246")
 """What tells a client that speaks no TLS to go away; OpenSSL says nothing to it."""
@@ -93,7 +94,7 @@ class TlsTransport(Transport):
         self._want_read = ssl.SSLWantReadError
         self._tls: ssl.SSLObject | None = None
         self._hello = b""
-        self._unsent: Buffer = b""
+        self._unsent: list[Buffer] = []
         self.is_open = self._has_ended = False
         self.more = False
         self.is_flushed = True
@@ -126,7 +127,8 @@ class TlsTransport(Transport):
                 self.flush()
             if is_drained:
                 return False
-            is_drained = self._receive_records()
+            received, is_drained = self._receive_records()
+            self._incoming.write(received)
             if self._has_ended:
                 raise ConnectionResetError("the client left during the handshake")
         self.is_open = True
@@ -161,7 +163,7 @@ class TlsTransport(Transport):
         first = hello[0]
         if first == _HANDSHAKE or first & _SSL2_HELLO:
             return  # OpenSSL knows what it does not want.
-        self._unsent, self.is_flushed = _PROTOCOL_VERSION_ALERT, False
+        self._unsent.append(_PROTOCOL_VERSION_ALERT)
         if hello[:4] in _HTTP_METHODS:
             raise NoTlsClient("the client speaks HTTP, not TLS")
         if first == 0:
@@ -175,24 +177,30 @@ class TlsTransport(Transport):
         assert self._tls is not None
         read, want_read = self._tls.read, self._want_read
         filled, size = 0, len(view)
-        is_drained = self._has_ended
+        received, is_drained = _NOTHING, self._has_ended
         self.more = True
         for _ in range(STEPS):
             try:
                 # With a buffer it returns a number, which the type of the library does not say.
                 count: Any = read(size - filled, view[filled:])
             except want_read:
-                if not is_drained:
-                    is_drained = self._receive_records(size - filled)
-                    continue
-                self.more = self._has_ended
-                break
+                if received:
+                    self._incoming.write(received[:RECORD_BYTES])
+                    received = received[RECORD_BYTES:]
+                elif not is_drained:
+                    received, is_drained = self._receive_records(size - filled)
+                else:
+                    self.more = self._has_ended
+                    break
+                continue
             if count == 0:
                 self._has_ended = True  # The client has said that it ends.
                 break
             filled += count
             if filled == size:
                 break
+        if received:
+            self._incoming.write(received)
         if self._outgoing.pending:
             self.flush()
         if filled == 0 and not self._has_ended:
@@ -201,18 +209,17 @@ class TlsTransport(Transport):
             raise BlockingIOError
         return filled
 
-    def _receive_records(self, room: int = 0) -> bool:
-        """Receive ciphertext for about `room` bytes, a whole record at least; return whether none is left."""
+    def _receive_records(self, room: int = 0) -> tuple[memoryview, bool]:
+        """Return ciphertext for about `room` bytes, a whole record at least, and whether none is left."""
         received = self._listener.received[: max(room, RECORD_BYTES) + _OVERHEAD_BYTES]
         try:
             count = self._socket.recv_into(received)
         except BlockingIOError:
-            return True
+            return _NOTHING, True
         if count == 0:
             self._has_ended = True
-            return True
-        self._incoming.write(received[:count])
-        return count < len(received)
+            return _NOTHING, True
+        return received[:count], count < len(received)
 
     # --- sending ---------------------------------------------------------------------------------
 
@@ -220,15 +227,32 @@ class TlsTransport(Transport):
         """Encrypt and send; return the bytes taken, some of which `flush` may have to send."""
         if not self.is_flushed and not self.flush():
             raise BlockingIOError
+        size = len(data)
+        if size <= RECORD_BYTES:
+            return self._send_record(data, flags)
         view = memoryview(data)
         taken = 0
-        while taken < len(view):
+        while taken < size:
             piece = view[taken : taken + ENCRYPT_BYTES]
-            self._write(piece)
+            self._encrypt(piece)
             taken += len(piece)
             if not self.flush(flags):
                 break
         return taken
+
+    def _send_record(self, data: Buffer, flags: int) -> int:
+        """Encrypt and send what fits into one record, with nothing before it: most responses are as small."""
+        assert self._tls is not None
+        size = self._tls.write(data)
+        record = self._outgoing.read()
+        try:
+            sent = self._socket.send(record, flags)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(record):
+            self._unsent.append(memoryview(record)[sent:])
+            self.is_flushed = False
+        return size
 
     def send_file(self, part: FileSlice, position: int, count: int) -> int:
         if not self.is_flushed and not self.flush():
@@ -240,29 +264,38 @@ class TlsTransport(Transport):
             got = os.preadv(part.fileno(), [room], position + taken)
             if got == 0:
                 break
-            self._write(room[:got])
+            self._encrypt(room[:got])
             taken += got
             self.flush()
         return taken
 
-    def _write(self, data: memoryview) -> None:
+    def _encrypt(self, data: memoryview) -> None:
+        """Encrypt a record at a time: the memory between TLS and the socket keeps the size of the largest."""
         assert self._tls is not None
-        written = self._tls.write(data)
-        assert written == len(data), "memory takes everything"
+        write, read, keep = self._tls.write, self._outgoing.read, self._unsent.append
+        for start in range(0, len(data), RECORD_BYTES):
+            write(data[start : start + RECORD_BYTES])
+            keep(read())
 
     def flush(self, flags: int = 0) -> bool:
         """Send the ciphertext that is there; return whether the socket took all of it."""
-        unsent = self._unsent or self._outgoing.read()
-        while unsent:
+        unsent = self._unsent
+        if self._outgoing.pending:
+            unsent.append(self._outgoing.read())
+        if unsent:
             try:
-                sent = self._socket.send(unsent, flags)
+                sent = self._socket.sendmsg(unsent, (), flags)
             except BlockingIOError:
-                sent = 0
-            if sent < len(unsent):
-                self._unsent, self.is_flushed = memoryview(unsent)[sent:], False
+                self.is_flushed = False
                 return False
-            unsent = self._outgoing.read()
-        self._unsent, self.is_flushed = b"", True
+            while unsent and sent >= len(unsent[0]):
+                sent -= len(unsent[0])
+                del unsent[0]
+            if unsent:
+                unsent[0] = memoryview(unsent[0])[sent:]
+                self.is_flushed = False
+                return False
+        self.is_flushed = True
         return True
 
     # --- the end ---------------------------------------------------------------------------------

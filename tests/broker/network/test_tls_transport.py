@@ -17,6 +17,7 @@ from kcli.broker.network.tls_failures import NoTlsClient, failure_text
 from kcli.broker.network.tls_transport import STEPS, TlsListener, TlsTransport
 from kcli.broker.network.transport import TURN_BYTES
 from kcli.storage.log.file_records import FileRecords
+from tests.support.hostile_tls import mutated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -304,20 +305,3 @@ def test_a_mutated_handshake_ends_or_waits_and_fails_in_no_other_way(
         assert failure != ""
         peer.transport.end()
         peer.take()
-
-
-def mutated(data: bytes, choose: random.Random) -> bytes:
-    """Return bytes that were flipped, cut, doubled or put in somewhere."""
-    changed = bytearray(data)
-    for _ in range(choose.choice((1, 1, 3))):
-        at = choose.randrange(len(changed) + 1)
-        match choose.randrange(4):
-            case 0 if at < len(changed):
-                changed[at] ^= 1 << choose.randrange(8)
-            case 1:
-                del changed[at : at + choose.choice((1, 10, 1000))]
-            case 2:
-                changed[at:at] = changed[: choose.randrange(100)]
-            case _:
-                changed[at:at] = choose.randbytes(choose.choice((1, 5, 70_000)))
-    return bytes(changed)
