@@ -22,6 +22,7 @@ NAMES = {
     "transactions": "transactions of 100 records: commits per second and their p99",
     "durable": "single records that are synced before they are acknowledged",
     "security": "TLS beside PLAINTEXT: handshakes, small requests, produce and fetch",
+    "authorizer": "what access control entries cost a broker: produce and fetch with and without",
     "connections": "memory of 10,000 connections, idle and parked",
     "metadata": "Metadata of 1,000 topics with 10 partitions each",
     "ping": "what large requests of one client cost another",

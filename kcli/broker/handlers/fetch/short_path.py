@@ -71,6 +71,7 @@ _pack_flexible = _FLEXIBLE_FRAME.pack
 _NO_TAGS = b"\x00\x00\x00"
 """Of partition, topic and response."""
 
+_READ, _TOPIC = Operation.READ, ResourceType.TOPIC
 _ISOLATIONS = (Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED)
 
 
@@ -112,7 +113,7 @@ def read(request: ShortFetch, context: RequestContext) -> Frame | None:
         partition is None
         or (epoch != -1 and epoch != partition.leader_epoch)
         or context.allowance is not None
-        or not context.is_plainly_allowed(Operation.READ, ResourceType.TOPIC, partition.topic)
+        or (context.access is not None and not context.is_plainly_allowed(_READ, _TOPIC, partition.topic))
     ):
         return None
     log = partition.log

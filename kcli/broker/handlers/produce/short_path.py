@@ -63,6 +63,7 @@ _read_flexible_head = _FLEXIBLE_HEAD.unpack_from
 _read_flexible_partition = _FLEXIBLE_PARTITION.unpack_from
 _NO_TAGS = b"\x00\x00\x00"
 _NEVER = 2**63 - 1
+_WRITE, _TOPIC = Operation.WRITE, ResourceType.TOPIC
 
 
 def reader(version: int) -> Reader:
@@ -99,7 +100,7 @@ def append(request: ShortProduce, context: RequestContext) -> Frame | ProduceRes
         or not partition.is_alone
         or (acks != 1 and acks != -1)
         or end - position > YIELD_BYTES
-        or not context.is_plainly_allowed(Operation.WRITE, ResourceType.TOPIC, partition.topic)
+        or (context.access is not None and not context.is_plainly_allowed(_WRITE, _TOPIC, partition.topic))
     ):
         return None
     log = partition.log
