@@ -39,6 +39,10 @@ class KcliError(Exception):
         self.message = message
         self.hint = hint
 
+    def reword(self, message: str, *, hint: str) -> None:
+        """Take another message and hint: something more is known."""
+        self.message, self.hint = message, hint
+
 
 class UsageError(KcliError):
     """Wrong usage, or an invalid input file."""

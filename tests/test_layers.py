@@ -106,7 +106,7 @@ SUBROOMS: dict[str, str] = {
     ),
     "kcli.storage": "dirs cleaning log producers index checkpoints log_paths disk",
     "kcli.forensics": "repair verification contents ranges entries",
-    "kcli.client": "producer consumer groups fetch admin client network config",
+    "kcli.client": "producer consumer groups fetch admin client denials network config",
     "kcli.broker": (
         "process faults metering node handlers security network node_context transactions coordinator"
         " replication controller metadata waiting config"

@@ -11,6 +11,7 @@ from its bootstrap addresses (KIP-899).
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import asynccontextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -268,8 +269,15 @@ async def connect(
                 nursery.cancel_scope.cancel()
 
 
+KEPT_EXCHANGES = 8
+
+
 class Client:
-    """Connections to the brokers of one cluster. Made by `connect`; shareable by many tasks."""
+    """Connections to the brokers of one cluster. Made by `connect`; shareable by many tasks.
+
+    `exchanges` are the last requests for administration with their responses: an authorization error alone
+    does not say what was denied.
+    """
 
     def __init__(
         self, bootstrap: list[Node], config: ClientConfig, *, nursery: trio.Nursery, open_stream: OpenStream
@@ -287,6 +295,7 @@ class Client:
             open_stream=open_stream,
             on_lost=self.request_metadata_update,
         )
+        self.exchanges: deque[tuple[Any, Any]] = deque(maxlen=KEPT_EXCHANGES)
         self._refresh_wanted = trio.Event()
         self._refreshed = trio.Event()
 
@@ -351,9 +360,10 @@ class Client:
                     version = connection.versions.choose(
                         request_class, min_version=min_version, max_version=max_version
                     )
-                    return await connection.request(
-                        build(version), version, seconds=attempts.request_seconds()
-                    )
+                    request = build(version)
+                    response = await connection.request(request, version, seconds=attempts.request_seconds())
+                    self.exchanges.append((request, response))
+                    return response
                 raise attempts.timed_out()
             except (Disconnected, Unreachable) as error:
                 attempts.failed(error)
@@ -493,6 +503,7 @@ class Client:
         version = connection.versions.choose(MetadataRequest)
         request = metadata_request(names, version, auto_create=auto_create)
         response: MetadataResponse = await connection.request(request, version)
+        self.exchanges.append((request, response))
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._rebootstrap()
         if response.error_code:

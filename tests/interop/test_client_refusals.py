@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.support.guarded_apache import PASSWORDS, PLAIN, STORE_PASSWORD
+from tests.support.producing import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -229,3 +230,62 @@ def test_no_secret_is_in_what_a_failure_says(
         assert "Traceback" in finished.err
         for secret in ("marker-s3cret", STORE_PASSWORD, *PASSWORDS.values()):
             assert secret not in finished.out + finished.err
+
+
+DENIALS = {
+    "topics create denied": ("cannot create topic `denied`: ", "Create", "topic `denied`", "--topic denied"),
+    "produce shut": ("", "Write", "topic `shut`", "--topic shut"),
+    "produce shut -X transactional.id=tx": (
+        "", "Write", "transactional id `tx`", "--transactional-id tx",
+    ),
+    "consume shut --from-beginning": ("", "Read", "topic `shut`", "--topic shut"),
+    "configs describe shut": (
+        "cannot describe the configuration of topic shut: ", "DescribeConfigs", "topic `shut`",
+        "--topic shut",
+    ),
+    "configs alter shut --add retention.ms=1000": (
+        "cannot alter the configuration of topic shut: ", "AlterConfigs", "topic `shut`", "--topic shut",
+    ),
+    "configs describe --broker 1": (
+        "cannot describe the configuration of broker 1: ", "DescribeConfigs", "the cluster", "--cluster",
+    ),
+    "consumer-groups describe g": (
+        "cannot describe consumer group `g`: ", "Describe", "group `g`", "--group g",
+    ),
+    "consumer-groups delete g": ("cannot delete consumer group `g`: ", "Describe", "group `g`", "--group g"),
+    "transactions describe tx": (
+        "cannot describe transactional id `tx`: ", "Describe", "transactional id `tx`",
+        "--transactional-id tx",
+    ),
+    "cluster unregister 9": ("cannot unregister broker 9: ", "Alter", "the cluster", "--cluster"),
+    "log-dirs describe": (
+        "cannot describe the log directories of broker 1: ", "Describe", "the cluster", "--cluster",
+    ),
+    "reassign-partitions list": ("", "Describe", "the cluster", "--cluster"),
+    "preferred-replica-election --all-topic-partitions": ("", "Alter", "the cluster", "--cluster"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shut_topic(guarded_apache: GuardedApache) -> str:
+    """A topic that alice may not even describe."""
+    create_topic(guarded_apache.bootstrap, "shut")
+    return "shut"
+
+
+@pytest.mark.usefixtures("shut_topic")
+@pytest.mark.parametrize("line", DENIALS)
+def test_a_denial_names_user_operation_and_resource(
+    guarded_apache: GuardedApache, kcli: Callable[..., Finished], tmp_path: Path, line: str
+) -> None:
+    attempt, operation, resource, option = DENIALS[line]
+    path = tmp_path / "client.properties"
+    properties = guarded_apache.properties("SASL_SSL", user="alice")
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    finished = kcli(*line.split(), "--command-config", str(path), input=b"a line\n")
+    *_, error, hint = finished.err.splitlines()
+    assert finished.exit_code == 1, finished
+    assert error == f"error: {attempt}User:alice may not {operation} {resource}"
+    assert hint == (
+        f"hint: `kcli acls explain --principal User:alice --operation {operation} {option}` tells why"
+    )

@@ -98,6 +98,20 @@ def parse_offset(text: str) -> int:
     return offset
 
 
+async def refuse_denied(client: Client, topic: str) -> None:
+    """Raise `KafkaError` for a topic that the user may not read: the list of all topics hides it."""
+    from kcli.client.denials import Wanted
+    from kcli.commands.shared.session import tell_denial
+    from kcli.protocol.error_codes import ErrorCode, KafkaError
+    from kcli.security.acl import Operation, ResourceType
+
+    code = (await client.metadata({topic})).errors.get(topic)
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        error = KafkaError(code)
+        tell_denial(error, [Wanted(ResourceType.TOPIC, Operation.READ, topic)])
+        raise error
+
+
 async def chosen_partitions(client: Client, choice: Choice) -> list[TopicPartition]:
     """Return the chosen partitions; raise `KcliError` if one or all of them do not exist."""
     from kcli.client import admin
@@ -108,6 +122,8 @@ async def chosen_partitions(client: Client, choice: Choice) -> list[TopicPartiti
         names = [choice.topic] if choice.topic in counts else []
     else:
         names = select_topics(counts, choice.include, exclude_internal=choice.exclude_internal)
+    if not names and choice.topic is not None:
+        await refuse_denied(client, choice.topic)
     if not names:
         what = (
             f"topic `{choice.topic}` does not exist" if choice.topic else f"no topic matches {choice.include}"

@@ -18,6 +18,7 @@ from kcli.errors import Interrupted, KcliError
 if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.config import ProducerConfig
+    from kcli.client.denials import Wanted
     from kcli.client.producer.producer import Producer
     from kcli.client.producer.producer_batch import Delivery, DeliveryRun
     from kcli.commands.produce.json_reader import JsonReader
@@ -67,6 +68,7 @@ class Tally:
         self.delivered = 0
         self.failed = 0
         self.examples: dict[str, KcliError] = {}
+        self.wanted: list[Wanted] = []
         self.counts: dict[str, int] = {}
 
     def settle(self, delivery: Delivery) -> None:
@@ -101,15 +103,18 @@ class Tally:
 
     def failures(self) -> list[KcliError]:
         """Return an error for each of the most frequent failures."""
+        from kcli.commands.shared.session import tell_denial
+
         total = self.delivered + self.failed
         kinds = sorted(self.counts, key=lambda message: -self.counts[message])[:SHOWN_FAILURES]
-        return [
-            KcliError(
-                f"{self.counts[message]} of {total} records were not delivered: {message}",
-                hint=failure_hint(self.examples[message]),
-            )
-            for message in kinds
-        ]
+        errors = []
+        for message in kinds:
+            example = self.examples[message]
+            tell_denial(example, self.wanted)
+            hint = failure_hint(example)
+            what = f"{self.counts[message]} of {total} records were not delivered"
+            errors.append(KcliError(f"{what}: {example.message}", hint=hint))
+        return errors
 
 
 def failure_hint(error: KcliError) -> str | None:
@@ -125,6 +130,15 @@ def failure_hint(error: KcliError) -> str | None:
     return hint_of(error)
 
 
+def wanted_by(target: Target, config: ProducerConfig) -> list[Wanted]:
+    """Return what sending needs permission for."""
+    from kcli.client.denials import Wanted
+    from kcli.security.acl import Operation, ResourceType
+
+    topic = Wanted(ResourceType.TOPIC, Operation.WRITE, target.topic)
+    return [topic, Wanted(ResourceType.TRANSACTIONAL_ID, Operation.WRITE, config.transactional_id)]
+
+
 async def send_inputs(
     client: Client,
     config: ProducerConfig,
@@ -136,8 +150,10 @@ async def send_inputs(
     """Send every line of the inputs in order, and wait until all are delivered or failed."""
     from kcli.client.producer.producer import Producer
     from kcli.commands.shared.interrupts import interruptible
+    from kcli.commands.shared.session import tell_denial
 
     tally, stopped = Tally(), []
+    tally.wanted = wanted_by(target, config)
     async with Producer(client, config, warn=warn) as producer, interruptible() as scope:
         sender = LineSender(producer, target, reader, tally)
         with scope:
@@ -146,6 +162,7 @@ async def send_inputs(
             except NoSuchTopic:
                 raise
             except KcliError as error:
+                tell_denial(error, tally.wanted)
                 stopped.append(error)
             await producer.flush()
         if scope.cancel_called:
@@ -169,6 +186,7 @@ async def send_in_transactions(
     from kcli.client.producer.producer import Producer
     from kcli.commands.produce.transactions import LineTransactions
     from kcli.commands.shared.interrupts import interruptible
+    from kcli.commands.shared.session import tell_denial
 
     stopped: KcliError | None = None
     async with Producer(client, config, warn=warn) as producer, interruptible() as scope:
@@ -180,6 +198,7 @@ async def send_in_transactions(
                 await send_each(client, sender, inputs)
                 await transactions.finish()
             except KcliError as error:
+                tell_denial(error, wanted_by(target, config))
                 stopped = error
         if scope.cancel_called:
             stopped = Interrupted("interrupted")

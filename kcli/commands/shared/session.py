@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
+    from kcli.client.denials import Wanted
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 LEAST_CONNECTING_MS = 5_000
@@ -104,11 +106,47 @@ def connect_with(
     for warning in property_warnings(properties):
         note(f"warning: {warning}")
     config = ClientConfig.from_properties(properties)
-    return connect(addresses(bootstrap_server, properties), config, timeout_ms=timeout_ms)
+    return _session(connect(addresses(bootstrap_server, properties), config, timeout_ms=timeout_ms))
+
+
+_client: ContextVar[Client | None] = ContextVar("client", default=None)
+"""The client of the command, which knows what its last requests were about."""
+
+
+@asynccontextmanager
+async def _session(connecting: AbstractAsyncContextManager[Client]) -> AsyncIterator[Client]:
+    """Give a command its client; an authorization error that leaves it says who may not do what."""
+    try:
+        async with connecting as client:
+            # It stays: what is told of a result comes after the connections are closed.
+            _client.set(client)
+            yield client
+    except KcliError as error:
+        tell_denial(error)
+        raise
+
+
+_DENIED = "_AUTHORIZATION_FAILED"
+
+
+def tell_denial(error: KcliError, wanted: Sequence[Wanted] = ()) -> None:
+    """Put who may not do what into an authorization error of the command's client, once.
+
+    `wanted` is what the command needs where no answer for administration tells it.
+    """
+    client = _client.get()
+    if client is None or not getattr(getattr(error, "code", None), "name", "").endswith(_DENIED):
+        return
+    from kcli.client.denials import denial_of
+
+    denial = denial_of(error, client.config, client.exchanges, wanted)
+    if denial is not None:
+        error.reword(denial.message, hint=denial.hint)
 
 
 def failure(attempt: str, error: KcliError, *, hint: str | None = None) -> KcliError:
     """Return the error for the user: `attempt` ("cannot create topic `x`") failed; a given `hint` wins."""
+    tell_denial(error)
     return KcliError(f"{attempt}: {error.message.rstrip('.')}", hint=hint or hint_of(error))
 
 
@@ -126,5 +164,6 @@ def hinted() -> Iterator[None]:
     try:
         yield
     except KcliError as error:
+        tell_denial(error)
         error.hint = hint_of(error)
         raise
