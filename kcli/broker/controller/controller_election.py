@@ -20,6 +20,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kcli.broker.config.broker_definitions import BrokerSettings
+from kcli.broker.controller.credential_records import hold_credentials
 from kcli.broker.metadata.metadata_log import MetadataLogFailed
 from kcli.broker.metadata.metadata_replay import replay
 from kcli.errors import KcliError, reason_of
@@ -108,6 +109,9 @@ class ReplicatedMetadataLog:
             )
         start = self._log.end_offset
         batch = self._log.encode(records, metadata_version)
+        if hold_credentials(records):
+            for _node_id, copy in self._copies:
+                copy.make_private()
         try:
             self._log.write(batch)
             self._log.sync()

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from kcli.protocol.internal.security_records import SecurityRecord
 
 QUORUM_STATE = "quorum-state"
+_OTHERS = 0o077
 
 
 def read_quorum_epoch(directory: str) -> int:
@@ -111,6 +112,8 @@ class MetadataLog:
         # What `open` has read, until it is replayed or the log is written to.
         self._loaded: list[MetadataBatch | bytes] | None = []
         self._is_failed = False
+        self.is_private = False
+        """Whether nobody but the owner of its files may read them, because they hold credentials."""
 
     @classmethod
     def open(
@@ -123,6 +126,7 @@ class MetadataLog:
         """
         directory = f"{log_directory}/{METADATA_TOPIC}-0"
         disk.make_directory(directory)
+        is_private = not os.stat(directory).st_mode & _OTHERS
         log = cls(directory, node_id=node_id, wall_ms=wall_ms, report=report)
         log._leader_epochs.load(report)
         log._load_snapshot()
@@ -131,7 +135,22 @@ class MetadataLog:
             write_partition_metadata(directory, METADATA_TOPIC_ID)
         disk.sync_path(directory)
         disk.sync_path(log_directory)
+        if is_private:
+            log.make_private()
         return log
+
+    def make_private(self) -> None:
+        """Take the directory and its files from everybody but their owner. Raises `OSError`."""
+        if not self.is_private:
+            os.chmod(self.directory, 0o700)
+            for entry in os.scandir(self.directory):
+                os.chmod(entry.path, 0o600)
+            self.is_private = True
+
+    def _keep_private(self, *paths: str) -> None:
+        """Give new files the mode of the others. Until then the directory keeps everybody out."""
+        for path in paths if self.is_private else ():
+            os.chmod(path, 0o600)
 
     def replay(self) -> Iterator[MetadataBatch]:
         """Yield the batches, a snapshot as one. Raises `OSError`, `InvalidSnapshot` and `DecodeError`."""
@@ -176,7 +195,9 @@ class MetadataLog:
     def install(self, snapshot: SnapshotId, data: bytes, *, sync: bool = True) -> None:
         """Replace everything in the log by a snapshot. Raises `OSError` as `compact` does."""
         self._loaded = None
-        write_atomically(f"{self.directory}/{snapshot.file_name}", data, sync=sync)
+        path = f"{self.directory}/{snapshot.file_name}"
+        write_atomically(path, data, sync=sync)
+        self._keep_private(path)
         self._snapshot, self._snapshot_bytes = snapshot, len(data)
         self._begin_at_snapshot(snapshot)
         self._leader_epochs.clear()
@@ -226,7 +247,9 @@ class MetadataLog:
             "data_version": 0,
         }
         data = json.dumps(state, separators=(",", ":")).encode()
-        write_atomically(f"{self.directory}/{QUORUM_STATE}", data, sync=leader == self.node_id)
+        path = f"{self.directory}/{QUORUM_STATE}"
+        write_atomically(path, data, sync=leader == self.node_id)
+        self._keep_private(path)
 
     def append(
         self,
@@ -304,6 +327,8 @@ class MetadataLog:
 
     def follow(self, source: MetadataLog) -> None:
         """Make this copy hold what another one holds. Raises `OSError`."""
+        if source.is_private:
+            self.make_private()
         agreed = self.agrees_until(source)
         if min(agreed, self.end_offset) < max(self.start_offset, source.start_offset):
             snapshot = source.snapshot()
@@ -392,9 +417,11 @@ class MetadataLog:
             self._loaded.append(batch)
 
     def _new_segment(self, base_offset: int) -> LogSegment:
-        return LogSegment.create(
+        segment = LogSegment.create(
             self.directory, base_offset, config=_CONFIG, now_ms=self._wall_ms(), report=self._report
         )
+        self._keep_private(segment_path(self.directory, base_offset, LOG_SUFFIX))
+        return segment
 
     def _begin_at_snapshot(self, snapshot: SnapshotId) -> None:
         """Continue in a new segment after the snapshot, and drop everything that the snapshot has."""

@@ -20,6 +20,7 @@ from kcli.broker.config.config_definition import view
 from kcli.broker.config.listener_config import SECURITY_PROTOCOLS
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.controller_election import ControllerElection, ControllerLink
+from kcli.broker.controller.credential_records import image_holds_credentials
 from kcli.broker.controller.feature_control import unserved_warning
 from kcli.broker.metadata.metadata_copies import MetadataCopies
 from kcli.broker.metadata.metadata_damage import MetadataFault, find_fault, has_replicas
@@ -373,6 +374,9 @@ class Cluster:
                 controller_id,
                 inspect=None if self.options.adopt else partial(refuse_forgotten_topics, log_dirs),
             )
+            if image_holds_credentials(controller.image):
+                for _node_id, copy in copies:
+                    copy.make_private()
         except OSError as error:
             raise KcliError(
                 f"cannot read the metadata log of node {controller_id}: {error.strerror}"
