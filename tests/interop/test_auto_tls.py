@@ -90,6 +90,23 @@ def test_openssl_trusts_the_chain_and_the_names(broker: KcliBroker) -> None:
         assert b"Verification: OK" in said.stdout
 
 
+def test_with_sasl_the_listener_is_sasl_ssl(tmp_path: Path, kafka_tool: KafkaTools) -> None:
+    arguments = ["--tls", "auto", "--sasl", "PLAIN", "--user", "alice=s3cret"]
+    broker = KcliBroker(tmp_path, arguments=arguments)
+    with closing(broker):
+        broker.start()
+        text = (broker.data / "tls" / "client.properties").read_text()
+        assert "security.protocol=SASL_SSL\n" in text
+        config = tmp_path / "alice.properties"
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        login = f'sasl.jaas.config={module} required username="alice" password="s3cret";\n'
+        config.write_text(f"{text}sasl.mechanism=PLAIN\n{login}")
+        create = ("--bootstrap-server", broker.bootstrap, "--create", "--topic", "orders")
+        created = kafka_tool("kafka-topics", *create, "--command-config", config)
+        assert (created.code, created.lines) == (0, ["Created topic orders."])
+        assert broker.stop() == 0
+
+
 # --- client certificates -------------------------------------------------------------------------
 
 

@@ -199,7 +199,8 @@ def announce(
     is_ephemeral = cluster.options.is_ephemeral
     client_properties = None
     if tls_files is not None:
-        tls_files.write_client_properties(*cluster.tls_address())
+        client_auth = cluster.options.properties.get("ssl.client.auth", "none")
+        tls_files.write_client_properties(*cluster.tls_address(), client_auth=client_auth)
         client_properties = str(tls_files.client_properties)
     pid_file.write(
         RunningBroker(

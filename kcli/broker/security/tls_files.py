@@ -81,8 +81,13 @@ class TlsFiles:
             own |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}
         return {**given, **own}
 
-    def write_client_properties(self, bootstrap: str, security_protocol: str) -> None:
-        """Write what a client needs, once the addresses are known. Raises `KcliError`."""
+    def write_client_properties(
+        self, bootstrap: str, security_protocol: str, *, client_auth: str = "none"
+    ) -> None:
+        """Write what a client needs, once the addresses are known. Raises `KcliError`.
+
+        What is a client's own, its login and its certificate, is left to a comment.
+        """
         lines = {
             "bootstrap.servers": bootstrap,
             "security.protocol": security_protocol,
@@ -99,6 +104,10 @@ class TlsFiles:
         )
         comments = "".join(f"# {line}\n" for line in format_properties(older).splitlines())
         text = format_properties(lines) + note + comments
+        if security_protocol.startswith("SASL"):
+            text += "# The broker wants a login: add sasl.mechanism, and sasl.jaas.config with its user.\n"
+        if client_auth != "none":
+            text += "# The broker asks for a certificate: `kcli tls client-cert CN=name` makes one.\n"
         try:
             write_private_file(self.client_properties, text.encode("ascii"))
         except OSError as error:

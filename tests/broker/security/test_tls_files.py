@@ -84,6 +84,16 @@ def test_a_directory_with_other_letters_is_named_in_ascii(tmp_path: Path) -> Non
     }
 
 
+def test_comments_tell_what_a_client_adds_itself(tmp_path: Path) -> None:
+    files = prepared(tmp_path)
+    files.write_client_properties("localhost:9092", "SASL_SSL", client_auth="required")
+    text = files.client_properties.read_text()
+    assert "# The broker wants a login: add sasl.mechanism" in text
+    assert "# The broker asks for a certificate: `kcli tls client-cert CN=name` makes one" in text
+    files.write_client_properties("localhost:9092", "SSL")
+    assert "# The broker" not in files.client_properties.read_text()
+
+
 def test_times_are_those_that_are_promised(tmp_path: Path) -> None:
     files = prepared(tmp_path)
     authority, broker = shown(files.authority), shown(files.key_store)
