@@ -67,7 +67,8 @@ class TlsSettings(NamedTuple):
         notes = [
             f"`{name}` has no effect: it steers Java only"
             for name, usual in NO_EFFECT.items()
-            if (given.text(name) or "") not in ("", *usual)
+            # A broker warns of all its properties without effect.
+            if side == "client" and (given.text(name) or "") not in ("", *usual)
         ]
         suites = _cipher_suites(given, side, notes)
         return cls(

@@ -93,6 +93,10 @@ def test_what_has_no_effect_or_opens_a_door_is_a_warning(properties: dict[str, s
     assert words in warning
 
 
+def test_a_broker_itself_warns_of_what_has_no_effect() -> None:
+    assert settings({"ssl.protocol": "TLSv1.2"}, "server").warnings() == []
+
+
 def test_what_java_has_anyway_is_no_warning() -> None:
     usual = {
         "ssl.protocol": "TLSv1.3",
