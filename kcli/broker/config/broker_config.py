@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from kcli.broker.config.topic_definitions import TopicConfig
 
 
+INTER_BROKER = ("inter.broker.listener.name", "security.inter.broker.protocol")
+ENABLED_MECHANISMS = BrokerSettings.sasl_enabled_mechanisms.name
+
+
 @dataclass(frozen=True, slots=True)
 class _Order:
     """One number must not be above another; if `is_strict`, it must be below."""
@@ -389,13 +393,22 @@ class BrokerConfig(BrokerSettings):
             row = find_broker_config(name)
             if listener and listener not in names and row is not None and row.has_effect:
                 yield f"`{name}` has no effect: `listeners` has no `{listener.upper()}`"
+        if ENABLED_MECHANISMS in self.static and not any(each.is_sasl for each in self.listener_configs):
+            yield f"`{ENABLED_MECHANISMS}` has no effect: no listener has SASL, so nobody has to log in"
         for each in self.listener_configs:
             if each.is_sasl:
-                yield from self.sasl_settings(each.name).warnings
+                yield from self._login_warnings(each)
             if each.is_sasl and each.is_tls and self.ssl_client_auth != "none":
                 own = f"{PREFIX}{each.name.lower()}.{CLIENT_AUTH}"
                 if own not in self.static:
                     yield f"`{CLIENT_AUTH}` has no effect on `{each.name}`, where clients log in: `{own}` has"
+
+    def _login_warnings(self, listener: ListenerConfig) -> Iterator[str]:
+        settings = self.sasl_settings(listener.name)
+        yield from settings.warnings
+        takes_passwords = any(mechanism.name == "PLAIN" for mechanism in settings.mechanisms)
+        if takes_passwords and not listener.is_tls and not listener.is_local:
+            yield f"passwords come to listener `{listener.name}` in the clear: it has PLAIN without TLS"
 
     def _check_authorizer(self) -> None:
         """Raise `InvalidConfig` for settings of an authorizer without one: nobody shall believe in them."""
@@ -461,6 +474,23 @@ class BrokerConfig(BrokerSettings):
             if listener.name not in names:
                 raise InvalidConfig(f"`advertised.listeners` has `{listener.name}`, `listeners` has not")
         check_routable(self.advertised_listener_configs)
+        self._check_inter_broker()
+
+    def _check_inter_broker(self) -> None:
+        """Raise `InvalidConfig` for a listener between brokers that Kafka would not start with.
+
+        Nodes of a process talk without a listener.
+        """
+        given = {name: self.static[name].strip() for name in INTER_BROKER if name in self.static}
+        if len(given) > 1:
+            raise InvalidConfig("only one of `" + "` and `".join(given) + "` may be set")
+        for name, value in given.items():
+            advertised = [listener.name for listener in self.advertised_listener_configs]
+            if value.upper() not in advertised:
+                raise InvalidConfig(
+                    f"`{name}` is {value}, which `advertised.listeners` has not",
+                    hint=nearest_hint(value, advertised),
+                )
 
 
 def _usable(layer: Mapping[str, str]) -> Mapping[str, str]:

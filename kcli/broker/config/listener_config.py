@@ -44,6 +44,11 @@ class ListenerConfig:
         """Whether clients have to log in."""
         return self.security_protocol.startswith("SASL")
 
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can connect."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.name}://{host}:{self.port}"

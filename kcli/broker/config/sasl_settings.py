@@ -63,9 +63,11 @@ class _Reader:
         return SaslSettings(
             mechanisms,
             self._value(SecuritySettings.sasl_server_max_receive_size),
-            (f"listener `{self._listener}` cannot speak GSSAPI (Kerberos), only {spoken}",)
-            if GSSAPI in names
-            else (),
+            tuple(
+                f"listener `{self._listener}` cannot speak {name}, only {spoken}"
+                for name in names
+                if name not in SPOKEN
+            ),
         )
 
     def _value(self, row: ConfigDefinition[T], mechanism: str | None = None) -> T:

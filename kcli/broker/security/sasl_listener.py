@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from kcli.broker.config.config_definition import InvalidConfig
 from kcli.broker.security.authentication import AuthenticatingEngine
 from kcli.security.plain import PlainMechanism
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from kcli.broker.network.transport import Transport
     from kcli.broker.node_context import NodeContext
     from kcli.security.sasl_server import Authenticated, SaslMechanism
+
+_log = logging.getLogger(__name__)
 
 _USER_OPTION = "user_"
 
@@ -50,7 +54,11 @@ class SaslListener:
         """The mechanisms as they are configured now."""
         if self._config is not self._node.config:
             self._config = self._node.config
-            settings = self._config.sasl_settings(self._name)
+            try:
+                settings = self._config.sasl_settings(self._name)
+            except InvalidConfig as error:
+                _log.error("listener `%s` keeps its logins: %s", self._name, error.message)
+                return self._settings
             if settings != self._settings:
                 self._settings = settings
                 self._mechanisms.clear()

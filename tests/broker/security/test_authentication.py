@@ -17,10 +17,12 @@ from kcli.protocol.messages.list_groups import ListGroupsRequest
 from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kcli.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from kcli.security.jaas import PLAIN_MODULE
 from kcli.security.principal import USER_TYPE, Principal
 from tests.broker.network.frames import all_metadata, frame
 from tests.broker.security.logins import (
     ALICE,
+    JAAS,
     REFUSED,
     WRONG,
     log_in,
@@ -355,3 +357,27 @@ async def test_a_client_that_leaves_in_a_delay_is_forgotten(
         clock.jump(0.1)
         await trio.testing.wait_all_tasks_blocked()
         assert principals(node) == []
+
+
+async def test_users_and_bounds_change_while_a_node_runs(tmp_path: Path) -> None:
+    async with login_node(tmp_path) as node, logged_in(node) as known:
+        changed = {JAAS: f"{PLAIN_MODULE} required user_carol=new;", "connections.max.reauth.ms": "7000"}
+        node.config = node.config.with_dynamic(broker=changed, default={})
+        async with connected(node) as client:
+            assert (await log_in(client, b"\0carol\0new")).error_code == 0
+        async with connected(node) as client:
+            assert (await log_in(client)).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert (await known.ask(all_metadata(), 9)).topics == []
+
+
+async def test_a_listener_keeps_its_users_if_the_new_ones_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with login_node(tmp_path) as node:
+        node.config = node.config.with_dynamic(broker={JAAS: "nonsense"}, default={})
+        async with logged_in(node) as client:
+            assert (await client.ask(all_metadata(), 9)).topics == []
+    assert [record.message for record in caplog.records] == [
+        "listener `SASL_PLAINTEXT` keeps its logins: "
+        f"malformed JAAS configuration in `{JAAS}`, line 1, column 9: a flag is missing"
+    ]
