@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _RULE = re.compile(r"RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)")
 _NESTED_CLASS = re.compile(r"(?s)^(?:[^\\[]|\\.|\[\^?\]?(?:[^\\\[\]]|\\.)*\])*\[\^?\]?(?:[^\\\[\]]|\\.)*\[")
 """A bracket in a character class: for Java another class, for Python a character."""
+_BOUNDARY = re.compile(r"\\[bB]")
 _LINE_ENDS = re.compile("[\n\r\x85\u2028\u2029]")
 
 
@@ -32,11 +36,26 @@ class Rule(NamedTuple):
         """Return the user's name; None if the pattern does not match."""
         if self.pattern is None:
             return subject
-        # At ends of lines Java's `.` and `$` differ from Python's.
-        if _LINE_ENDS.search(subject) or not self.pattern.fullmatch(subject):
+        # At ends of lines Java's `.` and `$` differ from Python's, and its words from those of ASCII.
+        if _LINE_ENDS.search(subject) or (_BOUNDARY.search(self.pattern.pattern) and not subject.isascii()):
             return None
-        name = self.pattern.sub(self._replacement, subject)
+        if not self.pattern.fullmatch(subject):
+            return None
+        name = "".join(self._replaced(self.pattern, subject))
         return {"L": name.lower(), "U": name.upper()}.get(self.case, name)
+
+    def _replaced(self, pattern: re.Pattern[str], subject: str) -> Iterator[str]:
+        """Yield a subject with every match replaced, as `Matcher.replaceAll` does.
+
+        Behind an empty match Java goes on at the next character, and Python at the same one.
+        """
+        copied = position = 0
+        while position <= len(subject) and (match := pattern.search(subject, position)):
+            yield subject[copied : match.start()]
+            yield self._replacement(match)
+            copied = match.end()
+            position = copied + (match.start() == match.end())
+        yield subject[copied:]
 
     def _replacement(self, match: re.Match[str]) -> str:
         return "".join(part if isinstance(part, str) else match[part] or "" for part in self.parts)
@@ -110,7 +129,7 @@ def _parts(replacement: str, groups: int) -> tuple[str | int, ...]:
     As in Java's `Matcher.replaceAll` a number has as many digits as there is a group for.
     """
     parts: list[str | int] = []
-    position = 0
+    position = unknown = 0
     while position < len(replacement):
         character = replacement[position]
         position += 1
@@ -122,8 +141,9 @@ def _parts(replacement: str, groups: int) -> tuple[str | int, ...]:
         else:
             digits = re.match("[0-9]+", replacement[position:])
             size = _digits_of_a_group(digits[0], groups) if digits else 0
-            # Without any group Java fails at each name.
-            if digits is None or (not size and not groups):
+            unknown += not size
+            # Without any group, and for a second unknown one, Kafka fails at each name.
+            if digits is None or (not size and not groups) or unknown > 1:
                 raise _invalid_replacement(replacement)
             parts.append(int(digits[0][:size]) if size else "$")
             position += size

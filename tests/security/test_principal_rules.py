@@ -30,6 +30,8 @@ INVALID = [
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/LU",
     "RULE:(/x/",
     "RULE:a/$x/",
+    "RULE:a/$1/",
+    "RULE:(a)/$2$3/",
 ]
 NAMES = ",".join(
     [
@@ -60,6 +62,8 @@ MAPPED: list[tuple[str, str, str | None]] = [
     # A pattern that matches the empty end as well is replaced there, too.
     ("RULE:.*/x/", "CN=a", "xx"),
     ("RULE:^.*$/x/", "CN=a", "x"),
+    ("RULE:(.*?)/-/", "CN=a", "-C-N-=-a-"),
+    ("RULE:(.*?)|CN=a/-$1/", "CN=a", "-C-N-=-a-"),
     # What is a word, a digit and a small letter is so in ASCII.
     (r"RULE:CN=(\w+)/$1/", "CN=é", None),
     ("RULE:(?i)cn=(é)/$1/", "CN=É", None),
@@ -123,3 +127,9 @@ def test_a_name_with_an_end_of_line_matches_no_pattern() -> None:
     rules = PrincipalRules.parse("RULE:CN=(.*)/$1/")
     assert rules.name_of("CN=admin\u2028,O=x") is None
     assert rules.name_of("CN=admin\r,O=x") is None
+
+
+def test_a_boundary_of_words_matches_only_names_of_ascii() -> None:
+    rules = PrincipalRules.parse(r"RULE:CN=(a\b.*)/$1/")
+    assert rules.name_of("CN=a b") == "a b"
+    assert rules.name_of("CN=aé") is None
