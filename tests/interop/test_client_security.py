@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 
-from tests.support.guarded_apache import PASSWORDS, STORE_PASSWORD
+from kcli.client.client import connect
+from kcli.client.config import ClientConfig
+from kcli.security.client_security import ClientSecurity
+from tests.support.guarded_apache import PASSWORDS, SESSION_SECONDS, STORE_PASSWORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from kcli.security.sasl_client import SaslClient
     from tests.conftest import Finished
     from tests.support.guarded_apache import GuardedApache
 
@@ -93,3 +98,27 @@ def test_a_profile_names_the_cluster_and_the_environment_its_password(
     assert (by_option.exit_code, by_option.err) == (0, ""), by_option
     monkeypatch.setenv("KCLI_PROFILE", "guarded")
     assert kcli("cluster", "id") == by_option
+
+
+async def test_a_client_logs_in_again_before_its_session_ends(
+    guarded_apache: GuardedApache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logins: list[float] = []
+    make = ClientSecurity.sasl_client
+
+    def counted(security: ClientSecurity) -> SaslClient:
+        logins.append(trio.current_time())
+        return make(security)
+
+    config = ClientConfig.from_properties(guarded_apache.properties("SASL_PLAINTEXT", "PLAIN"))
+    monkeypatch.setattr(ClientSecurity, "sasl_client", counted)
+    async with connect(guarded_apache.address("SASL_PLAINTEXT"), config) as client:
+        await client.node_versions(1)
+        connection = client.links.get(1).connection
+        logins.clear()
+        with trio.fail_after(30):
+            while len(logins) < 2:
+                await client.metadata(())
+        # The same connection all the time, whose session would have ended.
+        assert client.links.get(1).connection is connection
+    assert 0.8 * SESSION_SECONDS < logins[1] - logins[0] < SESSION_SECONDS

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization import pkcs12
 
 STORE_PASSWORD = "store-s3cret"
+SESSION_SECONDS = 2
+"""How long a login by PLAIN lasts on SASL_PLAINTEXT."""
 PASSWORDS = {"admin": "admin-s3cret", "alice": "alice-s3cret"}
 """Users of PLAIN and of both SCRAM mechanisms; `admin` is a super user."""
 LISTENERS = {
@@ -173,6 +175,7 @@ class GuardedApache(ApacheKafka):
                         ),
                     }.items()
                 },
+                "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": str(SESSION_SECONDS * 1000),
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:admin;User:ANONYMOUS",
                 **(settings or {}),

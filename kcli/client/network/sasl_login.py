@@ -25,6 +25,10 @@ EARLIEST_RENEWAL, LATEST_RENEWAL = 0.85, 0.95
 """The parts of a session's lifetime between which the client logs in again, as in Kafka's Java clients."""
 
 
+QUICK = ("PLAIN",)
+"""Mechanisms that neither compute nor ask anybody."""
+
+
 class Ask(NamedTuple):
     """What to send: a request of some version, or `token` as a frame of its own if there is none."""
 
@@ -46,14 +50,19 @@ class SaslLogin:
 
     async def run(self, exchange: Callable[[Ask], Awaitable[Any]]) -> None:
         """Log in; raise `LoginFailed` if the broker or the client refuses."""
-        import trio
-
         self.take_handshake(await exchange(self.handshake()))
-        # Deriving a key from a password takes milliseconds, fetching a token seconds.
-        token: bytes | None = await trio.to_thread.run_sync(self.step, None)
+        token = await self._step(None)
         while token is not None:
             challenge = self.challenge_of(await exchange(self.ask(token)))
-            token = None if self._client.is_complete else await trio.to_thread.run_sync(self.step, challenge)
+            token = None if self._client.is_complete else await self._step(challenge)
+
+    async def _step(self, challenge: bytes | None) -> bytes | None:
+        if self._client.mechanism in QUICK:
+            return self.step(challenge)
+        import trio
+
+        # Deriving a key from a password takes milliseconds, fetching a token seconds.
+        return await trio.to_thread.run_sync(self.step, challenge)
 
     def run_blocking(self, exchange: Callable[[Ask], Any]) -> None:
         """Log in as `run` does, on a connection that blocks."""
