@@ -17,13 +17,17 @@ class Secret:
         """Return the text itself."""
         return self._value
 
+    def matches(self, other: Secret) -> bool:
+        """Return whether both are the same text, in a time that does not tell how they differ."""
+        return hmac.compare_digest(self._value.encode(), other._value.encode())
+
     def __repr__(self) -> str:
         return "[hidden]"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(self._value.encode(), other._value.encode())
+        return self.matches(other)
 
     def __hash__(self) -> int:
         return hash(self._value)

@@ -189,6 +189,6 @@ def _with_users(entry: JaasEntry | None, users: Iterable[User]) -> JaasEntry:
     options = {} if entry is None else dict(entry.options)
     for user in users:
         option = f"{USER_OPTION}{user.name}"
-        if options.setdefault(option, user.password) != user.password:
+        if not options.setdefault(option, user.password).matches(user.password):
             raise UsageError(f"user `{user.name}` has another password in the JAAS configuration")
     return JaasEntry(PLAIN_MODULE, "required", options)
