@@ -14,7 +14,7 @@ from tests.support.apache_kafka import ApacheKafka, KafkaTools
 from tests.support.forensic_corpus import Corpus, forensic_corpus
 from tests.support.group_members import MemberPrograms, Members
 from tests.support.group_tool import GroupTool
-from tests.support.guarded_apache import GuardedApache
+from tests.support.guarded_brokers import GuardedApache, GuardedKcli
 from tests.support.kcli_broker import KcliBroker
 from tests.support.reassigning import Sides
 from tests.support.toolchain import need
@@ -80,6 +80,16 @@ def guarded_apache(
     broker.start()
     yield broker
     broker.stop()
+
+
+@pytest.fixture(scope="session")
+def guarded_kcli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKcli]:
+    """A running kcli broker with TLS, logins and an authorizer, one for all tests."""
+    need("keytool")
+    broker = GuardedKcli(tmp_path_factory.mktemp("guarded-kcli"))
+    broker.start()
+    yield broker
+    assert broker.stop() == 0
 
 
 @pytest.fixture(scope="session")

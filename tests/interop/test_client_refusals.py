@@ -1,4 +1,4 @@
-"""What kcli says when a guarded Apache Kafka and its client do not get together: the whole lines."""
+"""What kcli says when a guarded broker and its client do not get together: the whole lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.support.guarded_apache import PASSWORDS, PLAIN, STORE_PASSWORD
+from tests.support.guarded_brokers import PASSWORDS, PLAIN, STORE_PASSWORD
 from tests.support.producing import create_topic
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Finished
-    from tests.support.guarded_apache import GuardedApache
+    from tests.support.guarded_brokers import GuardedApache, GuardedKcli
 
 pytestmark = pytest.mark.interop
 
@@ -183,18 +183,25 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@pytest.fixture(params=["guarded_apache", "guarded_kcli"])
+def guarded(request: pytest.FixtureRequest) -> GuardedApache | GuardedKcli:
+    """Each of the two brokers."""
+    found: GuardedApache | GuardedKcli = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_told_at_once_in_one_line(
-    guarded_apache: GuardedApache, kcli: Callable[..., Finished], tmp_path: Path, name: str
+    guarded: GuardedApache | GuardedKcli, kcli: Callable[..., Finished], tmp_path: Path, name: str
 ) -> None:
     mistake = MISTAKES[name]
-    properties: dict[str, str] = guarded_apache.properties(mistake.door)
-    address = guarded_apache.address(mistake.address or mistake.door)
+    properties: dict[str, str] = guarded.doors.properties(mistake.door)
+    address = guarded.doors.address(mistake.address or mistake.door)
     for key, value in mistake.changed.items():
         properties.pop(key, None)
         if value is not None:
             in_stores = key.endswith(".location")
-            properties[key] = str(guarded_apache.stores.path(value)) if in_stores else value
+            properties[key] = str(guarded.doors.stores.path(value)) if in_stores else value
     if "bootstrap.servers" in mistake.changed:
         address = address.replace("localhost", str(mistake.changed["bootstrap.servers"]))
     properties["bootstrap.servers"] = address
@@ -202,7 +209,7 @@ def test_a_mistake_is_told_at_once_in_one_line(
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     finished = kcli("topics", "list", "--command-config", str(path))
     error, *hints = finished.err.splitlines()
-    expected = mistake.error.replace("{stores}", str(guarded_apache.stores.directory))
+    expected = mistake.error.replace("{stores}", str(guarded.doors.stores.directory))
     assert (finished.exit_code, finished.out) == (mistake.code, ""), finished
     assert error == f"error: {expected.replace('{}', address)}"
     assert "".join(hints).startswith(f"hint: {mistake.hint}" if mistake.hint else ""), hints
@@ -212,9 +219,9 @@ def test_a_mistake_is_told_at_once_in_one_line(
 def test_no_secret_is_in_what_a_failure_says(
     guarded_apache: GuardedApache, kcli: Callable[..., Finished], tmp_path: Path
 ) -> None:
-    properties = guarded_apache.properties("SASL_SSL") | {
+    properties = guarded_apache.doors.properties("SASL_SSL") | {
         "sasl.jaas.config": f'{PLAIN} required username="alice" password="marker-s3cret";',
-        "ssl.keystore.location": str(guarded_apache.stores.path("client.p12")),
+        "ssl.keystore.location": str(guarded_apache.doors.stores.path("client.p12")),
         "ssl.keystore.type": "PKCS12",
         "ssl.keystore.password": STORE_PASSWORD,
     }
@@ -280,7 +287,7 @@ def test_a_denial_names_user_operation_and_resource(
 ) -> None:
     attempt, operation, resource, option = DENIALS[line]
     path = tmp_path / "client.properties"
-    properties = guarded_apache.properties("SASL_SSL", user="alice")
+    properties = guarded_apache.doors.properties("SASL_SSL", user="alice")
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     finished = kcli(*line.split(), "--command-config", str(path), input=b"a line\n")
     *_, error, hint = finished.err.splitlines()

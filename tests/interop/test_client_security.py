@@ -10,7 +10,7 @@ import trio
 from kcli.client.client import connect
 from kcli.client.config import ClientConfig
 from kcli.security.client_security import ClientSecurity
-from tests.support.guarded_apache import PASSWORDS, SESSION_SECONDS, STORE_PASSWORD
+from tests.support.guarded_brokers import PASSWORDS, SESSION_SECONDS, STORE_PASSWORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kcli.security.sasl_client import SaslClient
     from tests.conftest import Finished
-    from tests.support.guarded_apache import GuardedApache
+    from tests.support.guarded_brokers import GuardedApache
 
 pytestmark = pytest.mark.interop
 
@@ -46,7 +46,7 @@ def run(kcli: Callable[..., Finished], tmp_path: Path) -> Callable[..., Finished
 def test_a_client_passes_each_kind_of_listener(
     guarded_apache: GuardedApache, run: Callable[..., Finished], listener: str, mechanism: str
 ) -> None:
-    properties = guarded_apache.properties(listener, mechanism)
+    properties = guarded_apache.doors.properties(listener, mechanism)
     result = run(properties, "cluster", "id", "-o", "text")
     assert (result.exit_code, result.err) == (0, ""), result
     assert result.out.strip()
@@ -56,9 +56,9 @@ def test_a_client_passes_each_kind_of_listener(
 def test_stores_of_java_are_read(
     guarded_apache: GuardedApache, run: Callable[..., Finished], kind: str
 ) -> None:
-    stores = guarded_apache.stores
+    stores = guarded_apache.doors.stores
     store_type = {"p12": "PKCS12", "jks": "JKS"}[kind]
-    properties = guarded_apache.properties("MTLS")
+    properties = guarded_apache.doors.properties("MTLS")
     for name, of in (("keystore", "client"), ("truststore", "ca")):
         properties[f"ssl.{name}.type"] = store_type
         properties[f"ssl.{name}.location"] = str(stores.path(f"{of}.{kind}"))
@@ -71,7 +71,7 @@ def test_stores_of_java_are_read(
 def test_the_certificates_of_a_listener_are_shown(
     guarded_apache: GuardedApache, run: Callable[..., Finished], listener: str
 ) -> None:
-    properties = guarded_apache.properties(listener)
+    properties = guarded_apache.doors.properties(listener)
     address = properties["bootstrap.servers"]
     lines = run(properties, "tls", "show", address, "-o", "text").out.splitlines()
     assert lines[0] == f"{address}: listener"
@@ -87,7 +87,7 @@ def test_a_profile_names_the_cluster_and_the_environment_its_password(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    properties = guarded_apache.properties("SASL_SSL", "PLAIN")
+    properties = guarded_apache.doors.properties("SASL_SSL", "PLAIN")
     jaas = properties["sasl.jaas.config"].replace(PASSWORDS["admin"], "${env:ADMIN_PASSWORD}")
     lines = [f"{name} = '{value}'" for name, value in {**properties, "sasl.jaas.config": jaas}.items()]
     (tmp_path / "kcli").mkdir()
@@ -110,9 +110,9 @@ async def test_a_client_logs_in_again_before_its_session_ends(
         logins.append(trio.current_time())
         return make(security)
 
-    config = ClientConfig.from_properties(guarded_apache.properties("SASL_PLAINTEXT", "PLAIN"))
+    config = ClientConfig.from_properties(guarded_apache.doors.properties("SASL_PLAINTEXT", "PLAIN"))
     monkeypatch.setattr(ClientSecurity, "sasl_client", counted)
-    async with connect(guarded_apache.address("SASL_PLAINTEXT"), config) as client:
+    async with connect(guarded_apache.doors.address("SASL_PLAINTEXT"), config) as client:
         await client.node_versions(1)
         connection = client.links.get(1).connection
         logins.clear()

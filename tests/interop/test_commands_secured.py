@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Finished
-    from tests.support.guarded_apache import GuardedApache
+    from tests.support.guarded_brokers import GuardedApache
 
 pytestmark = pytest.mark.interop
 
@@ -107,7 +107,7 @@ def test_every_command_works_over_sasl_ssl_with_an_authorizer(
     guarded_apache: GuardedApache, kcli: Callable[..., Finished], tmp_path: Path
 ) -> None:
     config = tmp_path / "client.properties"
-    properties = guarded_apache.properties("SASL_SSL")
+    properties = guarded_apache.doors.properties("SASL_SSL")
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     plan = tmp_path / "plan.json"
     partitions = [{"topic": "orders", "partition": number, "replicas": [1]} for number in range(3)]

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.guarded_apache import PASSWORDS, STORE_PASSWORD
+from tests.support.guarded_brokers import PASSWORDS, STORE_PASSWORD
 from tests.support.producing import create_topic, end_offsets, produce
 from tests.support.records import Shape, generate
 from tests.support.toolchain import INTEROP
 
 if TYPE_CHECKING:
-    from tests.support.guarded_apache import GuardedApache
+    from tests.support.guarded_brokers import GuardedApache
 
 pytestmark = pytest.mark.interop
 
@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 300
 
 def secrets_of(apache: GuardedApache) -> list[str]:
     """Return what nothing may show: passwords, and a line of the client's private key."""
-    key = apache.stores.path("client.pem").read_text().splitlines()[1]
+    key = apache.doors.stores.path("client.pem").read_text().splitlines()[1]
     return [*PASSWORDS.values(), STORE_PASSWORD, key]
 
 
@@ -50,9 +50,9 @@ def topic(guarded_apache: GuardedApache) -> str:
 def all_of(apache: GuardedApache) -> dict[str, str]:
     """Return properties with every kind of secret: a login, and a key store with its password."""
     return {
-        **apache.properties("SASL_SSL"),
+        **apache.doors.properties("SASL_SSL"),
         "ssl.keystore.type": "PKCS12",
-        "ssl.keystore.location": str(apache.stores.path("client.p12")),
+        "ssl.keystore.location": str(apache.doors.stores.path("client.p12")),
         "ssl.keystore.password": STORE_PASSWORD,
     }
 

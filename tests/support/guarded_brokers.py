@@ -1,4 +1,4 @@
-"""Apache Kafka with one listener of each kind, users, stores of each type, and its authorizer."""
+"""Brokers with one listener of each kind, users, stores of each type, and an authorizer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
 from tests.support.apache_kafka import ApacheKafka, KafkaTools
+from tests.support.kcli_broker import KcliBroker
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import trustme
@@ -120,79 +121,19 @@ def write_pem(leaf: trustme.LeafCert, path: Path) -> None:
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
 
 
-class GuardedApache(ApacheKafka):
-    """A broker whose listeners are at `address("SASL_SSL")` and so on; PLAINTEXT asks nobody."""
+class Doors:
+    """The listeners of a guarded broker at `address("SASL_SSL")` and so on; PLAINTEXT asks nobody."""
 
-    def __init__(
-        self, directory: Path, tools: KafkaTools, *, settings: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, directory: Path) -> None:
         self.stores = make_stores(directory / "stores")
-        self.ports = {name: free_port() for name in LISTENERS}
-        plaintext, controller = free_port(), free_port()
-        listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())
-        users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
-        super().__init__(
-            directory,
-            tools,
-            settings={
-                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-                "listeners": f"PLAINTEXT://127.0.0.1:{plaintext},{listeners},CONTROLLER://127.0.0.1:{controller}",
-                "advertised.listeners": (
-                    f"PLAINTEXT://127.0.0.1:{plaintext},{listeners.replace('127.0.0.1', 'localhost')}"
-                ),
-                "listener.security.protocol.map": ",".join(
-                    f"{name}:{protocol}"
-                    for name, protocol in {
-                        "CONTROLLER": "PLAINTEXT",
-                        "PLAINTEXT": "PLAINTEXT",
-                        **LISTENERS,
-                    }.items()
-                ),
-                "ssl.keystore.type": "PEM",
-                "ssl.keystore.location": str(self.stores.path("broker.pem")),
-                "ssl.truststore.type": "PEM",
-                "ssl.truststore.location": str(self.stores.path("ca.pem")),
-                "listener.name.mtls.ssl.client.auth": "required",
-                "listener.name.old.ssl.enabled.protocols": "TLSv1.2",
-                **{
-                    f"listener.name.{name}.ssl.keystore.location": str(self.stores.path(f"{name}.pem"))
-                    for name in ("expired", "future")
-                },
-                "sasl.enabled.mechanisms": MECHANISMS,
-                **{
-                    f"listener.name.{name}.{mechanism}.sasl.jaas.config": jaas
-                    for name in ("sasl_plaintext", "sasl_ssl")
-                    for mechanism, jaas in {
-                        "plain": f"{PLAIN} required {users};",
-                        "scram-sha-256": f"{SCRAM} required;",
-                        "scram-sha-512": f"{SCRAM} required;",
-                        "oauthbearer": (
-                            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
-                            'unsecuredLoginStringClaim_sub="admin";'
-                        ),
-                    }.items()
-                },
-                "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": str(SESSION_SECONDS * 1000),
-                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "super.users": "User:admin;User:ANONYMOUS",
-                **(settings or {}),
-            },
-            format_arguments=[
-                word
-                for name, password in PASSWORDS.items()
-                for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
-                for word in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
-            ],
-        )
-        self.port = plaintext
-        self.bootstrap = f"127.0.0.1:{plaintext}"
+        self.ports = {name: free_port() for name in ("PLAINTEXT", *LISTENERS)}
 
     def address(self, listener: str) -> str:
         """Return where a listener is, by the name that stands in the broker's certificate."""
-        return self.bootstrap if listener == "PLAINTEXT" else f"localhost:{self.ports[listener]}"
+        host = "127.0.0.1" if listener == "PLAINTEXT" else "localhost"
+        return f"{host}:{self.ports[listener]}"
 
     def properties(self, listener: str, mechanism: str = "PLAIN", user: str = "admin") -> dict[str, str]:
         """Return a client's properties for a listener, with a PEM trust store."""
@@ -215,3 +156,74 @@ class GuardedApache(ApacheKafka):
                 "sasl.jaas.config": f'{module} required username="{user}" password="{PASSWORDS[user]}";',
             }
         return given
+
+    def settings(self, mechanisms: Sequence[str]) -> dict[str, str]:
+        """Return a broker's properties for the listeners, with some SASL mechanisms, and its authorizer."""
+        users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
+        oauth = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+        logins = {
+            "PLAIN": f"{PLAIN} required {users};",
+            "SCRAM-SHA-256": f"{SCRAM} required;",
+            "SCRAM-SHA-512": f"{SCRAM} required;",
+            "OAUTHBEARER": f'{oauth} required unsecuredLoginStringClaim_sub="admin";',
+        }
+        protocols = {"PLAINTEXT": "PLAINTEXT", **LISTENERS}
+        return {
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items()),
+            "advertised.listeners": ",".join(f"{name}://{self.address(name)}" for name in self.ports),
+            "listener.security.protocol.map": ",".join(":".join(pair) for pair in protocols.items()),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.stores.path("broker.pem")),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.stores.path("ca.pem")),
+            "listener.name.mtls.ssl.client.auth": "required",
+            "listener.name.old.ssl.enabled.protocols": "TLSv1.2",
+            **{
+                f"listener.name.{name}.ssl.keystore.location": str(self.stores.path(f"{name}.pem"))
+                for name in ("expired", "future")
+            },
+            "sasl.enabled.mechanisms": ",".join(mechanisms),
+            **{
+                f"listener.name.{name}.{mechanism.lower()}.sasl.jaas.config": logins[mechanism]
+                for name in ("sasl_plaintext", "sasl_ssl")
+                for mechanism in mechanisms
+            },
+            "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": str(SESSION_SECONDS * 1000),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:admin;User:ANONYMOUS",
+        }
+
+
+class GuardedApache(ApacheKafka):
+    """Apache Kafka behind `doors`."""
+
+    def __init__(
+        self, directory: Path, tools: KafkaTools, *, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.doors = Doors(directory)
+        controller = f"127.0.0.1:{free_port()}"
+        own = self.doors.settings(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
+        own["controller.quorum.voters"] = f"1@{controller}"
+        own["listeners"] += f",CONTROLLER://{controller}"
+        own["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
+        super().__init__(
+            directory,
+            tools,
+            settings={**own, **(settings or {})},
+            format_arguments=[
+                word
+                for name, password in PASSWORDS.items()
+                for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+                for word in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
+            ],
+        )
+        self.port = self.doors.ports["PLAINTEXT"]
+        self.bootstrap = self.doors.address("PLAINTEXT")
+
+
+class GuardedKcli(KcliBroker):
+    """A kcli broker behind `doors`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.doors = Doors(directory)
+        super().__init__(directory, settings=self.doors.settings(("PLAIN",)))
