@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.support.guarded_brokers import PASSWORDS, PLAIN, STORE_PASSWORD
-from tests.support.producing import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -273,21 +272,15 @@ DENIALS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def shut_topic(guarded_apache: GuardedApache) -> str:
-    """A topic that alice may not even describe."""
-    create_topic(guarded_apache.bootstrap, "shut")
-    return "shut"
-
-
-@pytest.mark.usefixtures("shut_topic")
 @pytest.mark.parametrize("line", DENIALS)
 def test_a_denial_names_user_operation_and_resource(
-    guarded_apache: GuardedApache, kcli: Callable[..., Finished], tmp_path: Path, line: str
+    guarded: GuardedApache | GuardedKcli, kcli: Callable[..., Finished], tmp_path: Path, line: str
 ) -> None:
+    made = kcli("topics", "create", "shut", "--if-not-exists", "-b", guarded.bootstrap)
+    assert made.exit_code == 0, made
     attempt, operation, resource, option = DENIALS[line]
     path = tmp_path / "client.properties"
-    properties = guarded_apache.doors.properties("SASL_SSL", user="alice")
+    properties = guarded.doors.properties("SASL_SSL", user="alice")
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     finished = kcli(*line.split(), "--command-config", str(path), input=b"a line\n")
     *_, error, hint = finished.err.splitlines()

@@ -1,4 +1,4 @@
-"""Every command that talks to a cluster does so over SASL_SSL, with an authorizer, against Apache Kafka."""
+"""Every command that talks to a cluster does so over SASL_SSL, with an authorizer, on both brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Finished
-    from tests.support.guarded_brokers import GuardedApache
+    from tests.support.guarded_brokers import GuardedApache, GuardedKcli
 
 pytestmark = pytest.mark.interop
 
@@ -103,16 +103,18 @@ def test_every_command_takes_a_profile(commands: dict[str, set[str]]) -> None:
     assert [name for name, options in commands.items() if "--profile" not in options] == []
 
 
+@pytest.mark.parametrize("kind", ["apache", "kcli"])
 def test_every_command_works_over_sasl_ssl_with_an_authorizer(
-    guarded_apache: GuardedApache, kcli: Callable[..., Finished], tmp_path: Path
+    request: pytest.FixtureRequest, kcli: Callable[..., Finished], tmp_path: Path, kind: str
 ) -> None:
+    guarded: GuardedApache | GuardedKcli = request.getfixturevalue(f"guarded_{kind}")
     config = tmp_path / "client.properties"
-    properties = guarded_apache.doors.properties("SASL_SSL")
+    properties = guarded.doors.properties("SASL_SSL")
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     plan = tmp_path / "plan.json"
     partitions = [{"topic": "orders", "partition": number, "replicas": [1]} for number in range(3)]
     plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
-    places = {"plan": plan, "out": tmp_path / "out", "data": guarded_apache.data}
+    places = {"plan": plan, "out": tmp_path / "out", "data": guarded.node_directory}
     failures = []
     for line in LINES:
         words = shlex.split(line.text.format(**places))
