@@ -170,6 +170,9 @@ THIRD_PARTY: dict[str, set[str]] = {
 LATE = ("kcli.spark", "pyspark", "pyarrow", "numpy")
 """What commands import only inside of functions: most of those who start them do without."""
 
+LATE_SECURITY = ("ssl", "cryptography", "trustme", "jwt")
+"""What everybody imports only inside of functions: brokers and clients on PLAINTEXT do without."""
+
 
 def module_name(path: Path) -> str:
     """Return the dotted name of a source file."""
@@ -301,6 +304,18 @@ def imported_at_once(body: list[ast.stmt]) -> Iterator[str]:
 def test_a_command_imports_spark_and_arrow_only_in_a_body(name: str) -> None:
     targets = imported_at_once(ast.parse(MODULES[name].read_text(encoding="utf-8")).body)
     assert not [target for target in targets if any(within(target, late) for late in LATE)]
+
+
+def test_libraries_of_tls_and_tokens_are_imported_only_in_a_body() -> None:
+    at_once = {
+        name: [
+            target
+            for target in imported_at_once(ast.parse(path.read_text(encoding="utf-8")).body)
+            if any(within(target, late) for late in LATE_SECURITY)
+        ]
+        for name, path in MODULES.items()
+    }
+    assert {name: targets for name, targets in at_once.items() if targets} == {}
 
 
 @pytest.mark.parametrize("room", ["kcli.protocol", "kcli.storage", "kcli.forensics"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import TYPE_CHECKING
 
 from kcli.client.network.bootstrap import TlsFailed, WrongProtocol
 
 if TYPE_CHECKING:
+    import ssl
+
     from kcli.client.network.metadata import Node
     from kcli.errors import KcliError
     from kcli.security.certificates.certificate import Certificate
@@ -33,6 +34,8 @@ NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "REC
 
 def ssl_error_of(error: BaseException) -> ssl.SSLError | None:
     """Return OpenSSL's error behind another one, None without one. An end of the stream is none."""
+    import ssl
+
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, ssl.SSLError) and not isinstance(found, ssl.SSLEOFError):
@@ -45,6 +48,8 @@ def tls_refusal(
     error: ssl.SSLError, node: Node, *, has_key: bool, certificate: bytes | None = None
 ) -> KcliError:
     """Return what a handshake failed of; `certificate` is the broker's as DER, if it is known."""
+    import ssl
+
     if isinstance(error, ssl.SSLCertVerificationError):
         return _unverified(error, node, certificate)
     reason, address = error.reason or "", node.address
