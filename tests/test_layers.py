@@ -96,7 +96,7 @@ SUBROOMS: dict[str, str] = {
         " apis error_codes java uuids corruption"
     ),
     "kcli.security": (
-        "config_providers client_security client_properties plain sasl_server sasl_client jaas"
+        "config_providers client_security client_properties plain sasl_client scram sasl jaas"
         " tls_context tls_settings certificates principal_rules cipher_suites secret access"
         " explanation acl_rules api_access acl principal"
     ),

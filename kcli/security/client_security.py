@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-    from kcli.security.sasl_client import SaslClient
+    from kcli.security.sasl import SaslClient
     from kcli.security.tls_settings import TlsSettings
 
 NAMES = ("ssl.", "sasl.", "security.providers")

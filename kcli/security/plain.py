@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.security.principal import USER_TYPE, Principal
-from kcli.security.sasl_server import Authenticated, SaslFailure, invalid_credentials
+from kcli.security.sasl import Authenticated, SaslFailure, invalid_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,19 +51,17 @@ class PlainExchange:
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:
-            raise SaslFailure("Invalid SASL/PLAIN response: not UTF-8") from None
+            raise SaslFailure("the token is not UTF-8") from None
         if len(parts) != _PARTS:
-            raise SaslFailure(f"Invalid SASL/PLAIN response: expected {_PARTS} tokens, got {len(parts)}")
+            raise SaslFailure(f"a PLAIN token has {_PARTS} parts, not {len(parts)}")
         authorization_id, user, password = parts
         if not user:
-            raise SaslFailure("Authentication failed: username not specified")
+            raise SaslFailure("the user name is empty")
         if not password:
-            raise SaslFailure("Authentication failed: password not specified")
+            raise SaslFailure("the password is empty")
         if not self._mechanism.knows(user, password):
             raise invalid_credentials(NAME)
         if authorization_id not in ("", user):
-            raise SaslFailure(
-                "Authentication failed: Client requested an authorization id that is different from username"
-            )
+            raise SaslFailure("the authorization id is not the user name")
         self.outcome = Authenticated(Principal(USER_TYPE, user))
         return b""

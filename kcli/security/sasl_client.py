@@ -6,40 +6,22 @@ credentials (Kafka class `SaslClientAuthenticator`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from kcli.errors import KcliError, UsageError
+from kcli.errors import UsageError
 from kcli.security.jaas import MODULES, parse_entries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kcli.security.jaas import JaasEntry
+    from kcli.security.sasl import SaslClient
 
 MECHANISM = "sasl.mechanism"
 DEFAULT_MECHANISM = "GSSAPI"
 JAAS_CONFIG = "sasl.jaas.config"
-SPOKEN = ("PLAIN",)
-
-
-class SaslError(KcliError):
-    """The client ends a login: the server's part of it is wrong."""
-
-
-class SaslClient(Protocol):
-    """One login on the client. `step(None)` returns the first token.
-
-    `is_complete` says that no challenge needs an answer any more; an empty token is then not sent.
-    """
-
-    mechanism: str
-
-    def step(self, challenge: bytes | None) -> bytes:
-        """Return the next token; raise `SaslError` for a challenge that does not prove what it must."""
-        ...
-
-    @property
-    def is_complete(self) -> bool: ...
+SCRAM = "SCRAM-"
+SPOKEN = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class PlainClient:
@@ -99,7 +81,14 @@ def user_of(properties: Mapping[str, str]) -> str:
 def sasl_client(properties: Mapping[str, str]) -> SaslClient:
     """Return a new login by the properties; raise `UsageError` for what they lack."""
     entry = login_module(properties)
-    return PlainClient(_needed(entry, "username"), _needed(entry, "password"))
+    user, password = _needed(entry, "username"), _needed(entry, "password")
+    mechanism = sasl_mechanism(properties)
+    if mechanism.startswith(SCRAM):
+        from kcli.security.scram import MECHANISMS, ScramClient
+
+        is_token = (entry.option("tokenauth") or "").lower() == "true"
+        return ScramClient(MECHANISMS[mechanism], user, password, is_token=is_token)
+    return PlainClient(user, password)
 
 
 def _needed(entry: JaasEntry, name: str) -> str:

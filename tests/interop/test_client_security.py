@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from kcli.security.sasl_client import SaslClient
+    from kcli.security.sasl import SaslClient
     from tests.conftest import Finished
     from tests.support.guarded_brokers import GuardedApache
 

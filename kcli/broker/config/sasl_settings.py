@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GSSAPI = "GSSAPI"
-SPOKEN = ("PLAIN",)
+SPOKEN = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The mechanisms that clients can log in with."""
 PASSWORDS_IN_JAAS = ("PLAIN",)
 """The mechanisms whose users the login module names, so that there must be one."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kcli.broker.controller.quorum_view import QuorumView
     from kcli.broker.controller.reassignment_control import Reassignment
     from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
+    from kcli.broker.controller.scram_control import ScramDeletion, ScramUpsertion
     from kcli.broker.metadata.metadata_image import ConfigResource, MetadataImage, TopicImage
     from kcli.protocol.internal.metadata_records import MetadataRecord
     from kcli.protocol.internal.security_records import SecurityRecord
@@ -368,6 +369,14 @@ class Controller:
         return self._commit_unless(
             validate_only, client_quota_control.alter_client_quotas(self.image, alterations)
         )
+
+    def alter_user_scram_credentials(
+        self, deletions: Sequence[ScramDeletion], upsertions: Sequence[ScramUpsertion]
+    ) -> dict[str, KafkaError | None]:
+        """Set and remove SCRAM credentials; return an error or None for each user."""
+        from kcli.broker.controller import scram_control  # Most clusters have no users.
+
+        return self.commit(scram_control.alter_user_scram_credentials(self.image, deletions, upsertions))
 
     def create_acls(self, entries: Sequence[AclEntry]) -> list[KafkaError | None]:
         """Add access control entries; return an error or None for each."""

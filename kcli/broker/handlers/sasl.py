@@ -28,5 +28,5 @@ def sasl_authenticate(
     """Refuse a token without a login."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
-        error_message="SaslAuthenticate request received after successful authentication",
+        error_message="no login is going on",
     )

@@ -159,6 +159,8 @@ APIS = (
     Api("OffsetDelete", "committed_offsets"),
     Api("DescribeClientQuotas", "client_quotas"),
     Api("AlterClientQuotas", "client_quotas"),
+    Api("DescribeUserScramCredentials", "scram_credentials"),
+    Api("AlterUserScramCredentials", "scram_credentials"),
     Api("DescribeQuorum", "cluster"),
     Api("UpdateFeatures", "cluster"),
     Api("DescribeCluster", "cluster"),

@@ -29,7 +29,7 @@ from kcli.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, Sa
 from kcli.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kcli.protocol.schema.declaration import DecodeError, codec, message_info, response_class
 from kcli.protocol.schema.fields import fields_of
-from kcli.security.sasl_server import SaslFailure
+from kcli.security.sasl import SaslFailure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kcli.broker.network.responses import Response
     from kcli.protocol.frames import RequestHeader
     from kcli.security.principal import Principal
-    from kcli.security.sasl_server import Authenticated, SaslExchange, SaslMechanism
+    from kcli.security.sasl import Authenticated, SaslExchange, SaslMechanism
 
 MAX_FRAMES = 16
 """The requests and tokens of one login; SCRAM needs five."""
@@ -190,7 +190,7 @@ class AuthenticatingEngine:
         if self._exchange.outcome is not None:
             outcome, self._exchange = self._exchange.outcome, None
             if self._principal not in (None, outcome.principal):
-                return self._failed(header, SaslFailure("Cannot change principals during re-authentication"))
+                return self._failed(header, SaslFailure("another principal than before"))
             lifetime_ms = self._let_in(context, outcome)
         if header is None:
             return (_SIZE.pack(len(challenge)) + challenge,)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.config.config_definition import InvalidConfig
 from kcli.broker.security.authentication import AuthenticatingEngine
+from kcli.broker.security.credentials import scram_mechanism
 from kcli.security.plain import PlainMechanism
+from kcli.security.scram import MECHANISMS as SCRAM
 
 if TYPE_CHECKING:
     import socket
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from kcli.broker.network.request_engine import Engine
     from kcli.broker.network.transport import Transport
     from kcli.broker.node_context import NodeContext
-    from kcli.security.sasl_server import Authenticated, SaslMechanism
+    from kcli.security.sasl import Authenticated, SaslMechanism
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +79,8 @@ class SaslListener:
         return self._mechanisms[name]
 
     def _new_mechanism(self, settings: MechanismSettings) -> SaslMechanism:
+        if settings.name in SCRAM:
+            return scram_mechanism(self._node, settings.name)
         options = {} if settings.jaas is None else settings.jaas.options
         users = {name: value for name, value in options.items() if name.startswith(_USER_OPTION)}
         return PlainMechanism({name.removeprefix(_USER_OPTION): value for name, value in users.items()})

@@ -14,7 +14,7 @@ from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kcli.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kcli.protocol.schema.declaration import message_info
-from kcli.security.sasl_client import SaslError
+from kcli.security.sasl import SaslError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -264,7 +264,7 @@ def test_the_configurations_of_the_cleaner_act() -> None:
         (
             {"listeners": "SASL_SSL://:1"},
             "listener `SASL_SSL` has GSSAPI, and kcli has no Kerberos",
-            "`--override sasl.enabled.mechanisms=PLAIN`",
+            "`--override sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512`",
         ),
         (
             {"advertised.listeners": "PLAINTEXT://0.0.0.0:1"},

@@ -26,6 +26,10 @@ from kcli.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from kcli.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -51,6 +55,7 @@ from kcli.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kcli.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kcli.protocol.messages.describe_topic_partitions import TopicRequest as PartitionsOfTopic
 from kcli.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from kcli.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from kcli.protocol.messages.elect_leaders import ElectLeadersRequest
 from kcli.protocol.messages.end_txn import EndTxnRequest
 from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -439,6 +444,15 @@ ROWS: dict[str, Row] = {
     ),
     "SaslHandshake": (SaslHandshakeRequest(mechanism="PLAIN"), 1, set(), {34}),
     "SaslAuthenticate": (SaslAuthenticateRequest(auth_bytes=b""), 2, set(), {34}),
+    "DescribeUserScramCredentials": (
+        DescribeUserScramCredentialsRequest(users=None), 0, {f"DESCRIBE {C}"}, {CLUSTER}
+    ),
+    "AlterUserScramCredentials": (
+        AlterUserScramCredentialsRequest(
+            deletions=[ScramCredentialDeletion(name="u", mechanism=1)], upsertions=[]
+        ),
+        0, {f"ALTER {C}"}, {CLUSTER},
+    ),
     "DescribeQuorum": (DescribeQuorumRequest(topics=[]), 1, {f"DESCRIBE {C}"}, {CLUSTER}),
     "UpdateFeatures": (
         UpdateFeaturesRequest(

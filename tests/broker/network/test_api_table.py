@@ -16,6 +16,7 @@ from kcli.protocol.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -36,6 +37,7 @@ from kcli.protocol.messages import (
     describe_quorum,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
     fetch,
@@ -155,6 +157,17 @@ def request_for(key: int, version: int, topic_id: bytes) -> object:
             return sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN")
         case 36:
             return sasl_authenticate.SaslAuthenticateRequest(auth_bytes=b"")
+        case 50:
+            return describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None)
+        case 51:
+            return alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+                deletions=[],
+                upsertions=[
+                    alter_user_scram_credentials.ScramCredentialUpsertion(
+                        name="u", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"
+                    )
+                ],
+            )
         case 42:
             return delete_groups.DeleteGroupsRequest(groups_names=[GROUP])
         case 47:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ALICE = b"\0alice\0secret"
 """The token of PLAIN for the user who may log in."""
 WRONG = b"\0alice\0wrong"
-REFUSED = "Authentication failed during PLAIN login: invalid credentials"
+REFUSED = "login by PLAIN failed: invalid credentials"
 JAAS = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
 
 LOGINS = {

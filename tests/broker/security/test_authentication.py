@@ -85,17 +85,17 @@ async def test_users_are_told_apart(tmp_path: Path) -> None:
     [
         (WRONG, REFUSED),
         (b"\0nobody\0secret", REFUSED),
-        (b"\0nobody\0", "Authentication failed: password not specified"),
-        (b"\0\0secret", "Authentication failed: username not specified"),
+        (b"\0nobody\0", "the password is empty"),
+        (b"\0\0secret", "the user name is empty"),
         (
             b"bob\0alice\0secret",
-            "Authentication failed: Client requested an authorization id that is different from username",
+            "the authorization id is not the user name",
         ),
         (b"bob\0alice\0wrong", REFUSED),
-        (b"alice\0secret", "Invalid SASL/PLAIN response: expected 3 tokens, got 2"),
-        (b"", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
-        (ALICE + b"\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
-        (b"\0alice\0\xff", "Invalid SASL/PLAIN response: not UTF-8"),
+        (b"alice\0secret", "a PLAIN token has 3 parts, not 2"),
+        (b"", "a PLAIN token has 3 parts, not 1"),
+        (ALICE + b"\0", "a PLAIN token has 3 parts, not 4"),
+        (b"\0alice\0\xff", "the token is not UTF-8"),
     ],
 )
 async def test_a_failed_login_is_told_after_a_while_and_closed(
@@ -303,7 +303,7 @@ async def test_a_login_again_comes_too_soon(tmp_path: Path, clock: trio.testing.
 @pytest.mark.parametrize(
     ("token", "message"),
     [
-        (b"\0bob\0hidden", "Cannot change principals during re-authentication"),
+        (b"\0bob\0hidden", "another principal than before"),
         (WRONG, REFUSED),
     ],
 )

@@ -1,4 +1,4 @@
-"""The server's side of a SASL login: tokens in, challenges out. Knows no connection."""
+"""What the mechanisms of a SASL login are for the two sides: tokens in, tokens out. Knows no connection."""
 
 from __future__ import annotations
 
@@ -14,6 +14,26 @@ if TYPE_CHECKING:
 
 class SaslFailure(KcliError):
     """A login that failed. The message is for the client: it never tells which part was wrong."""
+
+
+class SaslError(KcliError):
+    """The client ends a login: the server's part of it is wrong."""
+
+
+class SaslClient(Protocol):
+    """One login on the client. `step(None)` returns the first token.
+
+    `is_complete` says that no challenge needs an answer any more; an empty token is then not sent.
+    """
+
+    mechanism: str
+
+    def step(self, challenge: bytes | None) -> bytes:
+        """Return the next token; raise `SaslError` for a challenge that does not prove what it must."""
+        ...
+
+    @property
+    def is_complete(self) -> bool: ...
 
 
 class Authenticated(NamedTuple):
@@ -48,4 +68,4 @@ class SaslMechanism(Protocol):
 
 def invalid_credentials(mechanism: str) -> SaslFailure:
     """Return the failure of a login with a wrong name, password or token."""
-    return SaslFailure(f"Authentication failed during {mechanism} login: invalid credentials")
+    return SaslFailure(f"login by {mechanism} failed: invalid credentials")
