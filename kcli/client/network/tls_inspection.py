@@ -6,6 +6,7 @@ import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.client.network.bootstrap import Unreachable
+from kcli.client.network.tls_failures import NO_CERTIFICATE, NO_VERSION, no_tls
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
@@ -14,13 +15,6 @@ if TYPE_CHECKING:
     from kcli.client.network.metadata import Node
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
-
-_NOT_OFFERED = ("TLSV1_ALERT_PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE")
-_WANTS_A_CERTIFICATE = (
-    "SSLV3_ALERT_HANDSHAKE_FAILURE",
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED",
-    "SSLV3_ALERT_BAD_CERTIFICATE",
-)
 
 
 class ShownTls(NamedTuple):
@@ -56,14 +50,14 @@ def inspect_tls(node: Node, context: ssl.SSLContext, timeout_seconds: float) -> 
                 suites[name] = cipher[0] if cipher else ""
                 chain = _chain(connection)
         except ssl.SSLError as error:
-            if error.reason in _WANTS_A_CERTIFICATE:
+            if error.reason in NO_CERTIFICATE:
                 suites[name] = ""
-            elif error.reason not in _NOT_OFFERED:
-                raise _no_tls(node, error) from error
+            elif error.reason not in NO_VERSION:
+                raise no_tls(node.address) from error
         except TimeoutError as error:
             raise Unreachable(f"{node.address} did not answer within {timeout_seconds:g} s") from error
         except OSError as error:
-            raise _no_tls(node, error) from error
+            raise no_tls(node.address) from error
     if not suites:
         raise KcliError(f"{node.address} offers neither {' nor '.join(VERSIONS)}")
     return ShownTls(suites, chain)
@@ -84,7 +78,7 @@ def trust_error(node: Node, context: ssl.SSLContext, timeout_seconds: float) -> 
     except ssl.SSLError as error:
         return str(error.reason)
     except OSError as error:
-        raise _no_tls(node, error) from error
+        raise no_tls(node.address) from error
 
 
 def _connected(node: Node, context: ssl.SSLContext, timeout_seconds: float) -> ssl.SSLSocket:
@@ -117,10 +111,3 @@ def _number(version: str) -> ssl.TLSVersion:
     import ssl
 
     return {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}[version]
-
-
-def _no_tls(node: Node, error: OSError) -> KcliError:
-    reason = getattr(error, "reason", None) or error.strerror or "it closed the connection"
-    return KcliError(
-        f"{node.address} does not speak TLS: {reason}", hint="is it a PLAINTEXT or SASL_PLAINTEXT listener?"
-    )
