@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,15 @@ def java_login(version: str, properties: Path, millis: int = 0) -> str:
         check=True,
     )
     return finished.stdout.splitlines()[-1]
+
+
+def test_the_ready_line_and_the_status_tell_the_security_protocols(broker: LoginBroker) -> None:
+    told = ",".join(f"{name}:{protocol}://{broker.address(name)}" for name, protocol in LISTENERS.items())
+    assert broker.ready_line.endswith(f" listeners {told}")
+    command = [sys.executable, "-m", "kcli", "broker", "status", "--data-dir", str(broker.data)]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert shown.rstrip().endswith(f" listeners {told}")
+    assert not any(secret in shown for secret in SECRETS)
 
 
 @pytest.mark.parametrize("listener", LISTENERS)

@@ -214,9 +214,21 @@ def announce(
         )
     )
     line = f"ready: {bootstrap} cluster {cluster.cluster_id} data {cluster.options.data_dir}"
+    if secured := secured_listeners(cluster):
+        line += f" listeners {','.join(secured)}"
     if client_properties is not None:
         line += f" client properties {client_properties}"
     print(ready_json(cluster, client_properties) if as_json else line, flush=True)
+
+
+def secured_listeners(cluster: Cluster) -> list[str]:
+    """Return the listeners of all nodes if one of them is more than PLAINTEXT, else none."""
+    endpoints = [endpoint for broker in cluster.brokers for endpoint in broker.endpoints]
+    if not any(endpoint.security_protocol for endpoint in endpoints):
+        return []
+    from kcli.broker.process.node_operations import shown_listener
+
+    return [shown_listener(endpoint) for endpoint in endpoints]
 
 
 def ready_json(cluster: Cluster, client_properties: str | None) -> str:

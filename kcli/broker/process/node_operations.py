@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kcli.broker.config.listener_config import SECURITY_PROTOCOLS
 from kcli.broker.node.node import failure_reason
 from kcli.broker.node_context import NodeState
 from kcli.broker.process.node_layout import check_ports, make_directories
@@ -18,6 +19,7 @@ from kcli.storage.disk import remove_empty
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kcli.broker.metadata.registrations import Endpoint
     from kcli.broker.node.node import Node
     from kcli.broker.process.cluster import Cluster
     from kcli.broker.process.control_server import Operation
@@ -50,7 +52,16 @@ def _row(cluster: Cluster, node: Node) -> dict[str, Any]:
         "in_sync": sum(node.node_id in partition.isr for partition in replicas),
         "metadata_offset": copies[node.node_id].end_offset - 1 if node.node_id in copies else None,
         "log_dirs": list(node.log_dirs),
+        "listeners": [shown_listener(each) for each in node.broker.endpoints],
     }
+
+
+def shown_listener(endpoint: Endpoint) -> str:
+    """Return a listener as in `listeners`, with its security protocol if its name is not that."""
+    names = {number: name for name, number in SECURITY_PROTOCOLS.items()}
+    protocol = names[endpoint.security_protocol]
+    name = protocol if endpoint.name == protocol else f"{endpoint.name}:{protocol}"
+    return f"{name}://{endpoint.address}"
 
 
 async def list_nodes(cluster: Cluster, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -194,6 +194,8 @@ class BrokerStatus(NamedTuple):
         if self.client_properties is not None:
             where += f" client properties {self.client_properties}"
         is_plain = len(self.nodes) < 2 and all(node.state == "running" for node in self.nodes)
+        if is_plain and self.nodes and (listeners := self.nodes[0].secured_listeners):
+            where += f" listeners {','.join(listeners)}"
         state = "running" if any(node.state != "dead" for node in self.nodes) else "running without a node"
         lines = [f"{state}: {where}", *(() if is_plain else (node.line() for node in self.nodes))]
         if self.file_descriptors is not None and self.file_descriptors.accepting_stopped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -50,6 +51,9 @@ Rack = Annotated[str | None, typer.Option(metavar="NAME", help="The rack of the 
 Force = Annotated[bool, typer.Option("--force", help="Remove it even with replicas")]
 
 
+_PLAINTEXT = re.compile(r"([^:]*:)?PLAINTEXT://")
+
+
 class NodeRow(NamedTuple):
     """A node of the process. `metadata_offset` is the end of its copy of the metadata log."""
 
@@ -67,6 +71,13 @@ class NodeRow(NamedTuple):
     in_sync: int
     metadata_offset: int | None
     log_dirs: tuple[str, ...]
+    listeners: tuple[str, ...] = ()
+
+    @property
+    def secured_listeners(self) -> tuple[str, ...]:
+        """The listeners with their security protocols, if one of them is more than PLAINTEXT."""
+        is_secured = any(not _PLAINTEXT.match(listener) for listener in self.listeners)
+        return self.listeners if is_secured else ()
 
     def shown_state(self) -> str:
         """Return the node's state, or how it ended."""
@@ -90,6 +101,8 @@ class NodeRow(NamedTuple):
             facts.insert(0, "controller")
         if self.rack is not None:
             facts.insert(0, f"rack {self.rack}")
+        if self.secured_listeners:
+            facts.append(f"listeners {','.join(self.secured_listeners)}")
         if self.reason is not None:
             facts.append(f"reason: {self.reason}")
         return f"node {self.node}: {self.shown_state()}, {self.address()}, {', '.join(facts)}"
@@ -220,7 +233,8 @@ def remove(node: NodeArgument, *, force: Force = False, data_dir: DataDir = DEFA
 def nodes_of(data_dir: Path) -> NodeRows:
     """Return the nodes of the process of a data directory; raise `KcliError` if none runs."""
     answer = ask_process(data_dir, "node.list", timeout_seconds=ANSWER_SECONDS)
-    return NodeRows(tuple(NodeRow(**{**row, "log_dirs": tuple(row["log_dirs"])}) for row in answer))
+    lists = ("log_dirs", "listeners")
+    return NodeRows(tuple(NodeRow(**{**row, **{name: tuple(row[name]) for name in lists}}) for row in answer))
 
 
 def ask_process(

@@ -39,12 +39,13 @@ def row(node: int, **changed: object) -> dict[str, Any]:
         "in_sync": 6,
         "metadata_offset": 41,
         "log_dirs": [f"/data/node-{node}"],
+        "listeners": [f"PLAINTEXT://localhost:{9091 + node}"],
     }
     return plain | changed
 
 
 ROWS = [
-    row(1, is_controller=True, rack="a"),
+    row(1, is_controller=True, rack="a", listeners=["IN:PLAINTEXT://localhost:9092", "SASL_SSL://h:1"]),
     row(2, state="paused", fenced=True, rack="b", leads=0, in_sync=0),
     row(
         3, state="dead", ended_by="failed", reason="node 3 stops: every log directory has failed", fenced=True
