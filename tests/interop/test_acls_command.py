@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Finished
     from tests.support.apache_kafka import KafkaTools, ToolResult
-    from tests.support.guarded_apache import GuardedApache
+    from tests.support.guarded_brokers import GuardedApache
 
 pytestmark = pytest.mark.interop
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from tests.support.guarded_apache import write_pem
+from tests.support.guarded_brokers import write_pem
 from tests.support.tls_broker import TlsBroker
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.apache_kafka import KafkaTools
-    from tests.support.guarded_apache import GuardedApache
+    from tests.support.guarded_brokers import GuardedApache
 
 pytestmark = pytest.mark.interop
 

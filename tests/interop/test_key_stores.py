@@ -16,7 +16,7 @@ from kcli.security.certificates.key_stores import StoreSettings, read_store
 from kcli.security.secret import Secret
 from kcli.security.tls_context import client_context, server_context
 from kcli.security.tls_settings import TlsSettings
-from tests.support.guarded_apache import keytool
+from tests.support.guarded_brokers import keytool
 from tests.support.kcli_broker import KcliBroker
 from tests.support.ports import free_ports
 from tests.support.tls_pair import handshake

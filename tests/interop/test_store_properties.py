@@ -19,7 +19,7 @@ from kcli.security.tls_context import client_context
 from kcli.security.tls_settings import TlsSettings
 from tests.broker.security.test_tls_files import NOW
 from tests.support.apache_kafka import java_command
-from tests.support.guarded_apache import keytool
+from tests.support.guarded_brokers import keytool
 from tests.support.toolchain import java_classes, need
 
 if TYPE_CHECKING:

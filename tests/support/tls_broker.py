@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
-from tests.support.guarded_apache import write_pem
+from tests.support.guarded_brokers import write_pem
 from tests.support.kcli_broker import KcliBroker
 from tests.support.ports import free_ports
 
