@@ -90,11 +90,16 @@ class Ports(NamedTuple):
 
     @property
     def apache_settings(self) -> dict[str, str]:
-        """Return the same with a controller, to which the broker itself logs in as `admin`."""
+        """Return the same with a controller, to which the broker logs in as `admin`, as to itself."""
         common = self.settings
-        own = f'{_PLAIN} required username="{ADMIN}" password="{PASSWORD}" user_{ADMIN}="{PASSWORD}";'
+        name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+        # The broker asks itself about transactions, too.
+        own = common[name].replace("required", f'required username="{ADMIN}" password="{PASSWORD}"')
         return {
             **common,
+            name: own,
+            "inter.broker.listener.name": "SASL_PLAINTEXT",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "advertised.listeners": common["listeners"],
             "listeners": f"{common['listeners']},CONTROLLER://127.0.0.1:{self.controller}",
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller}",

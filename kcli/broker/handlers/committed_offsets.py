@@ -255,9 +255,9 @@ def _fetch(
             group = _fetch_by_id(shard, request, context.node.image, require_stable=require_stable)
     except KafkaError as error:
         return _failed_group(request.group_id, error)
-    denied = authorize_topics(
-        context, Operation.DESCRIBE, (topic.name for topic in group.topics if topic.name)
-    )
+    has_names = context.api_version < TOPIC_IDS_FROM
+    names = (topic.name for topic in group.topics if has_names or topic.name)
+    denied = authorize_topics(context, Operation.DESCRIBE, names)
     if denied and request.topics is None:
         group.topics = [topic for topic in group.topics if topic.name not in denied]
     elif denied:

@@ -230,8 +230,9 @@ def _authorize_deletions(
     repeated = _repeated(wanted)
     by_id = {id: topic.name for _, id in wanted if (topic := image.topics_by_id.get(id)) is not None}
     names = [by_id.get(topic_id) if name is None else name for name, topic_id in wanted]
-    hidden = authorize_topics(context, Operation.DESCRIBE, filter(None, names))
-    denied = authorize_topics(context, Operation.DELETE, filter(None, names))
+    known = [name for name in names if name is not None]
+    hidden = authorize_topics(context, Operation.DESCRIBE, known)
+    denied = authorize_topics(context, Operation.DELETE, known)
     allowed, rows = [], []
     for each, name in dict(zip(wanted, names, strict=True)).items():
         is_denied = name in hidden or (name in denied and name in image.topics)
