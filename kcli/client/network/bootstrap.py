@@ -124,7 +124,7 @@ def no_answer(address: str, seconds: float) -> Unreachable:
     """Return the error of an address that was silent until the timeout."""
     return Unreachable(
         f"{address} did not answer within {seconds:g} s",
-        hint="check the address, and that the port is a broker's PLAINTEXT listener",
+        hint="check the address, and that the port is a broker's listener",
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from kcli.commands.shared.session import connecting_ms
 from tests.conftest import Finished
 
-HINT = "hint: check the address, and that the port is a broker's PLAINTEXT listener\n"
+HINT = "hint: check the address, and that the port is a broker's listener\n"
 
 
 @pytest.fixture
