@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.support.guarded_brokers import PASSWORDS, PLAIN, STORE_PASSWORD
+from tests.support.guarded_brokers import PASSWORDS, PLAIN, SCRAM, STORE_PASSWORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -130,6 +130,40 @@ MISTAKES = {
         {"sasl.jaas.config": f'{PLAIN} required username="nobody" password="marker-s3cret";'},
         "authentication failed as nobody at {}",
         f"{CREDENTIAL} PLAIN",
+    ),
+    "wrong password, SCRAM": Mistake(
+        "SASL_SSL",
+        {
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": f'{SCRAM} required username="alice" password="marker-s3cret";',
+        },
+        "authentication failed as alice at {}",
+        f"{CREDENTIAL} SCRAM-SHA-512",
+    ),
+    "unknown user, SCRAM": Mistake(
+        "SASL_PLAINTEXT",
+        {
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": f'{SCRAM} required username="nobody" password="marker-s3cret";',
+        },
+        "authentication failed as nobody at {}",
+        f"{CREDENTIAL} SCRAM-SHA-256",
+    ),
+    "a mechanism that is not offered": Mistake(
+        "SASL_PLAINTEXT",
+        {
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": f'{SCRAM} required username="alice" password="marker-s3cret";',
+        },
+        "{} does not offer the SASL mechanism SCRAM-SHA-512",
+        "set `sasl.mechanism` to one that it offers: ",
+    ),
+    "a login module of another mechanism": Mistake(
+        "SASL_SSL",
+        {"sasl.mechanism": "SCRAM-SHA-256"},
+        f"`sasl.jaas.config` has the login module {PLAIN}, SCRAM-SHA-256 needs another",
+        f"use {SCRAM}",
+        code=2,
     ),
     "GSSAPI, the default": Mistake(
         "SASL_SSL",

@@ -27,6 +27,8 @@ DOORS = [
     ("MTLS", ""),
     ("SASL_PLAINTEXT", "PLAIN"),
     ("SASL_SSL", "PLAIN"),
+    ("SASL_PLAINTEXT", "SCRAM-SHA-256"),
+    ("SASL_SSL", "SCRAM-SHA-512"),
 ]
 
 

@@ -188,6 +188,7 @@ class Doors:
                 for name in ("sasl_plaintext", "sasl_ssl")
                 for mechanism in mechanisms
             },
+            "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
             "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": str(SESSION_SECONDS * 1000),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:admin;User:ANONYMOUS",
@@ -226,4 +227,4 @@ class GuardedKcli(KcliBroker):
 
     def __init__(self, directory: Path) -> None:
         self.doors = Doors(directory)
-        super().__init__(directory, settings=self.doors.settings(("PLAIN",)))
+        super().__init__(directory, settings=self.doors.settings(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")))

@@ -16,9 +16,13 @@ from kcli.client.network.connection import Connection
 from kcli.protocol.frames import FrameReader, encode_response, parse_request_header
 from kcli.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kcli.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from kcli.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kcli.protocol.messages.sasl_handshake import SaslHandshakeResponse
-from kcli.security.jaas import PLAIN_MODULE
+from kcli.protocol.schema.declaration import codec
+from kcli.security.jaas import PLAIN_MODULE, SCRAM_MODULE
+from kcli.security.principal import Principal
+from kcli.security.sasl import Authenticated
+from kcli.security.scram import MECHANISMS, Known, ScramCredential, ScramExchange, ScramMechanism
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,7 +34,9 @@ TOKEN = b"\0alice\0secret"
 class Broker:
     """The broker's end of a connection that logs in; `login` has the keys of a login in order."""
 
-    def __init__(self, *, handshake_version: int = 1, lifetime_ms: int = 0) -> None:
+    def __init__(
+        self, *, handshake_version: int = 1, lifetime_ms: int = 0, exchange: ScramExchange | None = None
+    ) -> None:
         self.ours, self.theirs = memory_stream_pair()
         self.asked: list[int] = []
         self.tokens: list[bytes] = []
@@ -40,10 +46,12 @@ class Broker:
         self._lifetime_ms = lifetime_ms
         self._reader = FrameReader(10**6)
         self._is_raw = False
+        self.exchange = exchange
+        mechanism, module = ("PLAIN", PLAIN_MODULE) if exchange is None else ("SCRAM-SHA-256", SCRAM_MODULE)
         properties = {
             "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": f'{PLAIN_MODULE} required username="alice" password="secret";',
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f'{module} required username="alice" password="secret";',
         }
         config = ClientConfig.from_properties(properties)
         self.connection = Connection(self.ours, "peer:9092", config)
@@ -60,7 +68,7 @@ class Broker:
             self.tokens.append(bytes(frame))
             self._is_raw = False
             return bytes(4)
-        header, _ = parse_request_header(frame)
+        header, body = parse_request_header(frame)
         self.asked.append(header.api_key)
         response: Any = InitProducerIdResponse(producer_id=len(self.asked), producer_epoch=0)
         if header.api_key == VERSIONS:
@@ -72,9 +80,13 @@ class Broker:
             response = SaslHandshakeResponse(error_code=self.handshake_code, mechanisms=self.mechanisms)
             self._is_raw = header.api_version == 0
         elif header.api_key == AUTHENTICATE:
-            self.tokens.append(bytes(frame[-1 - len(TOKEN) : -1]))
+            request, _ = codec(SaslAuthenticateRequest, header.api_version).decode(frame, body)
+            self.tokens.append(request.auth_bytes)
             response = SaslAuthenticateResponse(
-                error_code=self.error_code, error_message="who?", session_lifetime_ms=self._lifetime_ms
+                error_code=self.error_code,
+                error_message="who?",
+                auth_bytes=self.exchange.step(request.auth_bytes) if self.exchange else b"",
+                session_lifetime_ms=self._lifetime_ms,
             )
         return encode_response(header.api_key, header.api_version, header.correlation_id, response)
 
@@ -163,3 +175,28 @@ async def test_what_a_listener_has_not_is_told(code: int, message: str, hint: st
             await broker.connection.run(lambda: None)
         nursery.cancel_scope.cancel()
     assert (raised.value.message, raised.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize("is_genuine", [True, False])
+async def test_a_broker_proves_that_it_knows_the_password(is_genuine: bool) -> None:
+    scram = MECHANISMS["SCRAM-SHA-256"]
+    credential = ScramCredential.of(scram, scram.salted_password("secret", b"salt", 4096), b"salt", 4096)
+    if not is_genuine:
+        credential = credential._replace(server_key=bytes(32))
+    known = Known(credential, Authenticated(Principal("User", "alice")))
+    broker = Broker(exchange=ScramMechanism(scram, lambda name, is_token: known).begin())
+    ready = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.serve)
+        if is_genuine:
+            nursery.start_soon(broker.connection.run, ready.set)
+            await ready.wait()
+        else:
+            with pytest.raises(LoginFailed) as raised:
+                await broker.connection.run(ready.set)
+            assert raised.value.message.startswith(
+                "cannot log in to peer:9092: the broker does not know the password"
+            )
+        nursery.cancel_scope.cancel()
+    assert ready.is_set() is is_genuine
+    assert broker.asked == [VERSIONS, HANDSHAKE, AUTHENTICATE, AUTHENTICATE]
