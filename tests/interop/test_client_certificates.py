@@ -67,7 +67,7 @@ def test_a_client_is_the_principal_that_apache_takes_it_for(
     guarded_apache: GuardedApache,
     kafka_tool: KafkaTools,
 ) -> None:
-    stores = guarded_apache.stores
+    stores = guarded_apache.doors.stores
     client = {"ssl.key.location": str(stores.path("client.pem")), "security.protocol": "ssl"}
     client |= {"ssl.certificate.location": str(stores.path("client.pem"))}
     broker = new_broker(
@@ -80,7 +80,7 @@ def test_a_client_is_the_principal_that_apache_takes_it_for(
     found = re.search(r"Principal = (User:CN=alice.*?) is Denied", broker.messages())
     assert found is not None, broker.messages()
     principal = found[1]
-    theirs = {**client, "bootstrap.servers": guarded_apache.address("MTLS")}
+    theirs = {**client, "bootstrap.servers": guarded_apache.doors.address("MTLS")}
     theirs["ssl.ca.location"] = str(stores.path("ca.pem"))
     create(kafka_tool, guarded_apache.bootstrap, "certified")
     assert produced(theirs, "certified") == "TOPIC_AUTHORIZATION_FAILED"
