@@ -52,7 +52,7 @@ def guarded_kcli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 @pytest.fixture(scope="module")
 def guarded_kafka(guarded_apache: GuardedApache) -> Guarded:
-    return Guarded(guarded_apache.bootstrap, guarded_apache.address("SASL_PLAINTEXT"), "alice-s3cret")
+    return Guarded(guarded_apache.bootstrap, guarded_apache.doors.address("SASL_PLAINTEXT"), "alice-s3cret")
 
 
 @pytest.fixture(params=["guarded_kafka", "guarded_kcli"])
