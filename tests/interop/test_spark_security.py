@@ -6,18 +6,28 @@ import json
 import os
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.guarded_brokers import PASSWORDS, STORE_PASSWORD
+from kcli.client.config import ClientConfig
+from kcli.client.network.bootstrap import AuthenticationFailed
+from kcli.client.network.metadata import Node
+from kcli.protocol.topics import TopicPartition
+from kcli.protocol.uuids import ZERO_UUID
+from kcli.security.client_security import ClientSecurity
+from kcli.spark.source.brokers.fetch_connection import FetchConnection, fetch_request, partition_data
+from tests.support.guarded_brokers import PASSWORDS, SESSION_SECONDS, STORE_PASSWORD
 from tests.support.producing import create_topic, end_offsets, produce
 from tests.support.records import Shape, generate
 from tests.support.toolchain import INTEROP
 
 if TYPE_CHECKING:
+    from kcli.security.sasl_client import SaslClient
     from tests.support.guarded_brokers import GuardedApache
 
 pytestmark = pytest.mark.interop
@@ -103,3 +113,54 @@ def test_a_frame_shows_no_secret(guarded_apache: GuardedApache, topic: str, tmp_
     shown = finished.stdout + finished.stderr + texts_in(events)
     assert "Physical Plan" in shown
     assert [secret for secret in secrets_of(guarded_apache) if secret in shown] == []
+
+
+def fetching(apache: GuardedApache, listener: str) -> FetchConnection:
+    """Return a task's connection to a listener."""
+    host, _, port = apache.doors.address(listener).rpartition(":")
+    config = ClientConfig.from_properties(apache.doors.properties(listener))
+    return FetchConnection(Node(1, host, int(port)), config, 12, buffer_bytes=1024 * 1024)
+
+
+@pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_task_fetches_from_a_listener_with_logins(
+    guarded_apache: GuardedApache, topic: str, listener: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logins: list[float] = []
+    make = ClientSecurity.sasl_client
+
+    def counted(security: ClientSecurity) -> SaslClient:
+        logins.append(time.monotonic())
+        return make(security)
+
+    partition = TopicPartition(topic, 1)
+    request = fetch_request(partition, ZERO_UUID, 0, max_bytes=512 * 1024, max_wait_ms=50)
+    with monkeypatch.context() as patched:
+        patched.setattr(ClientSecurity, "sasl_client", counted)
+        with closing(fetching(guarded_apache, listener)) as connection:
+            logins[:-1] = []
+            # Only one of the listeners ends sessions.
+            wanted, begin = 2 if listener == "SASL_PLAINTEXT" else 1, time.monotonic()
+            while True:
+                connection.send(request)
+                data = partition_data(connection.receive(), partition)
+                assert data.records is not None
+                assert len(data.records) > 100_000
+                if len(logins) >= wanted:
+                    break
+                assert time.monotonic() - begin < 5 * SESSION_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("listener", "message"),
+    [
+        ("EXPIRED", "has expired"),
+        ("SASL_SSL", "authentication failed as admin"),
+    ],
+)
+def test_a_task_tells_what_refuses_it(
+    guarded_apache: GuardedApache, listener: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PASSWORDS, "admin", "wrong")
+    with pytest.raises(AuthenticationFailed, match=message):
+        fetching(guarded_apache, listener)

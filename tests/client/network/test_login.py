@@ -10,6 +10,7 @@ import trio
 import trio.testing
 from trio.testing import memory_stream_pair
 
+from kcli.client.client import connect
 from kcli.client.config import ClientConfig
 from kcli.client.network.bootstrap import LoginFailed
 from kcli.client.network.connection import Connection
@@ -26,6 +27,8 @@ from kcli.security.scram import MECHANISMS, Known, ScramCredential, ScramExchang
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from kcli.client.network.metadata import Node
 
 HANDSHAKE, AUTHENTICATE, VERSIONS, OTHER = 17, 36, 18, 22
 TOKEN = b"\0alice\0secret"
@@ -53,8 +56,8 @@ class Broker:
             "sasl.mechanism": mechanism,
             "sasl.jaas.config": f'{module} required username="alice" password="secret";',
         }
-        config = ClientConfig.from_properties(properties)
-        self.connection = Connection(self.ours, "peer:9092", config)
+        self.config = ClientConfig.from_properties(properties)
+        self.connection = Connection(self.ours, "peer:9092", self.config)
 
     async def serve(self) -> None:
         """Answer every request."""
@@ -200,3 +203,25 @@ async def test_a_broker_proves_that_it_knows_the_password(is_genuine: bool) -> N
         nursery.cancel_scope.cancel()
     assert ready.is_set() is is_genuine
     assert broker.asked == [VERSIONS, HANDSHAKE, AUTHENTICATE, AUTHENTICATE]
+
+
+async def test_a_refused_login_is_told_at_once_and_not_tried_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    opened: list[Broker] = []
+
+    async def open_stream(node: Node, config: ClientConfig) -> trio.abc.Stream:
+        broker = Broker()
+        broker.error_code = 58
+        opened.append(broker)
+        nursery.start_soon(broker.serve)
+        return broker.ours
+
+    config = Broker().config
+    async with trio.open_nursery() as nursery:
+        begin = trio.current_time()
+        with pytest.raises(LoginFailed, match="authentication failed as alice at peer:9092"):
+            async with connect("peer:9092", config, open_stream=open_stream):
+                raise AssertionError("it is refused")
+        assert (len(opened), trio.current_time() - begin) == (1, 0.0)
+        nursery.cancel_scope.cancel()
