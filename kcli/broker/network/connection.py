@@ -236,7 +236,8 @@ class Connection:
         connection is not idle.
         """
         if now > self.known_by:
-            _log.warning("closed the connection from %s: it did not log in in time", self.address)
+            if self._listener.handshakes.may_log():
+                _log.warning("closed the connection from %s: it did not log in in time", self.address)
             self.close()
         elif self.active:
             self.active = False

@@ -71,19 +71,19 @@ class Handshakes:
         text = failure_text(error)
         if text is None:
             raise error
-        if self._may_log():
+        if self.may_log():
             _log.warning("the TLS handshake of %s at listener %s failed: %s", address, listener_name, text)
         transport.end()
         with trio.move_on_after(LINGER_SECONDS):
             while transport.discard():
                 await transport.readable()
 
-    def _may_log(self) -> bool:
-        """Count a line; return whether there are not too many yet."""
+    def may_log(self) -> bool:
+        """Count a line about a client that was not let in; return whether there are not too many yet."""
         now = trio.current_time()
         if now - self._lines_since >= 1.0:
             if self._lines > LINES_PER_SECOND:
-                _log.warning("%d more TLS handshakes failed", self._lines - LINES_PER_SECOND)
+                _log.warning("%d more clients were not let in", self._lines - LINES_PER_SECOND)
             self._lines, self._lines_since = 0, now
         self._lines += 1
         return self._lines <= LINES_PER_SECOND

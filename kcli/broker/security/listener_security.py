@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kcli.broker.network.listener_security import ListenerSecurity, PlaintextListener
 from kcli.broker.network.request_context import CloseConnection
 from kcli.broker.network.tls_transport import TlsTransport
+from kcli.errors import UsageError
 from kcli.security.certificates.distinguished_name import subject_of
 from kcli.security.principal import USER_TYPE, Principal
 from kcli.security.principal_rules import PrincipalRules
@@ -14,6 +15,7 @@ from kcli.security.principal_rules import PrincipalRules
 if TYPE_CHECKING:
     import socket
 
+    from kcli.broker.config.broker_config import BrokerConfig
     from kcli.broker.config.listener_config import ListenerConfig
     from kcli.broker.network.listener_security import Login, Visitor
     from kcli.broker.network.request_context import RequestContext
@@ -33,8 +35,7 @@ def listener_security(
     """
     plain: ListenerSecurity = PlaintextListener()
     if listener.is_tls:
-        rules = node.config.listener_properties(listener.name).text("ssl.principal.mapping.rules")
-        plain = TlsSecurity(contexts.open(node.config, listener), rules)
+        plain = TlsSecurity(contexts.open(node.config, listener), _mapping_rules(node.config, listener.name))
     if not listener.is_sasl:
         return plain
     from kcli.broker.security.sasl_listener import SaslListener
@@ -42,15 +43,25 @@ def listener_security(
     return SaslListener(node, engine, listener, plain.transport)
 
 
+def _mapping_rules(config: BrokerConfig, listener_name: str) -> PrincipalRules:
+    text = config.listener_properties(listener_name).text("ssl.principal.mapping.rules")
+    try:
+        return DEFAULT_RULES if text is None else PrincipalRules.parse(text)
+    except UsageError as error:
+        raise UsageError(f"listener `{listener_name}`: {error.message}", hint=error.hint) from error
+
+
+DEFAULT_RULES = PrincipalRules.parse("DEFAULT")
+
+
 class TlsSecurity:
     """TLS: the client is who its certificate says, or ANONYMOUS without one."""
 
     security_protocol = "SSL"
 
-    def __init__(self, tls: TlsListener, mapping_rules: str | None = None) -> None:
-        """`mapping_rules` is the text of `ssl.principal.mapping.rules`. Raises `UsageError`."""
+    def __init__(self, tls: TlsListener, rules: PrincipalRules = DEFAULT_RULES) -> None:
         self._tls = tls
-        self._rules = PrincipalRules.parse("DEFAULT" if mapping_rules is None else mapping_rules)
+        self._rules = rules
 
     def transport(self, sock: socket.socket) -> Transport:
         return TlsTransport(sock, self._tls)
