@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.interop
 
 LINES = [f"line {number}" for number in range(20)]
-REFUSED = "Authentication failed during PLAIN login: invalid credentials"
+REFUSED = "login by PLAIN failed: invalid credentials"
 SECRETS = [*PASSWORDS.values(), CAROL]
 RENEWED_MS = 5 * SESSION_MS // 2
 

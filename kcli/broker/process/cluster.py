@@ -287,6 +287,10 @@ class Cluster:
         controller.nodes_came_up(
             {node.node_id: node.broker.epoch for node in nodes}, nodes[0].broker.config.topic_defaults
         )
+        if self.options.users:
+            from kcli.broker.process.stored_users import store_users  # Most clusters have no users.
+
+            store_users(self.options.users, controller)
         for node in nodes:
             await node.broker.accept()
         self.publisher.observe(ClusterEvents(self.publisher.latest).follow)

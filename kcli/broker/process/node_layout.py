@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kcli.broker.config.listener_config import ListenerConfig
+    from kcli.broker.security.users import User
 
 LISTENER_LISTS = ("listeners", "advertised.listeners")
 
@@ -117,6 +118,8 @@ class ClusterOptions:
     """Whether `data_dir`, which was empty, is removed at the end."""
     security_protocol: str = "PLAINTEXT"
     """What the listeners speak if `properties` name none."""
+    users: Sequence[User] = ()
+    """Who shall be able to log in by SCRAM."""
     has_auto_tls: bool = False
     """Whether the process makes the keys for TLS, in the data directory."""
 

@@ -5,8 +5,9 @@
 | `--user`, `KCLI_USERS` | `alice=secret` or `alice=secret,mechanism=SCRAM-SHA-256`; `@FILE` has one a line |
 | `--jaas-config` | a JAAS file: the section `<listener>.KafkaServer`, or else `KafkaServer` |
 
-A login module in the properties stands above the file's (Kafka class `JaasContext`), and users of the command
-line come on top of either.
+Without a mechanism a user may log in by all that the listeners have. The users of PLAIN are in a property,
+those of SCRAM in the metadata. A login module in the properties stands above the file's (Kafka class
+`JaasContext`), and users of the command line come on top of either.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from kcli.security.jaas import MODULES, PLAIN_MODULE, JaasEntry, parse_entries, 
 from kcli.security.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from kcli.broker.config.listener_config import ListenerConfig
 
 PLAIN = "PLAIN"
+BY_PASSWORD = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""The mechanisms for users with a password."""
 SERVER_SECTION = "KafkaServer"
 USER_OPTION = "user_"
 WRITTEN_AS = "NAME=PASSWORD[,mechanism=MECHANISM]"
@@ -42,7 +45,7 @@ _USER = re.compile(r"([^=]+)=(.+?)(?:,mechanism=([^,=]*))?", re.DOTALL)
 
 
 class User(NamedTuple):
-    """A user who shall be able to log in by a mechanism."""
+    """A user who shall be able to log in by a mechanism, if it is empty by any."""
 
     name: str
     password: Secret
@@ -59,7 +62,8 @@ def parse_users(texts: Iterable[str]) -> tuple[User, ...]:
         for place, line in _lines(text, number):
             user = _user(line, place)
             if users.setdefault((user.name, user.mechanism), user) != user:
-                raise UsageError(f"user `{user.name}` has two passwords for {user.mechanism}")
+                by = f" for {user.mechanism}" if user.mechanism else ""
+                raise UsageError(f"user `{user.name}` has two passwords{by}")
     return tuple(users.values())
 
 
@@ -86,12 +90,12 @@ def _user(text: str, place: str) -> User:
         raise UsageError(f"{place} is malformed", hint=f"write it as `{WRITTEN_AS}`")
     name, password, mechanism = match.groups()
     if mechanism is None:
-        mechanism = PLAIN
+        return User(name, Secret(password), "")
     if mechanism not in MECHANISMS:
         raise UsageError(
             f"unknown mechanism `{mechanism}` of user `{name}`", hint=nearest_hint(mechanism, MECHANISMS)
         )
-    if mechanism != PLAIN:
+    if mechanism not in BY_PASSWORD:
         raise UsageError(f"user `{name}` cannot log in by {mechanism}", hint="leave `,mechanism=` out")
     return User(name, Secret(password), mechanism)
 
@@ -102,16 +106,17 @@ def add_logins(
     jaas_file: Path | None = None,
     *,
     security_protocol: str = "PLAINTEXT",
-) -> None:
-    """Give each SASL listener of `properties` the login modules of a file, and users.
+) -> tuple[User, ...]:
+    """Give each SASL listener of `properties` the login modules of a file, and users; return those of SCRAM.
 
     Without `listeners` there is one for `security_protocol`, of the same name. Raises `UsageError` for a
     malformed file and for users that no listener would let in.
     """
     sections = {} if jaas_file is None else read_jaas_file(jaas_file)
-    plain_users = [user for user in users if user.mechanism == PLAIN]
-    is_used = False
-    for listener, mechanisms in _logins(properties, security_protocol):
+    logins = list(_logins(properties, security_protocol))
+    known = list(_with_mechanisms(users, {name for _, names in logins for name in names}, properties))
+    plain_users = [user for user in known if user.mechanism == PLAIN]
+    for listener, mechanisms in logins:
         own = ListenerProperties(properties, listener)
         for mechanism in mechanisms:
             name = f"{PREFIX}{listener.lower()}.{mechanism.lower()}.{_JAAS}"
@@ -122,14 +127,26 @@ def add_logins(
                 entry = _inline(text, name) if plain_users and mechanism == PLAIN else None
             if mechanism == PLAIN and plain_users:
                 properties[name] = _with_users(entry, plain_users).text()
-                is_used = True
-    if plain_users and not is_used:
-        raise UsageError(
-            f"user `{plain_users[0].name}` could not log in: no listener has {PLAIN}",
-            hint="`--sasl` makes the listeners SASL_PLAINTEXT"
-            if "listeners" not in properties
-            else f"`--override {_MECHANISMS.name}={PLAIN}`, and SASL_PLAINTEXT or SASL_SSL in `listeners`",
-        )
+    return tuple(user for user in known if user.mechanism != PLAIN)
+
+
+def _with_mechanisms(
+    users: Iterable[User], enabled: Collection[str], properties: Mapping[str, str]
+) -> Iterator[User]:
+    """Yield each user once for each mechanism. Raises `UsageError` if no listener has one of them."""
+    for user in users:
+        wanted = (user.mechanism,) if user.mechanism else BY_PASSWORD
+        found = [name for name in wanted if name in enabled]
+        if not found:
+            mechanism = user.mechanism or PLAIN
+            hint = (
+                f"`--override {_MECHANISMS.name}={mechanism}`, and SASL_PLAINTEXT or SASL_SSL in `listeners`"
+            )
+            raise UsageError(
+                f"user `{user.name}` could not log in: no listener has {user.mechanism or 'SASL'}",
+                hint=hint if _LISTENERS.name in properties else "`--sasl` makes the listeners SASL_PLAINTEXT",
+            )
+        yield from (user._replace(mechanism=name) for name in found)
 
 
 def read_jaas_file(path: Path) -> Mapping[str, tuple[JaasEntry, ...]]:

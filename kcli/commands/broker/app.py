@@ -114,15 +114,15 @@ Sasl = Annotated[
     typer.Option(
         metavar="[MECHANISM,...]",
         help="Have clients log in, at listeners with SASL_PLAINTEXT (with --tls SASL_SSL) unless "
-        "`listeners` names others; sasl.enabled.mechanisms=PLAIN",
+        "`listeners` names others; sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
     ),
 ]
 Users = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=PASSWORD",
-        help="A user who may log in (repeatable); @FILE has one a line; others are in KCLI_USERS, "
-        "with blanks between",
+        help="A user who may log in (repeatable), with `,mechanism=NAME` only by that; @FILE "
+        "has one a line; others are in KCLI_USERS, with blanks between",
     ),
 ]
 JaasConfig = Annotated[

@@ -16,6 +16,8 @@ from kcli.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from kcli.broker.security.users import User
+
 
 MOST_NODES = 100
 MOST_PORT = 65535
@@ -30,7 +32,7 @@ USERS_VARIABLE = "KCLI_USERS"
 JAAS_VARIABLE = "KCLI_JAAS_CONFIG"
 
 LISTENERS = "listeners"
-SASL_MECHANISMS, DEFAULT_MECHANISMS = "sasl.enabled.mechanisms", "PLAIN"
+SASL_MECHANISMS, DEFAULT_MECHANISMS = "sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 OPTIONAL_VALUES = {"--sasl": ""}
 """Options that may stand without a value."""
 FLUSH_INTERVAL = "log.flush.interval.messages"
@@ -84,7 +86,7 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
     check_listeners(options, properties)
     if options.sasl is not None:
         add_sasl(options, properties)
-    add_users(options, properties)
+    users = add_users(options, properties)
     if options.tls is not None or options.client_auth is not None:
         from kcli.commands.broker.tls_options import add_client_auth, add_tls
 
@@ -102,6 +104,7 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
         adopt=options.adopt,
         racks=rack_names(options.rack),
         security_protocol=protocol_of(options),
+        users=users,
         has_auto_tls=options.tls == "auto",
     )
     steps = None
@@ -200,15 +203,16 @@ def add_sasl(options: StartOptions, properties: dict[str, str]) -> None:
         )
 
 
-def add_users(options: StartOptions, properties: dict[str, str]) -> None:
-    """Let the users of the options and the environment log in. Raises `UsageError`."""
+def add_users(options: StartOptions, properties: dict[str, str]) -> tuple[User, ...]:
+    """Let the users of the options and the environment log in; return those of SCRAM. Raises `UsageError`."""
     texts = (*options.user, *os.environ.get(USERS_VARIABLE, "").split())
     jaas_config = options.jaas_config or Path(os.environ.get(JAAS_VARIABLE, ""))
-    if texts or jaas_config.name:
-        from kcli.broker.security.users import add_logins, parse_users
+    if not texts and not jaas_config.name:
+        return ()
+    from kcli.broker.security.users import add_logins, parse_users
 
-        jaas_file = jaas_config if jaas_config.name else None
-        add_logins(properties, parse_users(texts), jaas_file, security_protocol=protocol_of(options))
+    jaas_file = jaas_config if jaas_config.name else None
+    return add_logins(properties, parse_users(texts), jaas_file, security_protocol=protocol_of(options))
 
 
 def add_authorizer(properties: dict[str, str]) -> None:

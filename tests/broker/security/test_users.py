@@ -25,6 +25,10 @@ def plain(name: str, password: str) -> User:
     return User(name, Secret(password), "PLAIN")
 
 
+def any_way(name: str, password: str) -> User:
+    return User(name, Secret(password), "")
+
+
 def passwords(properties: dict[str, str], listener: str) -> dict[str, str]:
     """The users of a listener and their passwords, as the broker takes them from the properties."""
     module = BrokerConfig.from_properties(properties).sasl_settings(listener).mechanisms[0].jaas
@@ -35,11 +39,12 @@ def passwords(properties: dict[str, str], listener: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("text", "user"),
     [
-        ("alice=secret", plain("alice", "secret")),
+        ("alice=secret", any_way("alice", "secret")),
+        ("alice=secret,mechanism=SCRAM-SHA-256", User("alice", Secret("secret"), "SCRAM-SHA-256")),
         ("alice=secret,mechanism=PLAIN", plain("alice", "secret")),
-        ("alice=a=b,c", plain("alice", "a=b,c")),
-        ("al ice= ", plain("al ice", " ")),
-        ("ålice=påss", plain("ålice", "påss")),
+        ("alice=a=b,c", any_way("alice", "a=b,c")),
+        ("al ice= ", any_way("al ice", " ")),
+        ("ålice=påss", any_way("ålice", "påss")),
     ],
 )
 def test_a_user_is_a_name_and_a_password(text: str, user: User) -> None:
@@ -50,9 +55,9 @@ def test_a_file_has_one_user_a_line(tmp_path: Path) -> None:
     path = tmp_path / "users"
     path.write_text("# who\nalice=secret\n\nbob=#1,mechanism=PLAIN\n")
     assert parse_users([f"@{path}", "carol=c"]) == (
-        plain("alice", "secret"),
+        any_way("alice", "secret"),
         plain("bob", "#1"),
-        plain("carol", "c"),
+        any_way("carol", "c"),
     )
 
 
@@ -64,7 +69,11 @@ def test_a_file_has_one_user_a_line(tmp_path: Path) -> None:
         (["alice="], "number 1 of the users is malformed"),
         ([f"alice={MARKER},mechanism=PLANE"], "unknown mechanism `PLANE` of user `alice`"),
         ([f"alice={MARKER},mechanism=GSSAPI"], "user `alice` cannot log in by GSSAPI"),
-        ([f"alice={MARKER}", "alice=other"], "user `alice` has two passwords for PLAIN"),
+        ([f"alice={MARKER}", "alice=other"], "user `alice` has two passwords"),
+        (
+            [f"alice={MARKER},mechanism=PLAIN", "alice=other,mechanism=PLAIN"],
+            "user `alice` has two passwords for PLAIN",
+        ),
         (["@no/such/file"], "cannot read the users of `no/such/file`: No such file or directory"),
     ],
 )
@@ -111,24 +120,49 @@ def test_a_user_cannot_have_two_passwords() -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "hint"),
+    ("properties", "user", "lacks", "hint"),
     [
-        ({}, "`--sasl` makes the listeners SASL_PLAINTEXT"),
+        ({}, "a=b", "SASL", "`--sasl` makes the listeners SASL_PLAINTEXT"),
         (
             {"listeners": "PLAINTEXT://localhost:0"},
+            "a=b",
+            "SASL",
             "`--override sasl.enabled.mechanisms=PLAIN`, and SASL_PLAINTEXT or SASL_SSL in `listeners`",
         ),
         (
             {**SASL, "sasl.enabled.mechanisms": "SCRAM-SHA-256"},
+            "a=b,mechanism=PLAIN",
+            "PLAIN",
             "`--override sasl.enabled.mechanisms=PLAIN`, and SASL_PLAINTEXT or SASL_SSL in `listeners`",
+        ),
+        (
+            SASL,
+            "a=b,mechanism=SCRAM-SHA-512",
+            "SCRAM-SHA-512",
+            "`--override sasl.enabled.mechanisms=SCRAM-SHA-512`, and SASL_PLAINTEXT or SASL_SSL in "
+            "`listeners`",
         ),
     ],
 )
-def test_users_without_a_login_are_refused(properties: dict[str, str], hint: str) -> None:
+def test_users_without_a_login_are_refused(
+    properties: dict[str, str], user: str, lacks: str, hint: str
+) -> None:
     with pytest.raises(UsageError) as caught:
-        add_logins(dict(properties), parse_users(["alice=secret"]))
-    assert caught.value.message == "user `alice` could not log in: no listener has PLAIN"
+        add_logins(dict(properties), parse_users([user]))
+    assert caught.value.message == f"user `a` could not log in: no listener has {lacks}"
     assert caught.value.hint == hint
+
+
+def test_users_of_scram_are_returned_and_are_in_no_property() -> None:
+    properties = {**SASL, "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"}
+    users = parse_users(["alice=a", "bob=b,mechanism=PLAIN", f"carol={MARKER},mechanism=SCRAM-SHA-512"])
+    assert add_logins(properties, users) == (
+        User("alice", Secret("a"), "SCRAM-SHA-256"),
+        User("alice", Secret("a"), "SCRAM-SHA-512"),
+        User("carol", Secret(MARKER), "SCRAM-SHA-512"),
+    )
+    assert passwords(properties, "SASL_PLAINTEXT") == {"alice": "a", "bob": "b"}
+    assert MARKER not in str(properties)
 
 
 def test_a_jaas_file_has_a_section_for_all_listeners_and_one_for_each(tmp_path: Path) -> None:

@@ -301,7 +301,7 @@ def test_errors_are_told_as_with_typer(
             "`--sasl PLAIN` and `sasl.enabled.mechanisms=PLAIN,GSSAPI` exclude each other",
         ),
         (StartOptions(sasl="", override=("listeners=here",)), "invalid entry `here` in `listeners`"),
-        (StartOptions(user=("alice=a",)), "user `alice` could not log in: no listener has PLAIN"),
+        (StartOptions(user=("alice=a",)), "user `alice` could not log in: no listener has SASL"),
     ],
 )
 def test_logins_that_nothing_asks_for_are_refused(options: StartOptions, message: str) -> None:
@@ -315,14 +315,15 @@ def test_users_of_the_environment_may_log_in_at_listeners_with_sasl(monkeypatch:
     properties: dict[str, str] = {}
     options = StartOptions(sasl="", user=("carol=c",))
     broker_start.add_sasl(options, properties)
-    broker_start.add_users(options, properties)
+    stored = broker_start.add_users(options, properties)
+    assert [user.name for user in stored] == ["carol", "carol", "alice", "alice", "bob", "bob"]
     module = properties.pop("listener.name.sasl_plaintext.plain.sasl.jaas.config")
     assert [word for word in module.split() if word.startswith("user_")] == [
         'user_carol="c"',
         'user_alice="a"',
         'user_bob="b";',
     ]
-    assert properties == {"sasl.enabled.mechanisms": "PLAIN"}
+    assert properties == {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"}
 
 
 def test_a_jaas_file_of_the_environment_counts_without_one_on_the_line(
