@@ -216,3 +216,16 @@ class Screen:
             assert ready, self._unseen
             self._unseen += os.read(self._terminal, 4096)
         self._unseen = self._unseen.partition(wanted)[2]
+
+
+def test_profiles_are_completed(
+    complete: Complete,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "kcli").mkdir()
+    (tmp_path / "kcli" / "profiles.toml").write_text("[staging]\n[stage-2]\n[production]\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    complete("kcli topics list --profile sta")
+    assert capfd.readouterr().out.split() == ["staging", "stage-2"]

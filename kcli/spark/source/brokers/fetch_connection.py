@@ -63,6 +63,7 @@ class FetchConnection:
         self._size = bytearray(_SIZE.size)
         self._socket = _connected(node, config)
         self._security = config.security
+        self._is_tls = config.security is not None and config.security.is_tls
         self._login_due = math.inf
         self._ranges: dict[int, tuple[int, int]] = {}
         try:
@@ -122,6 +123,9 @@ class FetchConnection:
 
     def _send_bytes(self, data: bytes, seconds: float) -> None:
         self._deadline = time.monotonic() + seconds
+        if self._is_tls:
+            # The rest of the last response's time is not that of this request.
+            self._socket.settimeout(self._seconds)
         try:
             self._socket.sendall(data)
         except OSError as error:
@@ -165,7 +169,7 @@ class FetchConnection:
             view = view[count:]
 
     def _receive_into(self, view: memoryview, seconds: float) -> int:
-        if self._security is not None and self._security.is_tls:
+        if self._is_tls:
             self._socket.settimeout(seconds)
             return self._socket.recv_into(view)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _time(seconds))
