@@ -66,6 +66,7 @@ COMMANDS = {
         "Show the cluster's id, its nodes and the APIs they speak; forget lost nodes.",
     ),
     "acls": ("kcli.commands.acls.app", "Say who may do what, list it, and explain why something is denied."),
+    "users": ("kcli.commands.users.app", "List, create and delete users who log in by SCRAM."),
     "tls": (
         "kcli.commands.tls.app",
         "Show, make and reload certificates of listeners and clients.",

@@ -127,8 +127,8 @@ SUBROOMS: dict[str, str] = {
     ),
     "kcli.spark.source": "brokers log_dirs ranges source data_loss",
     "kcli.commands": (
-        "shortcut usage_hints completion tls acls broker log_dirs topics configs consume produce cluster"
-        " reassignment groups transactions dump verify export shared"
+        "shortcut usage_hints completion tls acls users broker log_dirs topics configs consume produce"
+        " cluster reassignment groups transactions dump verify export shared"
     ),
 }
 

@@ -15,6 +15,7 @@ from tests.conftest import Finished
 VERBS = {
     "broker": ("start", "stop", "status", "requests", "compact", "node", "fault"),
     "topics": ("create", "list", "describe", "alter", "delete"),
+    "users": ("list", "create", "delete"),
     "acls": ("add", "remove", "list", "explain", "denials"),
     "configs": ("describe", "alter"),
     "consumer-groups": (

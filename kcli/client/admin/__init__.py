@@ -59,6 +59,12 @@ if TYPE_CHECKING:
         elect_leaders,
         replica_places,
     )
+    from kcli.client.admin.scram import (
+        UserCredential,
+        delete_scram_credential,
+        describe_user_scram_credentials,
+        set_scram_credential,
+    )
     from kcli.client.admin.topic_changes import create_partitions, create_topics, delete_topics
     from kcli.client.admin.topics import describe_topics, list_topics
     from kcli.client.admin.transactions import (
@@ -114,15 +120,18 @@ __all__ = [
     "PartitionDescription", "PartitionReassignment", "ProducerState", "QuotaFilter", "QuotaMatch",
     "QuotaParts", "ReplicaLog", "ReplicaPlace", "TopicCreated", "TopicDescription", "TopicListing",
     "TopicPartition", "TopicPartitionReplica", "TransactionDescription", "TransactionListing",
-    "TransactionListings", "abort_transaction", "alter_client_quotas", "alter_group_offsets",
+    "TransactionListings", "UserCredential", "abort_transaction", "alter_client_quotas",
+    "alter_group_offsets",
     "alter_partition_reassignments", "alter_replica_log_dirs", "api_versions", "create_acls",
     "create_partitions", "create_topics", "delete_acls", "delete_group_offsets", "delete_groups",
-    "delete_records", "delete_topics",
+    "delete_records", "delete_scram_credential", "delete_topics",
     "describe_acls", "describe_client_quotas", "describe_cluster", "describe_configs", "describe_groups",
-    "describe_log_dirs", "describe_producers", "describe_topics", "describe_transactions", "elect_leaders",
+    "describe_log_dirs", "describe_producers", "describe_topics", "describe_transactions",
+    "describe_user_scram_credentials", "elect_leaders",
     "force_terminate_transaction", "incremental_alter_configs", "list_config_resources",
     "list_group_offsets", "list_groups", "list_offsets", "list_partition_reassignments", "list_topics",
-    "list_transactions", "remove_members", "replica_places", "unregister_broker",
+    "list_transactions", "remove_members", "replica_places", "set_scram_credential",
+    "unregister_broker",
 ]  # fmt: skip
 
 _NAMES = {
@@ -140,6 +149,9 @@ _NAMES = {
     ),
     "kcli.client.admin.replicas": (
         "ElectionType ReplicaPlace TopicPartitionReplica alter_replica_log_dirs elect_leaders replica_places"
+    ),
+    "kcli.client.admin.scram": (
+        "UserCredential delete_scram_credential describe_user_scram_credentials set_scram_credential"
     ),
     "kcli.client.admin.topic_changes": "create_partitions create_topics delete_topics",
     "kcli.client.admin.topics": "describe_topics list_topics",

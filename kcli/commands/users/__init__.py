@@ -1,0 +1,1 @@
+"""`kcli users`: who can log in by SCRAM."""
