@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.guarded_apache import GuardedApache
-
     from tests.conftest import Finished
     from tests.support.apache_kafka import KafkaTools
+    from tests.support.guarded_brokers import GuardedApache
 
 pytestmark = pytest.mark.interop
 
 Run = Callable[..., "Finished"]
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SECONDS = 20
 
 
@@ -74,7 +74,7 @@ def kcli_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def apache_place(guarded_apache: GuardedApache) -> Place:
-    return Place(guarded_apache.bootstrap, guarded_apache.address("SASL_PLAINTEXT"))
+    return Place(guarded_apache.bootstrap, guarded_apache.doors.address("SASL_PLAINTEXT"))
 
 
 @pytest.fixture(params=["kcli_place", "apache_place"])
@@ -161,6 +161,10 @@ def test_users_survive_a_kill_and_go_to_apache_kafka_and_back(
             data=broker.node_directory,
             settings={
                 **SETTINGS,
+                **{
+                    f"listener.name.sasl_plaintext.{name.lower()}.sasl.jaas.config": f"{MODULE} required;"
+                    for name in MECHANISMS
+                },
                 "controller.quorum.voters": f"1@127.0.0.1:{controller}",
                 "listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{other},"
                 f"CONTROLLER://127.0.0.1:{controller}",
@@ -169,7 +173,7 @@ def test_users_survive_a_kill_and_go_to_apache_kafka_and_back(
                 "SASL_PLAINTEXT:SASL_PLAINTEXT",
             },
         )
-        apache.bootstrap = f"127.0.0.1:{port}"
+        apache.port, apache.bootstrap = port, f"127.0.0.1:{port}"
         apache.start()
         try:
             there = f"127.0.0.1:{other}"
