@@ -42,7 +42,8 @@ TIMES = {
 IDENTITIES = (
     "name", "topic", "topic_name", "topic_id", "group_id", "member_id", "resource_name", "resource_type",
     "partition_index", "partition", "index", "config_name", "node_id", "broker_id", "entity_type",
-    "entity_name", "key", "transactional_id", "principal", "operation", "permission_type", "pattern_type",
+    "entity_name", "key", "transactional_id", "principal", "user", "operation", "permission_type",
+    "pattern_type",
 )  # fmt: skip
 """Fields that tell the elements of a list apart, for which reason their values are part of a path."""
 
