@@ -32,7 +32,8 @@ pytestmark = pytest.mark.interop
 
 LINES = [f"line {number}" for number in range(20)]
 REFUSED = "login by PLAIN failed: invalid credentials"
-SECRETS = [*PASSWORDS.values(), CAROL]
+DAVE = "dave-s3cret"
+SECRETS = [*PASSWORDS.values(), CAROL, DAVE]
 RENEWED_MS = 5 * SESSION_MS // 2
 
 
@@ -179,7 +180,7 @@ def test_an_old_java_client_is_cut_at_the_end_of_its_session_and_comes_again(
 def test_users_change_while_the_broker_runs(broker: LoginBroker) -> None:
     name = "listener.name.login.plain.sasl.jaas.config"
     admin = AdminClient(broker.librdkafka("OPEN"))
-    users = {**PASSWORDS, "carol": CAROL, "dave": "dave-s3cret"}
+    users = {**PASSWORDS, "carol": CAROL, "dave": DAVE}
     options = " ".join(f'user_{user}="{password}"' for user, password in users.items())
     entry = ConfigEntry(
         name, f"{PLAIN_MODULE} required {options};", incremental_operation=AlterConfigOpType.SET

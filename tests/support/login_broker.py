@@ -41,7 +41,7 @@ class LoginBroker(KcliBroker):
         self.ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
         super().__init__(
             directory,
-            arguments=("--acls",),
+            arguments=("--acls", "--verbose"),
             environment={"KCLI_USERS": " ".join(f"{name}={text}" for name, text in PASSWORDS.items())},
             settings={
                 "listeners": ",".join(f"{name}://localhost:{port}" for name, port in self.ports.items()),

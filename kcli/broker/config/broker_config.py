@@ -453,7 +453,13 @@ class BrokerConfig(BrokerSettings):
         return SaslSettings.of(self.listener_properties(listener_name))
 
     def _check_logins(self) -> None:
-        """Raise `InvalidConfig` for listeners at which nobody could log in."""
+        """Raise `InvalidConfig` for listeners at which nobody could log in, or waits too long to fail."""
+        delay, limit = self.connection_failed_authentication_delay_ms, self.connections_max_idle_ms
+        if 0 <= limit <= delay:
+            raise InvalidConfig(
+                f"`connection.failed.authentication.delay.ms` ({delay}) must be below "
+                f"`connections.max.idle.ms` ({limit})"
+            )
         for listener in self.listener_configs:
             if listener.is_sasl:
                 self.sasl_settings(listener.name)

@@ -100,6 +100,11 @@ def test_no_secret_shows_in_settings() -> None:
         ),
         ({JAAS: ALICE + ALICE}, f"`{JAAS}` must have one login module, it has 2", None),
         (
+            {"connections.max.idle.ms": "100"},
+            "`connection.failed.authentication.delay.ms` (100) must be below `connections.max.idle.ms` (100)",
+            None,
+        ),
+        (
             {"inter.broker.listener.name": "SASL_SSL"},
             "`inter.broker.listener.name` is SASL_SSL, which `advertised.listeners` has not",
             None,
