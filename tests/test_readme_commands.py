@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.kcli_broker import KcliBroker
+from tests.support.ports import free_ports
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -52,18 +53,26 @@ def masked(lines: list[str]) -> list[str]:
     return lines
 
 
-@pytest.fixture
-def shell(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a shell that has kcli on its path, and a new broker to talk to."""
-    program = tmp_path / "bin" / "kcli"
+def environment_of(directory: Path) -> dict[str, str]:
+    """Return the environment of a shell that has kcli on its path, which is written into a directory."""
+    program = directory / "bin" / "kcli"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kcli "$@"\n')
     program.chmod(0o755)
-    broker = KcliBroker(tmp_path).start()
-    yield {
+    return {
         **os.environ,
         "PATH": f"{program.parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
+    }
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of a shell that has kcli on its path, and a new broker to talk to."""
+    environment = environment_of(tmp_path)
+    broker = KcliBroker(tmp_path).start()
+    yield {
+        **environment,
         "KCLI_BOOTSTRAP_SERVER": broker.bootstrap,
         "KCLI_DATA_DIR": str(broker.data),
     }
@@ -72,8 +81,14 @@ def shell(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 def run(command: str, shell: dict[str, str]) -> list[str]:
     """Run one command line; return all that it printed."""
+    return run_in(ROOT, command, shell)
+
+
+def run_in(directory: Path, command: str, shell: dict[str, str]) -> list[str]:
+    """Run one command line in a directory; return all that it printed."""
     finished = subprocess.run(
         ["bash", "-c", command],
+        cwd=directory,
         env=shell,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -100,3 +115,18 @@ def test_a_group_goes_on_as_the_readme_shows(shell: dict[str, str]) -> None:
 def test_transactions_and_compaction_are_as_the_readme_shows(shell: dict[str, str], block: int) -> None:
     for command, output in shown("Transactions and compaction", block):
         assert masked(run(command, shell)) == masked(output), command
+
+
+def test_a_secured_broker_is_as_the_readme_shows(tmp_path: Path) -> None:
+    environment = environment_of(tmp_path)
+    (port,) = free_ports(1)
+    environment["KCLI_BOOTSTRAP_SERVER"] = f"localhost:{port}"
+    start, *others = shown("A secured broker in one line")
+    try:
+        (ready,) = run_in(tmp_path, f"{start.command} --port {port}", environment)
+        words, expected = ready.split(), start.output[0].split()
+        assert [word for word in words if word.isalpha()] == [word for word in expected if word.isalpha()]
+        for command, output in others:
+            assert masked(run_in(tmp_path, command, environment)) == masked(output), command
+    finally:
+        run_in(tmp_path, "kcli broker stop", environment)
