@@ -161,6 +161,26 @@ def test_java_is_told_which_mechanisms_there_are(broker: LoginBroker, tmp_path: 
     assert said.endswith("enabled mechanisms are [PLAIN]")
 
 
+def test_a_client_of_kerberos_is_told_that_there_is_only_plain(broker: LoginBroker) -> None:
+    need("kcat")
+    config = {"sasl.mechanism": "GSSAPI", "sasl.kerberos.kinit.cmd": "true", "reconnect.backoff.ms": "2000"}
+    options = [word for name, value in config.items() for word in ("-X", f"{name}={value}")]
+    command = [
+        "kcat",
+        "-L",
+        "-m",
+        "1",
+        "-b",
+        broker.address("LOGIN"),
+        "-X",
+        "security.protocol=sasl_plaintext",
+    ]
+    finished = subprocess.run([*command, *options], capture_output=True, text=True, timeout=60)
+    assert finished.returncode != 0
+    assert "Unsupported SASL mechanism: broker's supported mechanisms: PLAIN" in finished.stderr
+    assert "listener `LOGIN` cannot speak GSSAPI, only PLAIN" in broker.messages()
+
+
 def test_java_renews_its_sessions_and_goes_on(broker: LoginBroker, tmp_path: Path) -> None:
     properties = broker.java(tmp_path / "client.properties", "SHORT", retries="0")
     before = broker.messages().count("is over")

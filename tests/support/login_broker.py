@@ -46,7 +46,7 @@ class LoginBroker(KcliBroker):
             settings={
                 "listeners": ",".join(f"{name}://localhost:{port}" for name, port in self.ports.items()),
                 "listener.security.protocol.map": ",".join(map(":".join, LISTENERS.items())),
-                "sasl.enabled.mechanisms": "PLAIN",
+                "sasl.enabled.mechanisms": "GSSAPI,PLAIN",
                 "super.users": "User:ANONYMOUS;User:alice;User:carol",
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.location": str(store),
