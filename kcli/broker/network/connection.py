@@ -174,6 +174,8 @@ class Connection:
             if reactor is not None:
                 reactor.remove(self)
             self._transport.close()
+            if self._login is not None:  # It refers to the connection, which shall be freed at once.
+                self._engine, self._login = self._login.behind, None
             self._unanswered.give_up(self._listener.purgatory)
             if self._stop is not None and self._stop.pending is not None:
                 self._stop.pending.give_up(self._listener.purgatory)

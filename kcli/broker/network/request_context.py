@@ -6,6 +6,7 @@ handler may use it until its response is made, and must not keep it.
 
 from __future__ import annotations
 
+from collections import Counter
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -108,9 +109,10 @@ class RequestContext:
         asked = list(names)
         denied = frozenset(name for name in dict.fromkeys(asked) if not access.may(operation, type, name))
         noted = NONE_DENIED if hides else denied
-        for name in dict.fromkeys(asked) if access.notes_allowances else noted:
-            if name in noted or name not in denied:
-                access.note(self.api_key, operation, type, name, asked.count(name))
+        if noted or access.notes_allowances:
+            for name, count in Counter(asked).items():
+                if name in noted or (name not in denied and access.notes_allowances):
+                    access.note(self.api_key, operation, type, name, count)
         return denied
 
     def is_plainly_allowed(self, operation: Operation, type: ResourceType, name: str) -> bool:
