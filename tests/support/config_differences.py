@@ -74,12 +74,8 @@ VERDICTS = {
         "-1",
     ): "as the topic's `flush.ms`, of which it is the default, it is not negative",
     ("metric.reporters", "com.example.Reporter"): "there are no classes that could be missing",
-    ("sasl.enabled.mechanisms", "PLAIN"): SECURITY,
     ("sasl.kerberos.service.name", "kafka"): SECURITY,
     ("ssl.client.auth", "required"): SECURITY,
     ("ssl.client.auth", "none"): SECURITY,
-    ("ssl.client.auth", "x"): SECURITY,
-    ("ssl.keystore.location", "/a"): SECURITY,
-    ("ssl.protocol", "TLSv1.3"): SECURITY,
 }
 """The values of which kcli thinks otherwise."""
