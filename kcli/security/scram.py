@@ -24,6 +24,8 @@ MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 """Of stored credentials (Kafka enum `ScramMechanism`); a client takes more."""
 MAX_CLIENT_ITERATIONS = 1_000_000
 """A server that asks for more would only keep the client busy."""
+SALT_BYTES = 24
+"""Of the credentials that kcli makes, with `MIN_ITERATIONS` unless asked otherwise, and of unknown names."""
 NONCE_BYTES = 24
 TOKEN_AUTH = "tokenauth"
 
@@ -98,7 +100,9 @@ class ScramMechanism:
         """Return what an unknown name is checked against."""
         digest = self.hash.sign(self.secret, name.encode())
         nobody = Authenticated(Principal(USER_TYPE, name))
-        return Known(ScramCredential(digest[:16], os.urandom(len(digest)), digest, MIN_ITERATIONS), nobody)
+        return Known(
+            ScramCredential(digest[:SALT_BYTES], os.urandom(len(digest)), digest, MIN_ITERATIONS), nobody
+        )
 
 
 _NAME = r"(?:[^,=\0]|=2C|=3D)+"
@@ -135,7 +139,7 @@ class ScramExchange:
         name = _unquoted(quoted)
         if authorization_id is not None and _unquoted(authorization_id) != name:
             raise SaslFailure("the authorization id is not the user name")
-        found = self._mechanism.find(name, f",{TOKEN_AUTH}=true" in extensions.lower())
+        found = self._mechanism.find(name, f"{TOKEN_AUTH}=true" in extensions.lower().split(","))
         self._is_known = found is not None
         self._known = found or self._mechanism.unknown(name)
         self._nonce = client_nonce + b64encode(os.urandom(NONCE_BYTES)).decode()

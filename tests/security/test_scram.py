@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 
 import pytest
@@ -12,6 +13,7 @@ from kcli.security.principal import Principal
 from kcli.security.sasl import Authenticated, SaslError, SaslFailure
 from kcli.security.scram import (
     MECHANISMS,
+    SALT_BYTES,
     SHA_256,
     Known,
     ScramClient,
@@ -92,6 +94,10 @@ def test_an_unknown_name_looks_like_a_wrong_password() -> None:
     salts = {first.split(",s=")[1] for first in firsts}
     assert len(salts) == 1
     assert salts != {users.begin().step(b"n,,n=other,r=abc").decode().split(",s=")[1]}
+    shape = re.compile(r"r=abc[\w+/=]{32},s=([\w+/=]{32}),i=4096")
+    made = Known(ScramCredential.of(SHA_256, b"", bytes(SALT_BYTES), 4096), users.unknown("alice").outcome)
+    assert all(shape.fullmatch(first) for first in firsts)
+    assert shape.fullmatch(server(made).begin().step(b"n,,n=alice,r=abc").decode())
     for name in ("alice", "nobody"):
         with pytest.raises(SaslFailure) as failed:
             log_in(ScramClient(SHA_256, name, "wrong"), users.begin())

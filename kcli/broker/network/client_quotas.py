@@ -137,7 +137,7 @@ class ClientQuotas:
         self._limits: dict[str, dict[QuotaEntity, float]] = {key: {} for key in BYTE_RATES}
         self._rates: dict[tuple[str, str, str], ByteRate] = {}
         self._most_rates = _MAX_RATES
-        self._found: dict[tuple[str, str], Allowance | None] = {}
+        self._found: dict[tuple[str, str, str], Allowance | None] = {}
 
     @property
     def has_any(self) -> bool:
@@ -152,26 +152,26 @@ class ClientQuotas:
         }
         self._found.clear()
 
-    def producer(self, client_id: str, now_ms: int) -> Allowance | None:
-        """Return the allowance of a client for writing, None without a limit."""
-        return self._find(PRODUCER_BYTE_RATE, client_id, now_ms=now_ms)
+    def producer(self, client_id: str, now_ms: int, user: str = ANONYMOUS.name) -> Allowance | None:
+        """Return the allowance of a user's client for writing, None without a limit."""
+        return self._find(PRODUCER_BYTE_RATE, user, client_id, now_ms=now_ms)
 
-    def consumer(self, client_id: str, now_ms: int) -> Allowance | None:
-        """Return the allowance of a client for reading, None without a limit."""
-        return self._find(CONSUMER_BYTE_RATE, client_id, now_ms=now_ms)
+    def consumer(self, client_id: str, now_ms: int, user: str = ANONYMOUS.name) -> Allowance | None:
+        """Return the allowance of a user's client for reading, None without a limit."""
+        return self._find(CONSUMER_BYTE_RATE, user, client_id, now_ms=now_ms)
 
-    def _find(self, key: str, client_id: str, *, now_ms: int) -> Allowance | None:
-        asked = key, client_id
+    def _find(self, key: str, user: str, client_id: str, *, now_ms: int) -> Allowance | None:
+        asked = key, user, client_id
         if asked in self._found:
             return self._found[asked]
         if len(self._found) >= _MAX_FOUND or len(self._rates) >= self._most_rates:
             self._forget(now_ms)
-        found = self._found[asked] = self._resolve(key, client_id)
+        found = self._found[asked] = self._resolve(key, user, client_id)
         return found
 
-    def _resolve(self, key: str, client_id: str) -> Allowance | None:
+    def _resolve(self, key: str, user: str, client_id: str) -> Allowance | None:
         limits = self._limits[key]
-        for entity, sharers in _candidates(ANONYMOUS.name, client_id):
+        for entity, sharers in _candidates(user, client_id):
             limit = limits.get(entity)
             if limit is not None:
                 rate = self._rates.get((key, *sharers))

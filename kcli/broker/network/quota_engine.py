@@ -52,7 +52,8 @@ class QuotaEngine:
             if key == _PRODUCE_KEY:
                 return self._produce(context, buffer, start, end)
             if key == _FETCH_KEY:
-                context.allowance = self._quotas.consumer(_client_id(buffer, start, size=size), now_ms)
+                client_id = _client_id(buffer, start, size=size)
+                context.allowance = self._quotas.consumer(client_id, now_ms, context.principal.name)
                 try:
                     return self._engine.feed(context, buffer, start, end)
                 finally:
@@ -74,7 +75,7 @@ class QuotaEngine:
         client_id = _client_id(buffer, start, size=_HEADER.unpack_from(buffer, start)[3])
         response = self._engine.feed(context, buffer, start, end)
         now_ms = monotonic_ms()
-        allowance = self._quotas.producer(client_id, now_ms)
+        allowance = self._quotas.producer(client_id, now_ms, context.principal.name)
         pause_ms = 0 if allowance is None else allowance.take(end - start, now_ms)
         if not pause_ms:
             return response

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.controller.scram_control import ScramUpsertion
 from kcli.protocol.internal.security_records import UserScramCredentialRecord
-from kcli.security.scram import MECHANISMS, MIN_ITERATIONS, ScramCredential
+from kcli.security.scram import MECHANISMS, MIN_ITERATIONS, SALT_BYTES, ScramCredential
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kcli.security.scram import ScramHash
     from kcli.security.secret import Secret
 
-SALT_BYTES = 24
 _log = logging.getLogger(__name__)
 
 

@@ -20,7 +20,7 @@ from kcli.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     UserName,
 )
-from kcli.security.scram import BY_NUMBER, MECHANISMS
+from kcli.security.scram import BY_NUMBER, MECHANISMS, SALT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.protocol.error_codes import KafkaError
     from kcli.security.secret import Secret
-
-SALT_BYTES = 32
 
 
 class UserCredential(NamedTuple):

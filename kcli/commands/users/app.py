@@ -28,7 +28,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-DEFAULT_ITERATIONS = 8192
 DEFAULT_MECHANISM = "SCRAM-SHA-512"
 
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The name of the user")]
@@ -126,7 +125,7 @@ async def list_users(users: UserArguments = None, *, cluster: ClusterAddress) ->
 async def create(
     user: UserArgument,
     mechanism: MechanismOption = DEFAULT_MECHANISM,
-    iterations: Iterations = DEFAULT_ITERATIONS,
+    iterations: Iterations = MIN_ITERATIONS,
     password_file: PasswordFile = None,
     *,
     cluster: ClusterAddress,

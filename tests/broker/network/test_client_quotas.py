@@ -175,6 +175,20 @@ def test_a_limit_of_others_or_of_something_else_does_not_count() -> None:
     assert limit(percentages, "me") is None
 
 
+def test_each_user_has_the_limit_of_its_own() -> None:
+    found = client_quotas(quotas({"user": "alice"}, {"user": None}))
+    users = {name: found.producer("me", 0, name) for name in ("alice", "bob", "ANONYMOUS")}
+    assert {name: each and each.limit for name, each in users.items()} == {
+        "alice": 1000,
+        "bob": 1001,
+        "ANONYMOUS": 1001,
+    }
+    assert users["alice"] is not None
+    assert users["bob"] is not None
+    assert users["alice"].take(100_000, 1000) > 0
+    assert users["bob"].take(1, 1000) == 0
+
+
 def test_a_client_without_an_id_is_only_its_user() -> None:
     assert limit(client_quotas(quotas({"client-id": None}, {"user": None, "client-id": None})), "") is None
     assert limit(client_quotas(quotas(*BY_PRECEDENCE)), "") == 1002
